@@ -1,8 +1,8 @@
-"""The budgets of this process: memory, so that it ends before the system kills it, time, and steps.
+"""Budgets of this process: of memory, so that it fails before the system kills it, of time, and of steps.
 
-A process has one budget. Code that makes many objects calls ``check`` between
-pieces, which costs some microseconds. The budget counts the pages of this
-process alone, without mapped files, which the system may drop at any time.
+A process has one memory budget. Code that makes many objects calls ``check`` from time to time, which takes
+some microseconds. The budget counts the private pages of this process, without mapped files, which the
+system may drop at any time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ends: Final[ContextVar[float | None]] = ContextVar("deadline", default=None)
 
 
 class TimeLimitError(SkwsError):
-    """Work was given up, since it takes longer than it may."""
+    """Work was abandoned at its time limit."""
 
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Work inside raises TimeLimitError once it has taken so long; an outer limit that ends sooner holds."""
+    """Limit the time of the work inside, which raises TimeLimitError; an earlier outer limit still holds."""
     end, outer = monotonic() + seconds, _ends.get()
     token = _ends.set(end if outer is None else min(end, outer))
     try:
@@ -40,7 +40,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def check_time() -> None:
-    """Raises TimeLimitError if this thread has used up the time it has."""
+    """Raises TimeLimitError if this thread is past its time limit."""
     end = _ends.get()
     if end is not None and monotonic() > end:
         raise TimeLimitError("it takes longer than the time limit")
@@ -54,26 +54,26 @@ T = TypeVar("T")
 
 _EVERY: Final = 1_024  # items
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_RESERVE: Final = 32 << 20  # released to report the end; never written to, so it takes no page
+_RESERVE: Final = 32 << 20  # released to report the error; never written to, so it takes no page
 
 
 class Held(NamedTuple):
-    """What an object holds: the number of entries, and in words what most of them are."""
+    """The number of entries that an object holds, and a description of the largest group of them."""
 
     entries: int
     text: str
 
 
 class Holder(Protocol):
-    """Holds what grows with a query or a stream."""
+    """An object that grows with a query or a stream."""
 
     def held(self) -> Held:
-        """What it holds now; called from any ``check``."""
+        """Its current size; called from any ``check``."""
         ...
 
 
 class MemoryBudget:
-    """``size`` bytes for what this process holds; ``warn`` is called once, when half of them are in use."""
+    """A limit of ``size`` bytes; ``warn`` is called once, when half of them are in use."""
 
     def __init__(self, size: int, warn: Callable[[str], None] = lambda _: None) -> None:
         self.size = size
@@ -81,13 +81,13 @@ class MemoryBudget:
         self._warned = False
 
     def check(self, planned: int) -> None:
-        """Raises MemoryBudgetError if ``planned`` bytes more would exceed the budget."""
-        held = used() + planned
-        if held > self.size:
+        """Raises MemoryBudgetError if another ``planned`` bytes would exceed the budget."""
+        needed = used() + planned
+        if needed > self.size:
             raise MemoryBudgetError(
                 f"the memory budget of {shown(self.size)} is used up{_by_whom()}.\n{HELP}"
             )
-        if not self._warned and 2 * held > self.size:
+        if not self._warned and 2 * needed > self.size:
             self._warned = True
             self._warn(f"half of the memory budget of {shown(self.size)} is in use{_by_whom()}")
 
@@ -103,7 +103,7 @@ class _Process:
 
 
 def use(budget: MemoryBudget | None) -> None:
-    """Put a budget in force for the process; None for none."""
+    """Put a budget in force for the process; None lifts it."""
     _Process.budget = budget
     _Process.reserve = None if budget is None else mmap(-1, _RESERVE)
 
@@ -114,14 +114,14 @@ def size() -> int | None:
 
 
 def register(holder: Holder) -> None:
-    """Name what this holds when memory runs short, as long as the object exists."""
+    """Have messages about memory name this object while it exists."""
     _holders.add(holder)
 
 
 def check(planned: int = 0) -> None:
-    """Raises MemoryBudgetError if the budget in force does not allow for ``planned`` bytes more.
+    """Raises MemoryBudgetError if the budget in force does not allow another ``planned`` bytes.
 
-    Raises TimeLimitError if this thread has a time limit, which has passed.
+    Raises TimeLimitError if this thread is past its time limit.
     """
     check_time()
     if _Process.budget is not None:
@@ -130,7 +130,7 @@ def check(planned: int = 0) -> None:
 
 @contextmanager
 def explain_refusals() -> Iterator[None]:
-    """Report memory that the system refuses like a budget that is used up. Raises MemoryBudgetError."""
+    """Turn a MemoryError inside into a MemoryBudgetError."""
     try:
         yield
     except MemoryError:
@@ -138,7 +138,7 @@ def explain_refusals() -> Iterator[None]:
 
 
 def refused() -> MemoryBudgetError:
-    """The error for memory that the system refuses."""
+    """The error to raise in place of a MemoryError."""
     if _Process.reserve is not None:
         _Process.reserve.close()
     try:
@@ -148,16 +148,16 @@ def refused() -> MemoryBudgetError:
 
 
 def memory_checked(items: Iterable[T]) -> Iterator[T]:
-    """The same items; the budget is checked every so many."""
-    left = iter(items)
-    for item in left:
+    """The same items, with a check of the budget every 1,024 items."""
+    remaining = iter(items)
+    for item in remaining:
         check()
         yield item
-        yield from islice(left, _EVERY - 1)  # takes a third of the time that counting takes
+        yield from islice(remaining, _EVERY - 1)  # takes a third of the time that counting takes
 
 
 def used() -> int:
-    """Bytes of memory that this process alone uses."""
+    """Private memory of this process, in bytes."""
     try:
         with open("/proc/self/statm", "rb", buffering=0) as file:
             _, resident, shared, *_ = file.read().split()
@@ -167,7 +167,7 @@ def used() -> int:
 
 
 def shown(size: int) -> str:
-    """Bytes in the largest unit that leaves a number above 1."""
+    """A number of bytes as text, in the largest unit in which it is at least 1."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << bits:
             return f"{size / (1 << bits):.1f} {unit}"
@@ -175,7 +175,7 @@ def shown(size: int) -> str:
 
 
 def _by_whom() -> str:
-    """The holder with most entries, in words."""
+    """A description of the holder with the most entries."""
     most = max((holder.held() for holder in _holders), default=None)
     return f": {most.text}" if most is not None and most.entries else ""
 
@@ -187,7 +187,7 @@ def _peak() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-# Called with a budget every now and then while it is spent, and with None when its work is done.
+# Called from time to time with a budget while it is spent, and with None when its analysis ends.
 Watch: TypeAlias = "Callable[[StepBudget | None], None]"
 
 _STEPS: Final = 1_024
@@ -197,13 +197,13 @@ _most_steps: ContextVar[int] = ContextVar("most_steps", default=sys.maxsize)
 
 
 class OverBudgetError(Exception):
-    """An analysis needs more steps than it may take."""
+    """An analysis needs more steps than its budget."""
 
 
 class StepBudget:
-    """Steps of one analysis, which ``stage`` names; ``spent`` of ``limit`` are used.
+    """The steps of one analysis, named by ``stage``: ``spent`` of ``limit``.
 
-    A context: at its end the watch is called with None.
+    As a context manager, it calls the watch with None at the end.
     """
 
     def __init__(self, limit: int, stage: str) -> None:
@@ -214,7 +214,7 @@ class StepBudget:
         self._reported = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Raises OverBudgetError if nothing is left."""
+        """Count steps. Raises OverBudgetError if there are more than ``limit``."""
         self.spent += steps
         if self.spent > self.limit:
             raise OverBudgetError
@@ -237,7 +237,7 @@ class StepBudget:
 
 @contextmanager
 def within_steps(most: int) -> Iterator[None]:
-    """No analysis that begins inside, in this thread, takes more than so many steps."""
+    """Limit every analysis that begins inside, in this thread, to ``most`` steps."""
     token = _most_steps.set(min(most, _most_steps.get()))
     try:
         yield
@@ -247,7 +247,7 @@ def within_steps(most: int) -> Iterator[None]:
 
 @contextmanager
 def watch_steps(watch: Watch | None) -> Iterator[None]:
-    """Call ``watch`` with the budgets that are spent meanwhile in this thread; None: call nothing."""
+    """Call ``watch`` with the budgets that are spent inside, in this thread; None calls nothing."""
     token = _watch.set(watch)
     try:
         yield

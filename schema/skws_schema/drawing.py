@@ -1,4 +1,4 @@
-"""Drawings: trees of lines, graphs in Graphviz' DOT language, and the frame of SVG pictures."""
+"""Drawings: trees of lines, graphs in Graphviz's DOT language, and the frame of SVG pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHARACTER: Final = 6.7
 
 
 def branches(node: T, below: Callable[[T], Sequence[T]], indent: str = "") -> Iterator[tuple[str, T]]:
-    """What is below a node of a tree, depth first, each with the lines of the drawing before it."""
+    """The nodes below a node of a tree, depth first, each with the lines that are drawn before it."""
     children = below(node)
     for number, child in enumerate(children, 1):
         last = number == len(children)
@@ -21,7 +21,7 @@ def branches(node: T, below: Callable[[T], Sequence[T]], indent: str = "") -> It
         yield from branches(child, below, indent + ("   " if last else "│  "))
 
 
-class Node(NamedTuple):
+class DotNode(NamedTuple):
     """``id`` is a DOT identifier; ``style`` holds further attributes, such as ``shape=box``."""
 
     id: str
@@ -29,8 +29,8 @@ class Node(NamedTuple):
     style: str = ""
 
 
-class Edge(NamedTuple):
-    """From the node ``tail`` to the node ``head``; else as ``Node``."""
+class DotEdge(NamedTuple):
+    """An edge from ``tail`` to ``head``; ``label`` and ``style`` as in ``DotNode``."""
 
     tail: str
     head: str
@@ -39,13 +39,13 @@ class Edge(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Members in a frame with a label."""
+    """Nodes and edges in a labelled frame."""
 
     label: str
-    members: Sequence[Node | Edge]
+    members: Sequence[DotNode | DotEdge]
 
 
-Member: TypeAlias = Node | Edge | Cluster
+Member: TypeAlias = DotNode | DotEdge | Cluster
 
 
 def to_dot(
@@ -71,13 +71,13 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _statement(member: Node | Edge, arrow: str) -> str:
-    named = member.id if isinstance(member, Node) else f"{member.tail} {arrow} {member.head}"
+def _statement(member: DotNode | DotEdge, arrow: str) -> str:
+    named = member.id if isinstance(member, DotNode) else f"{member.tail} {arrow} {member.head}"
     attributes = ", ".join(_attributes(member))
     return f"{named} [{attributes}];" if attributes else f"{named};"
 
 
-def _attributes(member: Node | Edge) -> Iterator[str]:
+def _attributes(member: DotNode | DotEdge) -> Iterator[str]:
     if member.label is not None:
         yield f"label={quoted(member.label)}"
     if member.style:

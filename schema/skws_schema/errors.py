@@ -1,7 +1,7 @@
-"""Every error that skws shows to a user, by whose fault it is.
+"""Every error that skws shows to a user, one class for each exit code or kind of remedy.
 
-A message names the offender, its place, and what was expected. The exit code is
-part of the command line's contract.
+A message names the offender, its position, and what was expected. The exit code is part of the command
+line's contract.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UsageError(SkwsError):
 
 
 class ConfigurationError(UsageError):
-    """A file that configures a run, as one of queries, is wrong. The message holds every problem found."""
+    """A file that configures a run, such as a file of queries, is wrong. The message lists every problem."""
 
     exit_code = 3
 
@@ -45,7 +45,7 @@ class PatternError(UsageError):
 
     @classmethod
     def at(cls, text: str, start: int, end: int, message: str) -> PatternError:
-        """A fault at ``text[start:end]``: the message, its line, and carets below the place."""
+        """A fault at ``text[start:end]``: the message, the line, and carets below the fault."""
         return cls(f"{message}\n{_marked(text, start, end)}")
 
 
@@ -61,7 +61,7 @@ class SqlError(UsageError):
 
 
 def _marked(text: str, start: int, end: int) -> str:
-    """The line of ``text`` that ``start`` is in, and carets below ``text[start:end]``."""
+    """The line of ``text`` that contains ``start``, and carets below ``text[start:end]``."""
     line_start = text.rfind("\n", 0, start) + 1
     line = text[line_start:].split("\n", 1)[0]
     column = start - line_start
@@ -74,14 +74,14 @@ _SHOWN = 72
 
 
 def pointed(message: str, text: str, position: int) -> str:
-    """A message about an offset in a text of one line: the text around it, and a caret below the place."""
+    """A message about a position in a text of one line: the text around it, and a caret below."""
     start = max(0, position - _SHOWN // 2)
     # Unprintable characters would move the caret, or the cursor.
     return f"{message}\n  {printable(text[start : start + _SHOWN])}\n  {' ' * (position - start)}^"
 
 
 def printable(text: str) -> str:
-    """The text with blanks for unprintable characters."""
+    """The text with blanks in place of unprintable characters."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -99,7 +99,7 @@ class Problem:
 
 
 class SchemaError(SkwsError):
-    """A schema (or other configuration) is wrong. Carries every problem found."""
+    """A schema (or other configuration) is wrong. Holds every problem."""
 
     exit_code = 3
 
@@ -110,17 +110,17 @@ class SchemaError(SkwsError):
 
 
 class SourceError(SkwsError):
-    """A replay, a stream or a runtime that is needed is not available."""
+    """A replay, a stream or a runtime is not available."""
 
     exit_code = 4
 
 
 class NotYetError(SourceError):
-    """A server is away or busy for now: a retry may help."""
+    """A server is unreachable or busy; a retry may help."""
 
 
 class MemoryBudgetError(SkwsError):
-    """A run needs more memory than its budget, or than the system gives."""
+    """A run needs more memory than its budget, or than the system has."""
 
 
 class BadRecordsError(SkwsError):
@@ -138,17 +138,17 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     folded: dict[str, str] = {}
     for candidate in candidates:
         folded.setdefault(candidate.casefold(), candidate)
-    found = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f"; did you mean {str(folded[found[0]])!r}?" if found else ""
+    matches = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"; did you mean {str(folded[matches[0]])!r}?" if matches else ""
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Names the byte at fault."""
+    """The reason for a decoding error, naming the byte."""
     return f"byte 0x{error.object[error.start]:02X} is not UTF-8"
 
 
 def nearest_file(path: Path) -> str:
-    """The same for a missing file, by the names beside it; equal endings alone are no likeness."""
+    """``"; did you mean X?"`` for the file beside ``path`` with the closest name, else the empty string."""
     try:
         beside = os.listdir(path.parent)
     except OSError:
@@ -158,7 +158,7 @@ def nearest_file(path: Path) -> str:
 
 
 def without_picture(message: str) -> str:
-    """A message without the text and the caret at its end, for places of one line."""
+    """A message without the text and carets at its end, for displays of one line."""
     lines = message.splitlines()
     pictured = len(lines) > 2 and set(lines[-1].strip()) == {"^"}
     return "\n".join(lines[:-2]) if pictured else message

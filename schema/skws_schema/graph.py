@@ -1,7 +1,7 @@
 """The join graph: relations as nodes, every join as two directed edges.
 
-A tree of joined tuples is walked edge by edge, so an edge knows the columns
-that must agree and whether keys allow at most one tuple at its far end.
+A tree of joined tuples is walked edge by edge, so an edge has the columns that must be equal, and whether
+keys allow at most one tuple at its target.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from skws_schema.model import Join, Schema
 class Edge:
     """One direction of a join. Edge ``2 * j`` walks join ``j`` from left to right, ``2 * j + 1`` back.
 
-    ``at_most_one``: a key of the target is equated in full, so a source tuple
-    meets at most one live target tuple through this edge.
+    ``at_most_one``: the join covers a key of the target, so a source tuple joins at most one live target
+    tuple through this edge.
     """
 
     id: int

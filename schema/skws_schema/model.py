@@ -1,7 +1,7 @@
-"""Relations, joins and the schema as the engine sees them: immutable, checked, hashable.
+"""Relations, joins and the schema: immutable, checked, hashable.
 
-A row is a plain tuple of values in the order of the relation's attributes;
-``None`` is NULL. Timestamps are integers: microseconds since the epoch.
+A row is a tuple of values in the order of the relation's attributes; ``None`` is NULL. Timestamps are
+integers: microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Op(StrEnum):
 
     @property
     def turned(self) -> Op:
-        """The same comparison with its sides exchanged."""
+        """The operator of the same comparison with its sides exchanged."""
         return _TURNED.get(self, self)
 
 
@@ -49,16 +49,16 @@ COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     Op.GREATER: operator.gt,
     Op.DIFFERENT: operator.ne,
 }
-"""Whether a comparison holds between two values; element by element between arrays."""
+"""Functions that compare two values, or two arrays element by element."""
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(text: str) -> int:
-    """Microseconds since the epoch of a time, in UTC if it names no zone.
+    """A time in microseconds since the epoch; UTC if the text names no zone.
 
-    Raises ValueError, also for one that an offset moves out of the years 1 to 9999.
+    Raises ValueError, also if the offset moves the time out of the years 1 to 9999.
     """
     moment = datetime.fromisoformat(text)
     try:
@@ -76,9 +76,9 @@ def iso(time: int) -> str:
 Value: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = tuple[Value, ...]
 Key: TypeAlias = Value | tuple[Value, ...]
-"""The value of one column, or those of several or none."""
+"""The value of one column, or a tuple of the values of several (or no) columns."""
 Groups: TypeAlias = tuple[tuple[str, ...], ...]
-"""Words and phrases that mean the same, group by group."""
+"""Groups of words and phrases with the same meaning."""
 
 
 class AttributeType(StrEnum):
@@ -93,7 +93,7 @@ class AttributeType(StrEnum):
 
     @property
     def family(self) -> AttributeType:
-        """Values of one family can be equal: all texts are one, and all numbers."""
+        """The type that stands for all whose values can be equal: one for texts, one for numbers."""
         return _FAMILIES.get(self, self)
 
     @property
@@ -103,7 +103,7 @@ class AttributeType(StrEnum):
 
 
 class Analyzer(StrEnum):
-    """How the words of a text are compared with keywords: by the stems of a language, or in another way."""
+    """How a text is split into words and compared with keywords; most compare the stems of a language."""
 
     ENGLISH = "english"
     DANISH = "danish"
@@ -120,13 +120,13 @@ class Analyzer(StrEnum):
     SPANISH = "spanish"
     SWEDISH = "swedish"
     SIMPLE = "simple"
-    """Words without case and accents, with their endings; none is too common."""
+    """Ignores case and accents, keeps endings, and has no stop words."""
     NONE = "none"
-    """The whole text, letter by letter."""
+    """Compares the whole text, character by character."""
 
 
 class VersionOrder(StrEnum):
-    """How the texts of an attribute are ordered that are versions."""
+    """The order of an attribute whose texts are versions."""
 
     DEBIAN = "debian"
     """As ``dpkg --compare-versions`` does."""
@@ -138,9 +138,9 @@ class Unknown(StrEnum):
     """What happens to attributes of records that the schema lacks."""
 
     IGNORE = "ignore"
-    """They are passed over and counted."""
+    """Skips and counts them."""
     FAIL = "fail"
-    """Their records are bad."""
+    """Treats their records as bad."""
 
 
 _FAMILIES = {AttributeType.STRING: AttributeType.TEXT, AttributeType.INTEGER: AttributeType.NUMBER}
@@ -152,11 +152,11 @@ BOUNDABLE = (AttributeType.INTEGER, AttributeType.NUMBER, AttributeType.TIMESTAM
 class Attribute:
     """A named, typed column of a relation.
 
-    ``min`` and ``max`` bound its values, both inclusive (microseconds since
-    the epoch for a timestamp); a bounded attribute can make a query answerable
-    in constant memory (bounded-memory paper). ``analyzer``: how keywords are looked for in a text.
-    ``origin``: what records call it, None for its name: a column, or a path into nested objects and arrays
-    with dots between (``customer.address.city``). ``order``: of a text whose values are versions.
+    ``min`` and ``max``: inclusive bounds of its values (microseconds since the epoch for a timestamp); a
+    bounded attribute can make a query answerable in constant memory (bounded-memory paper).
+    ``analyzer``: how keywords match its text. ``origin``: its column in records, or a path into nested
+    objects and arrays (``customer.address.city``); None if it is the attribute's name. ``order``: the order
+    of a text whose values are versions.
     """
 
     name: str
@@ -179,24 +179,23 @@ class Attribute:
 
     @property
     def column(self) -> str:
-        """What records and tables call it."""
+        """Its name in records and tables."""
         return self.origin or self.name
 
 
 PLACE: Final = "#row"
-"""What an attribute is called whose values say where a row is: the name of its file and its place there."""
+"""Name of the column with the location of each row: the file, and the position in it."""
 
 
 @dataclass(frozen=True)
 class Relation:
     """A streaming relation (S-KWS paper, Section 3.1), or a static table.
 
-    ``search`` names the attributes in which keywords are looked for; ``key``
-    is unique among live tuples; ``time`` is the event-time attribute;
-    ``finite`` promises that the stream ends; ``source`` is where the rows of a
-    table are read from, None if they come with the streams. ``origin``: the array in another relation's
-    rows that holds this one's, such as ``commits.files``; with its own name, in objects that are no rows.
-    Without a path, the name of its table.
+    ``search``: the attributes that keywords are matched with. ``key``: unique among live tuples. ``time``:
+    the event-time attribute. ``finite``: the stream ends. ``source``: the address from which a table is read;
+    None if its rows arrive with the streams. ``origin``: the array that holds its rows, in rows of another
+    relation (``commits.files``), or, under its own name, in objects that are not rows; without a path, the
+    name of its table in a database.
     """
 
     name: str
@@ -233,7 +232,7 @@ class Relation:
 
     @property
     def path(self) -> str:
-        """Where they are in its rows; empty if they are rows of their own."""
+        """The path of the array that holds its rows; empty if each row is a record."""
         return "" if self.origin is None else self.origin.partition(".")[2]
 
     @property
@@ -242,7 +241,7 @@ class Relation:
         return self.name if self.origin is None or self.path else self.origin
 
     def key_of(self, row: Row) -> Row | None:
-        """The values of the key in a row; None without one, or with a NULL in it, which equals nothing."""
+        """The values of the key in a row; None without a key, or if a value is NULL, which equals nothing."""
         if not self.key:
             return None
         values = tuple([row[column] for column in self.key_columns])
@@ -264,17 +263,17 @@ class Join:
 
     @classmethod
     def of(cls, left: str, right: str, on: tuple[tuple[str, str], ...]) -> Join:
-        """With its condition as its name."""
+        """A join named by its condition."""
         return cls(" and ".join(f"{left}.{a} = {right}.{b}" for a, b in on), left, right, on)
 
 
 def sides(join: Join) -> frozenset[frozenset[tuple[str, str]]]:
-    """What a join compares, whichever side comes first."""
+    """The pairs of attributes that a join compares, equal for both directions of the join."""
     return frozenset(frozenset({(join.left, a), (join.right, b)}) for a, b in join.on)
 
 
 class Possible(NamedTuple):
-    """A join that a draft only suggests: its condition, what speaks for it, and the draft's file."""
+    """A join that an inferred schema only suggests: its condition, the evidence, and the schema's file."""
 
     on: str
     reason: str
@@ -285,9 +284,8 @@ class Possible(NamedTuple):
 class Evolution:
     """The changes since the schema was first run (S-KWS paper, Section 4.4).
 
-    Positions of relations and joins never change under a running query: removed
-    ones stay as holes, new ones come last. ``grown`` holds the numbers of
-    (relations, joins) before each change that added some.
+    Positions of relations and joins never change under a running query: removed ones leave holes, new ones
+    are appended. ``grown``: the numbers of (relations, joins) before each change that added some.
     """
 
     removed_relations: frozenset[int] = frozenset()
@@ -299,11 +297,10 @@ class Evolution:
 class Schema:
     """A streaming schema (S-KWS paper, Section 3.1): relations and the joins between them.
 
-    ``window`` is the text of the YAML; the windows layer gives it meaning.
-    Relations and joins are referred to by position everywhere below the command
-    line. ``evolution``: the changes while a query runs. ``synonyms``: groups of words
-    that mean the same in keyword queries. ``unknown``: what happens to attributes of records that no
-    relation has. ``possible``: joins that the YAML only suggests, in comments.
+    Below the command line, relations and joins are referred to by position. ``window``: the text in the YAML,
+    parsed by the windows layer. ``evolution``: the changes while a query runs. ``synonyms``: groups of words
+    with the same meaning in keyword queries. ``unknown``: the treatment of attributes that no relation has.
+    ``possible``: joins that comments in the YAML suggest.
     """
 
     name: str
@@ -327,23 +324,23 @@ class Schema:
                         raise ValueError(f"join {join.name}: no attribute {side}.{pair[columns]}")
 
     def __hash__(self) -> int:
-        # Schemas are keys of caches: the whole would be hashed at every look-up.
+        # Schemas are keys of caches: hashing all fields at every look-up would be slow.
         return hash((self.name, len(self.relations), len(self.joins)))
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Position of each relation by name."""
+        """The position of each relation, by name."""
         return {r.name: i for i, r in enumerate(self.relations)}
 
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
 
     def to_networkx(self) -> networkx.MultiGraph[str]:
-        """Relations and joins as a graph of networkx, without those that were removed.
+        """A networkx graph of the relations and joins that have not been removed.
 
-        A node for each relation, with ``attributes`` (types by name), ``key``, ``search`` and ``table``; an
-        edge for each join, by its name, with ``left``, ``right`` and ``on``. Raises ModuleNotFoundError
-        without the package.
+        Each relation is a node with ``attributes`` (types by name), ``key``, ``search`` and ``table``. Each
+        join is an edge, keyed by its name, with ``left``, ``right`` and ``on``. Raises ModuleNotFoundError if
+        networkx is not installed.
         """
         import networkx  # noqa: PLC0415 - loads when it is asked for
 
@@ -360,21 +357,21 @@ class Schema:
 
 
 def sourced(schema: Schema) -> list[int]:
-    """Positions of the tables whose rows come from sources of their own."""
-    gone = schema.evolution.removed_relations
-    return [n for n, relation in enumerate(schema.relations) if relation.source and n not in gone]
+    """Positions of the tables that are read from sources of their own."""
+    removed = schema.evolution.removed_relations
+    return [n for n, relation in enumerate(schema.relations) if relation.source and n not in removed]
 
 
 def key_getter(columns: tuple[int, ...]) -> Callable[[Row], Key]:
-    """Reads the values of some columns of a row; None if any of them is NULL, which equals nothing."""
+    """A function that reads some columns of a row; its result is None if any value is NULL."""
     if not columns:
         return lambda _: ()
-    take: Callable[[Row], Any] = itemgetter(*columns)
+    values_of: Callable[[Row], Any] = itemgetter(*columns)
     if len(columns) == 1:
-        return take
+        return values_of
 
     def several(row: Row) -> Key:
-        values: tuple[Value, ...] = take(row)
+        values: tuple[Value, ...] = values_of(row)
         return None if None in values else values
 
     return several

@@ -1,4 +1,4 @@
-"""Paths as people read them."""
+"""Paths for messages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def from_here(path: str | Path) -> str:
-    """A path in the working directory without that directory; any other as it is."""
+    """A path relative to the working directory if it is inside, else unchanged."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # elsewhere, or the working directory is gone
+    except (ValueError, OSError):  # outside, or the working directory has been removed
         return os.fspath(path)

@@ -1,4 +1,4 @@
-"""A schema printed for people, for Graphviz, and as YAML."""
+"""Prints a schema as text, as a Graphviz graph, and as YAML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skws_schema import drawing
-from skws_schema.drawing import Edge, Node, branches, quoted
+from skws_schema.drawing import DotEdge, DotNode, branches, quoted
 from skws_schema.errors import counted
 from skws_schema.graph import edges_from
 from skws_schema.model import Analyzer, Attribute, Join, Relation, Schema
@@ -17,14 +17,14 @@ __all__ = ["show", "to_dot", "to_yaml"]
 
 
 def show(schema: Schema) -> str:
-    """Relations, joins and the join graph as indented text; equal schemas read the same."""
+    """Relations, joins and the join graph as indented text; equal schemas give equal texts."""
     return "\n".join(_lines(schema)) + "\n"
 
 
 def to_dot(schema: Schema) -> str:
     """The join graph in Graphviz' DOT language."""
-    nodes = [Node(quoted(r.name), style="style=dashed" if r.table else "") for r in schema.relations]
-    edges = [Edge(quoted(join.left), quoted(join.right), join.name) for join in schema.joins]
+    nodes = [DotNode(quoted(r.name), style="style=dashed" if r.table else "") for r in schema.relations]
+    edges = [DotEdge(quoted(join.left), quoted(join.right), join.name) for join in schema.joins]
     return drawing.to_dot(quoted(schema.name), [*nodes, *edges], ["node [shape=box]"], directed=False)
 
 
@@ -81,7 +81,7 @@ def _conditions(join: Join) -> list[str]:
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """One component of the join graph; ``children`` of a relation are (relation, join) by position."""
+    """A tree of one component of the join graph. ``children``: (relation, join) pairs by position."""
 
     root: int
     children: Mapping[int, tuple[tuple[int, int], ...]]
@@ -99,14 +99,14 @@ def spanning_trees(schema: Schema) -> list[SpanningTree]:
 
 
 def draw(schema: Schema) -> list[str]:
-    """The join graph, one relation a line, each with the join that leads to it."""
+    """The join graph, one line a relation, with the join that leads to it."""
     trees = spanning_trees(schema)
     lines = [line for tree in trees for line in _draw(schema, tree)]
-    drawn = frozenset[int]().union(*(tree.joins for tree in trees))
-    rest = [join for number, join in enumerate(schema.joins) if number not in drawn]
-    if rest:
-        width = max(len(f"{j.left} - {j.right}") for j in rest)
-        lines += ["and", *(f"  {f'{j.left} - {j.right}':<{width}}  ({j.name})" for j in rest)]
+    tree_joins = frozenset[int]().union(*(tree.joins for tree in trees))
+    other_joins = [join for number, join in enumerate(schema.joins) if number not in tree_joins]
+    if other_joins:
+        width = max(len(f"{j.left} - {j.right}") for j in other_joins)
+        lines += ["and", *(f"  {f'{j.left} - {j.right}':<{width}}  ({j.name})" for j in other_joins)]
     return lines
 
 
@@ -117,27 +117,27 @@ def _centred(schema: Schema, relation: int) -> SpanningTree:
 
 
 def _tree(schema: Schema, root: int) -> SpanningTree:
-    """Breadth first, joins in order of the schema."""
+    """The tree of a breadth-first search that follows joins in the schema's order."""
     children: dict[int, tuple[tuple[int, int], ...]] = {}
     depth = {root: 0}
     waiting = deque([root])
     while waiting:
         relation = waiting.popleft()
-        found: list[tuple[int, int]] = []
+        new_children: list[tuple[int, int]] = []
         for edge in edges_from(schema)[relation]:
             if edge.target not in depth:
                 depth[edge.target] = depth[relation] + 1
-                found.append((edge.target, edge.join))
+                new_children.append((edge.target, edge.join))
                 waiting.append(edge.target)
-        children[relation] = tuple(found)
+        children[relation] = tuple(new_children)
     joins = frozenset(join for below in children.values() for _, join in below)
     return SpanningTree(root, children, joins, max(depth.values()))
 
 
 def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:
-    """Each relation with the name of the join that leads to it."""
-    found = branches((tree.root, -1), lambda at: tree.children[at[0]])
-    rows = [(f"{lead}{schema.relations[relation].name}", join) for lead, (relation, join) in found]
+    """One line a relation, with the name of the join that leads to it."""
+    tree_branches = branches((tree.root, -1), lambda at: tree.children[at[0]])
+    rows = [(f"{lead}{schema.relations[relation].name}", join) for lead, (relation, join) in tree_branches]
     root = schema.relations[tree.root].name
     width = max(len(label) for label in (root, *(label for label, _ in rows)))
     yield root

@@ -17,7 +17,7 @@ from rich.cells import cell_len
 
 from skws.sinks.text import visible
 from skws_schema import drawing
-from skws_schema.drawing import CHARACTER, SVG_FONT, Edge, Node
+from skws_schema.drawing import CHARACTER, SVG_FONT, DotEdge, DotNode
 
 
 class Role(StrEnum):
@@ -82,12 +82,12 @@ def to_dot(clusters: tuple[Branch, ...]) -> str:
     return drawing.to_dot("mesh", members)
 
 
-def _members(branch: Branch, above: str | None, numbers: Iterator[int]) -> Iterator[Node | Edge]:
+def _members(branch: Branch, above: str | None, numbers: Iterator[int]) -> Iterator[DotNode | DotEdge]:
     name = f"n{next(numbers)}"
     grey = ", color=gray, fontcolor=gray40" if branch.idle else ""
-    yield Node(name, visible(branch.text), _DOT_STYLES[branch.role] + grey)
+    yield DotNode(name, visible(branch.text), _DOT_STYLES[branch.role] + grey)
     if above is not None:
-        yield Edge(above, name)
+        yield DotEdge(above, name)
     for below in branch.below:
         yield from _members(below, name, numbers)
 

@@ -37,7 +37,7 @@ from skws.formats.tabular import (
 from skws_schema.errors import SourceError, counted, nearest_file
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.infer import SAMPLE_ROWS, Nested
-from skws_schema.infer.keys import Table, identifier_score
+from skws_schema.infer.keys import SampledTable, identifier_score
 from skws_schema.model import PLACE
 from skws_schema.yaml.document import as_name, is_name
 
@@ -205,7 +205,7 @@ class Samples:
             for name, values in _columns(self._rows[relation]).items()
             if is_name(name) and len(set(map(type, values))) == 1 and type(values[0]) in (str, int)
         }
-        table = Table(relation, {name: profile(name, values) for name, values in columns.items()})
+        table = SampledTable(relation, {name: profile(name, values) for name, values in columns.items()})
         unique = [column for column in table.columns.values() if column.unique and column.joinable]
         if not unique:
             return PLACE

@@ -175,7 +175,7 @@ def inferred(
         chosen,
         timed=samples.timed,
         window=window,
-        known=known,
+        earlier=known,
         nested=samples.nested,
     )
     return replace(found, notes=tuple(samples.notes))

@@ -37,7 +37,7 @@ from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopCh
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
-from skws_schema.infer.keys import Table, find_key, find_references
+from skws_schema.infer.keys import SampledTable, find_key, find_references
 from skws_schema.infer.possible import find_possible
 from skws_schema.model import Schema
 from skws_schema.yaml.document import to_yaml
@@ -355,7 +355,10 @@ def columns_of_a_table(n: int) -> Work:
     """A schema inferred from a wide table, most columns of which are unique."""
     values = [[f"v{i * k}" if i % 3 else i * k for k in range(1, FEW)] for i in range(n)]
     columns = {f"col{i}": profile(f"col{i}", column) for i, column in enumerate(values)}
-    wide, other = Table("wide", columns), Table("other", {"id": profile("id", list(range(FEW)))})
+    wide, other = (
+        SampledTable("wide", columns),
+        SampledTable("other", {"id": profile("id", list(range(FEW)))}),
+    )
 
     def work() -> None:
         joins = find_references([wide, other])

@@ -331,9 +331,9 @@ def test_an_earlier_schema_keeps_types_and_joins() -> None:
     assert known.joins
     worse = {"orders": {"id": ["1", "2", "x"]}, "lines": {"order_id": ["1", "7", "8", "y"]}}
     assert not infer(worse).schema().joins
-    assert infer(worse, known=known).schema().joins == known.joins
+    assert infer(worse, earlier=known).schema().joins == known.joins
     other = {"orders": {"id": ["a", "b", "c"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
-    assert not infer(other, known=known).schema().joins
+    assert not infer(other, earlier=known).schema().joins
 
 
 def test_only_the_sample_is_looked_at() -> None:

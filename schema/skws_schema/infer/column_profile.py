@@ -1,4 +1,4 @@
-"""What a column's name and sampled values say: its words, its type with a confidence, its values."""
+"""Profiles of columns, from their names and sampled values: words, type with a confidence, values."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ AGENTS = frozenset(
     | {"editor", "reviewer", "approver", "buyer", "seller", "user", "member", "contact", "agent"}
     | {"customer", "client", "employee", "patient", "student", "teacher", "driver", "passenger", "guest"}
 )
-"""Those who do things: names of columns that refer to people."""
+"""Words for people who act, in names of columns that refer to them."""
 
 
 @lru_cache(maxsize=10_000)
 def tokens(name: str) -> tuple[str, ...]:
-    """Lower-case words of a name in snake, kebab or camel case; digits at the end are dropped."""
+    """The words of a name in snake, kebab or camel case, in lower case, without digits at the end."""
     words = [word.lower() for word in _WORD.findall(name)]
     while len(words) > 1 and words[-1].isdigit():
         words.pop()
@@ -89,7 +89,7 @@ def tokens(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=10_000)
 def relation_tokens(name: str) -> tuple[str, ...]:
-    """Words of a relation's name, the last in the singular."""
+    """The words of a relation's name, the last one in the singular."""
     words = tokens(name)
     return (*words[:-1], singular(words[-1])) if words else ()
 
@@ -98,7 +98,7 @@ _IRREGULAR: Final = {"people": "person", "children": "child", "men": "man", "wom
 
 
 def singular(word: str) -> str:
-    """A form that an English noun shares with its plural: ``movy`` for ``movie`` and ``movies``."""
+    """A common form of an English noun and its plural: ``movy`` for ``movie`` and ``movies``."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if word.endswith(("sses", "uses", "xes", "ches", "shes")):
@@ -112,7 +112,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def stem(name: str) -> tuple[str, ...]:
-    """The words a reference refers to: ``movie_id`` and ``MovieID`` to movie, ``country1`` to country."""
+    """The words that a reference names: movie for ``movie_id`` and ``MovieID``, country for ``country1``."""
     words = list(tokens(name))
     while len(words) > 1 and words[-1] in IDENTIFIERS:
         words.pop()
@@ -122,31 +122,31 @@ def stem(name: str) -> tuple[str, ...]:
 
 
 def is_reference_name(name: str) -> bool:
-    """True if the name ends like one of an identifier: ``movie_id``, ``MovieID``, ``mid``."""
+    """True if the name ends like an identifier's: ``movie_id``, ``MovieID``, ``mid``."""
     last = tokens(name)[-1:]
     return bool(last) and (last[0] in IDENTIFIERS - {"name", "number", "no", "num"} or last[0].endswith("id"))
 
 
 def is_identifier_name(name: str) -> bool:
-    """True if the last word alone says so: of ``customer_id``, but not of ``paid``."""
+    """True if the last word is one for identifiers, as in ``customer_id``, but not in ``paid``."""
     return bool(frozenset(tokens(name)[-1:]) & _SURE_IDENTIFIERS)
 
 
 def is_time_name(name: str) -> bool:
-    """True if the name is one of a time."""
+    """True if the name has a word for the time of an event."""
     return bool(EVENT & set(tokens(name)))
 
 
 def digits(number: Decimal) -> str:
-    """An exact number without an exponent; alike for equal ones, whatever their scale: ``1`` for ``1.00``."""
-    whole, _, fraction = f"{number:f}".partition(".")
+    """An exact number without an exponent; equal numbers have equal texts: ``1`` for ``1.00``."""
+    integer, _, fraction = f"{number:f}".partition(".")
     fraction = fraction.rstrip("0")
-    text = f"{whole}.{fraction}" if fraction else whole
+    text = f"{integer}.{fraction}" if fraction else integer
     return "0" if text == "-0" else text
 
 
 def is_double(number: Decimal) -> bool:
-    """Whether a double has all the digits of an exact number."""
+    """True if a double can represent all digits of an exact number."""
     return Decimal(repr(float(number))) == number
 
 
@@ -159,7 +159,7 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _TSVECTOR: Final = re.compile(r"('([^']|'')*':\d+[A-D]?(,\d+[A-D]?)*( |$))+", re.ASCII)
 NOT_FINITE_TEXT: Final = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
-"""What a column of numbers holds where it has none."""
+"""Texts in a column of numbers that mean that there is no number."""
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
 _INTEGER_BITS = 63
@@ -169,17 +169,17 @@ _SHORTEST_FINE = 16
 _TOO_FINE = "more digits than a number can hold"
 
 FEW_ODD: Final = 1 / 500
-"""Of a column's values, the share that may be of another type: their rows are bad records, it is no text."""
+"""The share of a column's values that may have another type; their rows are bad records."""
 HALF_ODD: Final = 1 / 2
-"""As ``FEW_ODD``, where the type of the column is known from before."""
+"""As ``FEW_ODD``, for a column whose type is known from an earlier schema."""
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
     """A column: its type, and its values in row order (None for NULL), comparable between sources.
 
-    ``mixed``: some values of a text are written otherwise: arrays, fractions, true and false. ``odd``: the
-    positions of a few values that are none of its type; they are None.
+    ``mixed``: some values of a text column are no texts: arrays, fractions, true and false. ``odd``: the
+    positions of a few values of another type; they are None in ``values``.
     """
 
     name: str
@@ -193,66 +193,66 @@ class ColumnProfile:
 
     @cached_property
     def full(self) -> bool:
-        """No NULL, and not empty."""
+        """True if there are rows, and none has NULL."""
         return bool(self.values) and None not in self.values
 
     @cached_property
     def unique(self) -> bool:
-        """No NULL and no value twice."""
+        """True if no value is NULL or repeated."""
         return self.full and len(self.distinct) == len(self.values)
 
     @property
     def is_text_index(self) -> bool:
-        """True if its values are of the type tsvector of PostgreSQL: stems with their positions."""
+        """True if its values look like PostgreSQL's tsvector: stems with their positions."""
         texts = [value for value in self.values if value is not None]
         return bool(texts) and all(isinstance(value, str) and _TSVECTOR.fullmatch(value) for value in texts)
 
     @property
     def joinable(self) -> bool:
-        """True if two such columns can meaningfully be equal: no measures, flags or moments."""
+        """True if equality of such columns is meaningful: not for measures, flags or times."""
         return self.type in {AttributeType.INTEGER, AttributeType.TEXT}
 
     def without(self, rows: Collection[int]) -> ColumnProfile:
-        """Without some rows, by their positions."""
-        values = tuple(value for place, value in enumerate(self.values) if place not in rows)
+        """The profile without some rows, given by position."""
+        values = tuple(value for row, value in enumerate(self.values) if row not in rows)
         distinct = frozenset(value for value in values if value is not None)
         return replace(self, values=values, distinct=distinct, odd=())
 
     def contained_in(self, other: ColumnProfile) -> float:
-        """The share of this column's distinct values that occur in ``other``; 0 if they cannot compare."""
+        """The share of this column's distinct values that occur in ``other``; 0 without comparable types."""
         numeric = {self.type is AttributeType.INTEGER, other.type is AttributeType.INTEGER}
         if len(numeric) > 1 or not self.distinct or not (self.joinable and other.joinable):
             return 0.0
         return len(self.distinct & other.distinct) / len(self.distinct)
 
 
-class _Judged(NamedTuple):
+class _TypeGuess(NamedTuple):
     type: AttributeType
     confidence: float
     reason: str
 
 
-def profile(name: str, raw: Sequence[object], known: AttributeType | None = None) -> ColumnProfile:
-    """Read a column's raw values: those of JSON, lists, decimals, or texts of CSV, where empty means NULL.
+def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = None) -> ColumnProfile:
+    """The profile of raw values: of JSON, lists, decimals, or texts of CSV, where empty means NULL.
 
     ``known``: the type of the column as it was before, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
-    judged, odd = _judged(name, [value for value in values if value is not None], known)
+    judged, odd = _guessed(name, [value for value in values if value is not None], earlier)
     if judged.type is AttributeType.NUMBER and any(isinstance(v, Decimal) and not is_double(v) for v in raw):
-        judged = _Judged(AttributeType.TEXT, judged.confidence, _TOO_FINE)
-    listed = any(isinstance(v, list) for v in raw)
-    if listed and judged.type is not AttributeType.TEXT:
-        judged, odd = _Judged(AttributeType.TEXT, judged.confidence, "arrays"), frozenset()
+        judged = _TypeGuess(AttributeType.TEXT, judged.confidence, _TOO_FINE)
+    has_arrays = any(isinstance(v, list) for v in raw)
+    if has_arrays and judged.type is not AttributeType.TEXT:
+        judged, odd = _TypeGuess(AttributeType.TEXT, judged.confidence, "arrays"), frozenset()
     kind = judged.type
     canonical: Callable[[Scalar], Scalar | None] = _whole if kind is AttributeType.INTEGER else str
-    places = tuple(place for place, value in enumerate(values) if value in odd) if odd else ()
+    odd_rows = tuple(place for place, value in enumerate(values) if value in odd) if odd else ()
     comparable = tuple(None if v is None or v in odd else canonical(v) for v in values)
     distinct = frozenset(v for v in comparable if v is not None)
     mixed = kind is AttributeType.TEXT and any(
         isinstance(value, list | float | bool) for value in raw if not _is_absent(value)
     )
-    return ColumnProfile(name, kind, judged.confidence, judged.reason, comparable, distinct, mixed, places)
+    return ColumnProfile(name, kind, judged.confidence, judged.reason, comparable, distinct, mixed, odd_rows)
 
 
 def _is_absent(value: object) -> bool:
@@ -283,29 +283,29 @@ def _written(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _judged(
-    name: str, values: Sequence[Scalar], known: AttributeType | None
-) -> tuple[_Judged, frozenset[Scalar]]:
-    """What the values are, but for the odd ones, which come second."""
+def _guessed(
+    name: str, values: Sequence[Scalar], earlier: AttributeType | None
+) -> tuple[_TypeGuess, frozenset[Scalar]]:
+    """The type of the values, and the few values that have another type."""
     judged = _type(name, list(map(_written, values)))
     texts = (AttributeType.TEXT, AttributeType.STRING)
     fraction = judged.type is AttributeType.NUMBER and is_reference_name(name)
-    if known in texts or not (judged.type is AttributeType.TEXT or fraction):
+    if earlier in texts or not (judged.type is AttributeType.TEXT or fraction):
         return judged, frozenset()
-    most = int(len(values) * (FEW_ODD if known is None else HALF_ODD))
+    most = int(len(values) * (FEW_ODD if earlier is None else HALF_ODD))
     for holds in _KINDS:
         odd = _odd(values, holds, most)
         if not odd:
             continue
-        rest = _type(name, [_written(value) for value in values if value not in odd])
-        if rest.type not in texts and known in (None, rest.type):
+        regular = _type(name, [_written(value) for value in values if value not in odd])
+        if regular.type not in texts and earlier in (None, regular.type):
             count = sum(value in odd for value in values)
-            return rest._replace(reason=f"{rest.reason}, but for {counted(count, 'value')}"), odd
+            return regular._replace(reason=f"{regular.reason}, but for {counted(count, 'value')}"), odd
     return judged, frozenset()
 
 
 def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], most: int) -> frozenset[Scalar] | None:
-    """The values that are none of a type; None if there are more than ``most``."""
+    """The values that do not have a type; None if there are more than ``most``."""
     odd: set[Scalar] = set()
     count = 0
     for value in values:
@@ -317,44 +317,44 @@ def _odd(values: Sequence[Scalar], holds: Callable[[str], bool], most: int) -> f
     return frozenset(odd)
 
 
-def _type(name: str, written: Sequence[str]) -> _Judged:
-    if not written:
-        return _Judged(AttributeType.TEXT, 0.2, "no values to judge by")
-    few = 0.2 if len(written) < 5 else 0.0
-    if any({w.lower() for w in written} <= booleans for booleans in _BOOLEANS):
-        return _Judged(AttributeType.BOOLEAN, 0.95 - few, "only true and false")
-    if all(map(_is_number, written)):
-        numbers = [w for w in written if not NOT_FINITE_TEXT.fullmatch(w)]
+def _type(name: str, texts: Sequence[str]) -> _TypeGuess:
+    if not texts:
+        return _TypeGuess(AttributeType.TEXT, 0.2, "no values to judge by")
+    few = 0.2 if len(texts) < 5 else 0.0
+    if any({w.lower() for w in texts} <= booleans for booleans in _BOOLEANS):
+        return _TypeGuess(AttributeType.BOOLEAN, 0.95 - few, "only true and false")
+    if all(map(_is_number, texts)):
+        numbers = [w for w in texts if not NOT_FINITE_TEXT.fullmatch(w)]
         if numbers:
             return _number(name, numbers, few)
-    if all(map(_is_moment, written)):
-        return _Judged(AttributeType.TIMESTAMP, 0.98 - few, "dates or times")
-    return _Judged(AttributeType.TEXT, 0.95 - few, "neither numbers nor times")
+    if all(map(_is_moment, texts)):
+        return _TypeGuess(AttributeType.TIMESTAMP, 0.98 - few, "dates or times")
+    return _TypeGuess(AttributeType.TEXT, 0.95 - few, "neither numbers nor times")
 
 
-def _number(name: str, written: Sequence[str], few: float) -> _Judged:
-    if any(_LEADING_ZERO.match(w) for w in written):
-        return _Judged(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
-    whole = all(_INTEGER.fullmatch(w) for w in written)
-    if not whole and any(map(is_finer, written)):
-        return _Judged(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
-    too_long = whole and any(int(w).bit_length() > _INTEGER_BITS for w in written)
+def _number(name: str, texts: Sequence[str], few: float) -> _TypeGuess:
+    if any(_LEADING_ZERO.match(w) for w in texts):
+        return _TypeGuess(AttributeType.TEXT, 0.9 - few, "digits with leading zeros")
+    whole = all(_INTEGER.fullmatch(w) for w in texts)
+    if not whole and any(map(is_finer, texts)):
+        return _TypeGuess(AttributeType.TEXT, 0.8 - few, _TOO_FINE)
+    too_long = whole and any(int(w).bit_length() > _INTEGER_BITS for w in texts)
     if too_long or (whole and _NUMERALS & set(tokens(name))):
         reason = "more digits than an integer can hold" if too_long else "identifiers, by the name"
-        return _Judged(AttributeType.TEXT, 0.8 - few, reason)
+        return _TypeGuess(AttributeType.TEXT, 0.8 - few, reason)
     if is_time_name(name):
-        others = sum(_whole_part(w) not in _EPOCH_SECONDS for w in written)
-        if others <= len(written) * FEW_ODD:
-            return _Judged(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
+        others = sum(_whole_part(w) not in _EPOCH_SECONDS for w in texts)
+        if others <= len(texts) * FEW_ODD:
+            return _TypeGuess(AttributeType.TIMESTAMP, 0.7 - few, "seconds since the epoch, by the name")
     if whole:
-        return _Judged(AttributeType.INTEGER, 0.98 - few, "whole numbers")
-    return _Judged(AttributeType.NUMBER, 0.95 - few, "numbers")
+        return _TypeGuess(AttributeType.INTEGER, 0.98 - few, "whole numbers")
+    return _TypeGuess(AttributeType.NUMBER, 0.95 - few, "numbers")
 
 
 def _whole_part(number: str) -> int:
-    """Of a number without its fraction; 0 for one that is larger than any double."""
-    found = float(number)
-    return int(found) if isfinite(found) else 0
+    """The integer part of a number; 0 if it is larger than any double."""
+    value = float(number)
+    return int(value) if isfinite(value) else 0
 
 
 def _is_number(text: str) -> bool:
@@ -364,7 +364,7 @@ def _is_number(text: str) -> bool:
 
 
 def is_finer(text: str) -> bool:
-    """Whether a double loses some of the digits: of exact decimals, not of doubles in full length."""
+    """True if a double would lose digits of an exact decimal; false for doubles written in full."""
     if len(text) < _SHORTEST_FINE:
         return False
     number = Decimal(text)
@@ -373,7 +373,7 @@ def is_finer(text: str) -> bool:
 
 
 def is_value(name: str) -> bool:
-    """Whether what should be the name of a column is a number or a time."""
+    """True if the name of a column is a number or a time, so that the header is probably missing."""
     return _is_number(name) or _is_moment(name)
 
 

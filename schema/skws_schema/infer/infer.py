@@ -1,8 +1,7 @@
-"""A schema guessed from samples of its tables, with how sure each guess is and why.
+"""Infers a schema from samples of its tables; each guess has a confidence and a reason.
 
-Names and values both count: a column refers to another if its name says so and
-its values occur there. Doubtful guesses are written as comments, for the user to
-accept or delete.
+Names and values both count: a column refers to another if its name says so and its values occur there.
+Doubtful guesses are written as comments, for the user to accept or delete.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from skws_schema.infer.column_profile import FEW_ODD, ColumnProfile, profile
 from skws_schema.infer.keys import (
     MIN_CONFIDENCE,
     Finding,
-    Table,
+    SampledTable,
     find_composite_references,
     find_key,
     find_references,
@@ -34,7 +33,7 @@ from skws_schema.yaml.possible import IMPLIED, possible_joins
 
 SAMPLE_ROWS = 50_000
 SAMPLE_OF_DATABASE: Final = 10_000
-"""Rows of each table of a database that are looked at where its catalog declares no foreign keys."""
+"""Rows that are sampled of each table of a database whose catalog declares no foreign keys."""
 
 _TIMELESS: Final = "no attribute gives the time of a row"
 _PLACE: Final = "where the row is in its file"
@@ -49,24 +48,24 @@ NO_RELATION: Final = "it is not a valid name"
 _TOO_MANY: Final = "the relation has more attributes than can be searched"
 _BOTH: Final = "some rows have an object there, others a value"
 WIDEST: Final = 200
-"""The most attributes of a relation: objects may be maps with a key for each thing."""
+"""The most attributes of a relation: an object may be a map with thousands of keys."""
 BYTES: Final = "no attribute type holds bytes"
 NAMELESS: Final = "it has no name"
 NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
 
 
 class LeftOut(NamedTuple):
-    """A table or a column left out of the schema; ``reason`` follows the word since."""
+    """A table or column that is not in the schema; ``reason`` completes "left out, since ..."."""
 
     name: str
     reason: str
 
 
 class Nested(NamedTuple):
-    """Where a relation's rows are: an array in the rows of another one, such as ``commits.files``.
+    """The array that holds a relation's rows, in rows of another relation, such as ``commits.files``.
 
-    ``own`` and ``parents``: the columns of both that are equal; empty for an array in objects that are no
-    rows. ``beside``: the other fields of such an object, which are not read.
+    ``own`` and ``parents``: the equal columns of both relations; empty if the array is in objects that are
+    not rows. ``beside``: the other fields of such an object, which are not read.
     """
 
     origin: str
@@ -81,7 +80,7 @@ class Nested(NamedTuple):
 
 @dataclass(frozen=True)
 class InferredRelation:
-    """A relation with every guess about it. ``table``: why it is a static table; empty if it is not.
+    """A relation with every guess about it. ``table``: why it is a static table; empty if it is a stream.
 
     ``origin``: the array that holds its rows.
     """
@@ -97,7 +96,7 @@ class InferredRelation:
 
 @dataclass(frozen=True)
 class Inference:
-    """The inferred schema, including doubtful guesses, of less than MIN_CONFIDENCE."""
+    """The inferred schema, with guesses whose confidence is below MIN_CONFIDENCE."""
 
     name: str
     relations: tuple[InferredRelation, ...]
@@ -108,26 +107,26 @@ class Inference:
     heading: str = "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
 
     def accepts(self, finding: Finding[object] | None) -> bool:
-        """True if the guess is sure enough to be part of the schema."""
+        """True if the confidence is high enough for the schema."""
         return finding is not None and finding.confidence >= MIN_CONFIDENCE
 
     def schema(self) -> Schema:
         """The schema without the doubtful guesses."""
-        joins = tuple(found.value for found in self.joins if self.accepts(found))
+        joins = tuple(finding.value for finding in self.joins if self.accepts(finding))
         relations = tuple(map(self._relation, self.relations))
         return Schema(self.name, relations, joins, self.window, possible=tuple(self._possible()))
 
     def to_yaml(self) -> str:
-        """The schema's YAML; confidence and reason in comments, doubtful guesses commented out."""
+        """The schema's YAML with confidences and reasons as comments; doubtful guesses are commented out."""
         return "\n".join(self._lines()) + "\n"
 
     def _possible(self) -> Iterator[Possible]:
-        for found in self.joins:
-            if not self.accepts(found):
-                yield from possible_joins(self._guess(join_lines(found.value)[0], found))
+        for finding in self.joins:
+            if not self.accepts(finding):
+                yield from possible_joins(self._guess(join_lines(finding.value)[0], finding))
 
     def _relation(self, relation: InferredRelation) -> Relation:
-        attributes = tuple(found.value for found in relation.attributes)
+        attributes = tuple(finding.value for finding in relation.attributes)
         return Relation(
             name=relation.name,
             attributes=attributes,
@@ -142,14 +141,14 @@ class Inference:
         yield self.heading
         yield from head(self.name, self.window)
         yield "relations:"
-        for left in self.left_out:
-            yield f"  # left out, since {left.reason}: {scalar(left.name)}"
+        for omission in self.left_out:
+            yield f"  # left out, since {omission.reason}: {scalar(omission.name)}"
         for relation in self.relations:
             yield from self._relation_lines(relation)
         yield "joins:" if self.joins else "joins: []"
-        for found in self.joins:
-            first, *rest = join_lines(found.value)
-            yield from (self._guess(line, found) for line in (first, *rest))
+        for finding in self.joins:
+            first, *rest = join_lines(finding.value)
+            yield from (self._guess(line, finding) for line in (first, *rest))
 
     def _relation_lines(self, relation: InferredRelation) -> Iterator[str]:
         yield f"  {scalar(relation.name)}:"
@@ -162,8 +161,8 @@ class Inference:
             yield _noted(
                 f"      {scalar(attribute.value.name)}: {attribute_text(attribute.value)}", attribute
             )
-        for left in relation.left_out:
-            yield f"      # left out, since {left.reason}: {scalar(left.name)}"
+        for omission in relation.left_out:
+            yield f"      # left out, since {omission.reason}: {scalar(omission.name)}"
         if relation.key:
             yield self._guess(f"    key: {names(relation.key.value)}", relation.key)
         if relation.time:
@@ -179,7 +178,7 @@ class Inference:
 
 
 def renamed(inference: Inference) -> Inference:
-    """With other names for the tables and columns of a catalog that nothing can be called by."""
+    """The inference with valid names in place of invalid names of tables and columns in a catalog."""
     tables = {old: new for new, old in attribute_names([each.name for each in inference.relations]).items()}
     names = {
         relation.name: {
@@ -194,16 +193,16 @@ def renamed(inference: Inference) -> Inference:
             _with_names(relation, tables[relation.name], names[relation.name])
             for relation in inference.relations
         ),
-        joins=tuple(_joined(found, tables, names) for found in inference.joins),
+        joins=tuple(_joined(finding, tables, names) for finding in inference.joins),
     )
 
 
 def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str]) -> InferredRelation:
-    def called(found: Finding[Attribute]) -> Finding[Attribute]:
-        column = found.value.name
+    def called(finding: Finding[Attribute]) -> Finding[Attribute]:
+        column = finding.value.name
         if names[column] == column:
-            return found
-        return replace(found, value=replace(found.value, name=names[column], origin=column))
+            return finding
+        return replace(finding, value=replace(finding.value, name=names[column], origin=column))
 
     key, time = relation.key, relation.time
     return replace(
@@ -217,13 +216,13 @@ def _with_names(relation: InferredRelation, name: str, names: Mapping[str, str])
 
 
 def _joined(
-    found: Finding[Join], tables: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
+    finding: Finding[Join], tables: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
 ) -> Finding[Join]:
-    join = found.value
+    join = finding.value
     on = tuple((names[join.left][a], names[join.right][b]) for a, b in join.on)
     left, right = tables[join.left], tables[join.right]
     same = (left, right, on) == (join.left, join.right, join.on)
-    return found if same else replace(found, value=Join.of(left, right, on))
+    return finding if same else replace(finding, value=Join.of(left, right, on))
 
 
 def infer(
@@ -232,18 +231,17 @@ def infer(
     *,
     timed: Collection[str] = (),
     window: str = "none",
-    known: Schema | None = None,
+    earlier: Schema | None = None,
     nested: Mapping[str, Nested] = MappingProxyType({}),
 ) -> Inference:
     """Infer a schema from columns of raw values: texts of CSV or values of JSON, None for NULL.
 
-    ``tables[relation][attribute]`` lists the values in row order, of which
-    SAMPLE_ROWS are looked at. ``timed`` names the relations whose records
-    carry a time of their own; any other without an event-time attribute
-    becomes a static table. Rows with a few values that do not fit their columns are not looked at.
-    ``known``: an earlier schema of the same data, whose types hold while half of the values fit them.
-    ``nested``: the relations whose rows are in arrays. Raises SchemaError if no table has a usable name,
-    ValueError if columns of one relation are not equally long.
+    ``tables[relation][attribute]`` lists the values in row order; the first SAMPLE_ROWS are used, without the
+    few rows whose values do not fit their columns. ``timed``: the relations whose records have a time of
+    their own; any other without an event-time attribute becomes a static table. ``earlier``: an earlier
+    schema of the same data; its types hold while half of the values fit them. ``nested``: the relations whose
+    rows are in arrays. Raises SchemaError if no table has a usable name, ValueError if columns of one
+    relation differ in length.
     """
     named = {name: named_columns(columns) for name, columns in tables.items() if is_name(name)}
     usable = [name for name, (origins, _) in named.items() if origins]
@@ -252,7 +250,7 @@ def infer(
             raise SchemaError(f"nothing to infer a schema from: no columns in {', '.join(named)}")
         raise SchemaError(f"nothing to infer a schema from: {len(tables)} tables, none with a usable name")
     sampled = [
-        _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(known, relation))
+        _table(relation, tables[relation], named[relation][0], SAMPLE_ROWS, _types(earlier, relation))
         for relation in usable
     ]
     arrays = {name: each.origin.rpartition(".")[2] for name, each in nested.items() if each.own}
@@ -280,7 +278,7 @@ def infer(
                 origin=nested[table.name].origin if table.name in nested else None,
             )
         )
-    found = Inference(
+    inference = Inference(
         name=name,
         relations=tuple(relations),
         joins=tuple(joins),
@@ -291,8 +289,8 @@ def infer(
             if relation not in usable
         ),
     )
-    found = keeping(found, known) if known else found
-    return replace(found, relations=tuple(_referring(r, found) for r in found.relations))
+    inference = keeping(inference, earlier) if earlier else inference
+    return replace(inference, relations=tuple(_referring(r, inference) for r in inference.relations))
 
 
 def _beside(nested: Nested | None) -> Iterator[LeftOut]:
@@ -307,99 +305,103 @@ def _with_nested(
     nested: Mapping[str, Nested],
     named: Mapping[str, tuple[dict[str, str], tuple[LeftOut, ...]]],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
-    """Join the rows of arrays to the rows around them, by the key of these, and by nothing else of theirs."""
-    sure: list[Finding[Join]] = []
+    """Replace the joins of rows in arrays by joins with the rows around them, on the key of these."""
+    nested_joins: list[Finding[Join]] = []
     for name, each in nested.items():
         own = next(new for new, column in named[name][0].items() if column == each.own)
         key = next(new for new, column in named[each.parent][0].items() if column == each.parents)
-        sure.append(Finding(Join.of(name, each.parent, ((own, key),)), 1.0, "in an array of its rows"))
+        nested_joins.append(
+            Finding(Join.of(name, each.parent, ((own, key),)), 1.0, "in an array of its rows")
+        )
         keys = {**keys, each.parent: Finding((key,), 1.0, "rows in arrays refer to it")}
-    taken = {(found.value.left, a) for found in sure for a, _ in found.value.on}
+    nested_columns = {(finding.value.left, a) for finding in nested_joins for a, _ in finding.value.on}
     others = [
-        found
-        for found in joins
-        if not any({(found.value.left, a), (found.value.right, b)} & taken for a, b in found.value.on)
+        finding
+        for finding in joins
+        if not any(
+            {(finding.value.left, a), (finding.value.right, b)} & nested_columns for a, b in finding.value.on
+        )
     ]
-    return [*others, *sure], keys
+    return [*others, *nested_joins], keys
 
 
 KEPT_JOIN: Final = "kept from the earlier schema"
 
 
-def keeping(inference: Inference, known: Schema) -> Inference:
-    """With the joins of ``known``, an earlier schema of the same data, that the data shows no longer.
+def keeping(inference: Inference, earlier: Schema) -> Inference:
+    """The inference with the joins of an earlier schema that the data no longer shows.
 
-    Only a join whose attributes are gone, or have types that cannot be equal, is lost.
+    A join is dropped only if its attributes no longer exist, or have types that cannot be equal.
     """
-    accepted = {sides(found.value) for found in inference.joins if inference.accepts(found)}
+    accepted = {sides(finding.value) for finding in inference.joins if inference.accepts(finding)}
     types = {
-        (relation.name, found.value.name): found.value.type.family
+        (relation.name, finding.value.name): finding.value.type.family
         for relation in inference.relations
-        for found in relation.attributes
+        for finding in relation.attributes
     }
-    kept = tuple(
+    kept_joins = tuple(
         Finding(join, MIN_CONFIDENCE, KEPT_JOIN)
-        for join in known.joins
+        for join in earlier.joins
         if sides(join) not in accepted
         and all(None is not types.get((join.left, a)) is types.get((join.right, b)) for a, b in join.on)
     )
-    again = set(map(sides, (found.value for found in kept)))
-    others = tuple(found for found in inference.joins if sides(found.value) not in again)
-    return replace(inference, joins=others + kept)
+    kept_sides = set(map(sides, (finding.value for finding in kept_joins)))
+    others = tuple(finding for finding in inference.joins if sides(finding.value) not in kept_sides)
+    return replace(inference, joins=others + kept_joins)
 
 
 def joined_by_values(inference: Inference, values: Mapping[str, Mapping[str, Sequence[object]]]) -> Inference:
-    """With the joins that names and values show: for a catalog that declares none.
+    """The inference with joins by names and values, for a catalog that declares none.
 
-    ``values[relation][attribute]`` are those of the first rows of some relations, as for ``infer``.
+    ``values[relation][attribute]``: the values of the first rows of some relations, as for ``infer``.
     """
     tables = [
         _table(name, columns, {column: column for column in columns}, SAMPLE_OF_DATABASE)
         for name, columns in values.items()
     ]
     types = {
-        (relation.name, found.value.name): found.value.type.family
+        (relation.name, finding.value.name): finding.value.type.family
         for relation in inference.relations
-        for found in relation.attributes
+        for finding in relation.attributes
     }
     joins = tuple(
-        found
-        for found in _references(tables)[0]
-        if all(types[found.value.left, a] is types[found.value.right, b] for a, b in found.value.on)
+        finding
+        for finding in _references(tables)[0]
+        if all(types[finding.value.left, a] is types[finding.value.right, b] for a, b in finding.value.on)
     )
     joined = replace(inference, joins=joins)
     return replace(joined, relations=tuple(_referring(each, joined) for each in joined.relations))
 
 
 def attribute_names(columns: Sequence[str]) -> dict[str, str]:
-    """The columns by the names of attributes for them."""
+    """Columns by attribute name: valid, distinct names for all of them."""
     origins: dict[str, str] = {}
     for place, column in enumerate(columns, 1):
         name = as_name(column) or f"column_{place}"
         if name in origins or (name in columns and name != column):
-            others = {*origins, *columns}
-            name = next(new for number in count(2) if (new := f"{name}_{number}") not in others)
+            used_names = {*origins, *columns}
+            name = next(new for number in count(2) if (new := f"{name}_{number}") not in used_names)
         origins[name] = column
     return origins
 
 
 def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
-    """What records call each attribute, by its name; and the columns that can be none."""
+    """The column of each attribute, by attribute name; and the columns that cannot be attributes."""
     objects = _objects(columns)
     raw = [path for path, values in columns.items() if _are_bytes(values)]
     fit = [path for path in columns if path and path not in objects and path not in raw]
-    lost = [path for path in objects if any(value is not None for value in columns[path])]
-    left = [
-        *(LeftOut(path, _BOTH) for path in lost),
+    mixed = [path for path in objects if any(value is not None for value in columns[path])]
+    omissions = [
+        *(LeftOut(path, _BOTH) for path in mixed),
         *(LeftOut(path, BYTES) for path in raw),
         *(LeftOut(path, NAMELESS) for path in columns if not path),
         *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:]),
     ]
-    return attribute_names(fit[:WIDEST]), tuple(left)
+    return attribute_names(fit[:WIDEST]), tuple(omissions)
 
 
 def _are_bytes(values: Sequence[object]) -> bool:
-    """Whether more than a few of the values are bytes, which are no texts."""
+    """True if more than a few of the values are bytes."""
     count = sum(
         isinstance(value, bytes) or (isinstance(value, list) and any(isinstance(one, bytes) for one in value))
         for value in values
@@ -408,15 +410,15 @@ def _are_bytes(values: Sequence[object]) -> bool:
 
 
 def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
-    """The paths at which some rows have an object, which gives paths of its own.
+    """The paths at which some rows have an object, whose fields have paths of their own.
 
-    A row with both a value there and one further on has two fields with such names instead.
+    A row with values both at a path and below it has two fields with such names, and no object.
     """
     inner: dict[str, list[str]] = {}
     for path in columns:
-        for place in (place for place, letter in enumerate(path) if letter == "."):
-            if path[:place] in columns:
-                inner.setdefault(path[:place], []).append(path)
+        for position in (position for position, letter in enumerate(path) if letter == "."):
+            if path[:position] in columns:
+                inner.setdefault(path[:position], []).append(path)
     return [
         path
         for path, paths in inner.items()
@@ -433,31 +435,31 @@ def _table(
     origins: Mapping[str, str],
     most: int = SAMPLE_ROWS,
     types: Mapping[str, AttributeType] = MappingProxyType({}),
-) -> Table:
-    """Of the first ``most`` rows, without those that hold an odd value: they would be bad records."""
+) -> SampledTable:
+    """A sample of the first ``most`` rows, without rows that would be bad records."""
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise ValueError(f"relation {relation}: columns of different lengths")
     profiles = {
         name: profile(name, columns[origin][:most], types.get(name)) for name, origin in origins.items()
     }
-    odd = {place for column in profiles.values() for place in column.odd}
+    odd = {row for column in profiles.values() for row in column.odd}
     if odd:
         profiles = {name: column.without(odd) for name, column in profiles.items()}
-    return Table(relation, profiles, cut=max(lengths) >= most)
+    return SampledTable(relation, profiles, cut=max(lengths) >= most)
 
 
-def _types(known: Schema | None, relation: str) -> dict[str, AttributeType]:
-    """The types that the attributes of a relation had before."""
-    if known is None or relation not in known.index:
+def _types(earlier: Schema | None, relation: str) -> dict[str, AttributeType]:
+    """The types of a relation's attributes in an earlier schema."""
+    if earlier is None or relation not in earlier.index:
         return {}
-    return {attribute.name: attribute.type for attribute in known.relation(relation).attributes}
+    return {attribute.name: attribute.type for attribute in earlier.relation(relation).attributes}
 
 
 def _references(
-    tables: Sequence[Table],
+    tables: Sequence[SampledTable],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
-    """Joins and keys together: a column referred to is likely a key, and composite keys are referred to."""
+    """Joins and keys, found together: a column that others refer to is a likely key."""
     single = find_references(tables)
     uses = Counter((f.value.right, f.value.on[0][1]) for f in single if f.confidence >= MIN_CONFIDENCE)
     keys: dict[str, Finding[tuple[str, ...]]] = {}
@@ -478,41 +480,41 @@ def _references(
 
 
 def _once(joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
-    """Of two references between the same columns, one from each side, the surer one."""
+    """The joins without duplicates: of two between the same columns, the one with more confidence."""
     best: dict[frozenset[frozenset[tuple[str, str]]], Finding[Join]] = {}
-    for found in joins:
-        pairs = sides(found.value)
-        if pairs not in best or best[pairs].confidence < found.confidence:
-            best[pairs] = found
+    for finding in joins:
+        pairs = sides(finding.value)
+        if pairs not in best or best[pairs].confidence < finding.confidence:
+            best[pairs] = finding
     return list(best.values())
 
 
-def _without_implied(joins: list[Finding[Join]], tables: Sequence[Table]) -> list[Finding[Join]]:
-    """Make joins that others imply doubtful."""
-    accepted = [found for found in joins if found.confidence >= MIN_CONFIDENCE]
+def _without_implied(joins: list[Finding[Join]], tables: Sequence[SampledTable]) -> list[Finding[Join]]:
+    """Lower the confidence of joins that others imply."""
+    accepted = [finding for finding in joins if finding.confidence >= MIN_CONFIDENCE]
     implied = implied_joins(accepted, {t.name: t for t in tables})
     doubt = round(MIN_CONFIDENCE * 0.9, 2)
     return [
-        replace(found, confidence=doubt, reason=f"{found.reason}, {IMPLIED}")
-        if found.value.name in implied
-        else found
-        for found in joins
+        replace(finding, confidence=doubt, reason=f"{finding.reason}, {IMPLIED}")
+        if finding.value.name in implied
+        else finding
+        for finding in joins
     ]
 
 
 def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
-    """An attribute with an origin takes more than its type alone: arrays, and what else is mixed."""
-    told = origin if column.mixed or origin != column.name else None
+    """The attribute of a column; one with an origin also accepts arrays and values of mixed types."""
+    source = origin if column.mixed or origin != column.name else None
     if origin.rpartition(".")[2] == PLACE:
-        return Finding(Attribute(column.name, AttributeType.STRING, origin=told), 1.0, _PLACE)
+        return Finding(Attribute(column.name, AttributeType.STRING, origin=source), 1.0, _PLACE)
     if column.is_text_index:
-        return Finding(Attribute(column.name, AttributeType.STRING, origin=told), 0.9, _TEXT_INDEX)
-    attribute = Attribute(column.name, column.type, origin=told)
+        return Finding(Attribute(column.name, AttributeType.STRING, origin=source), 0.9, _TEXT_INDEX)
+    attribute = Attribute(column.name, column.type, origin=source)
     return Finding(attribute, round(column.confidence, 2), column.reason)
 
 
 def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
-    """Texts that refer to another relation are searched there: here, every row that refers would match."""
+    """The relation, without search of texts that refer to another one: every referring row would match."""
     key = relation.key.value if relation.key else ()
     referring = {
         column: join.right

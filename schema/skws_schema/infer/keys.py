@@ -1,8 +1,7 @@
-"""Finds the attributes that identify rows, those that hold their time, and references between attributes.
+"""Finds keys, event times, and references between attributes.
 
-A join that others imply is left out, such as ``city.country = country.code``
-where a city's province leads there too: the tuples are connected without it, so
-it would only repeat results by a shorter way.
+A join that others imply is left out, such as ``city.country = country.code`` if a city's province leads to
+the country as well: the tuples are connected without it, and it would only repeat results.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from skws_schema.model import AttributeType, Join
 T_co = TypeVar("T_co", covariant=True)
 
 MIN_CONFIDENCE = 0.6
-"""Of a guess that is part of the schema, at least."""
+"""The least confidence of a guess in the schema."""
 _WIDEST_KEY = 3
 _COLUMNS_TRIED = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Finding(Generic[T_co]):
-    """Something inferred, how sure it is (0 to 1), and why."""
+    """An inferred value, with its confidence (0 to 1) and a reason."""
 
     value: T_co
     confidence: float
@@ -45,10 +44,10 @@ class Finding(Generic[T_co]):
 
 
 @dataclass(frozen=True)
-class Table:
+class SampledTable:
     """A relation's sampled columns, by name, in order. ``cut``: it may have more rows than the sample.
 
-    ``called``: what columns that refer to it may call it, if not by its name.
+    ``called``: another name by which columns may refer to it.
     """
 
     name: str
@@ -58,7 +57,7 @@ class Table:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Those by which columns refer to it, the last in the singular."""
+        """The words by which columns refer to it, the last one in the singular."""
         return relation_tokens(self.called or self.name)
 
     @property
@@ -66,15 +65,15 @@ class Table:
         return max((len(c.values) for c in self.columns.values()), default=0)
 
 
-def relation_named(name: str, tables: Sequence[Table]) -> Table | None:
-    """The relation that an attribute's name refers to: the one whose name ends its stem, the longest."""
+def relation_named(name: str, tables: Sequence[SampledTable]) -> SampledTable | None:
+    """The relation that an attribute's name refers to: the one with the longest name that ends its stem."""
     words = stem(name)
     fitting = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
     return max(fitting, key=lambda t: len(t.words), default=None)
 
 
-def identifier_score(table: Table, column: ColumnProfile) -> float:
-    """How much a unique column looks like what others would refer to, by its name and place."""
+def identifier_score(table: SampledTable, column: ColumnProfile) -> float:
+    """How much a unique column looks like one that others refer to, by its name and position (0 to 1)."""
     words = tokens(column.name)
     own = table.words
     if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == own):
@@ -89,15 +88,15 @@ def identifier_score(table: Table, column: ColumnProfile) -> float:
 
 
 def find_key(
-    table: Table, tables: Sequence[Table], referenced: Mapping[str, int]
+    table: SampledTable, tables: Sequence[SampledTable], referenced: Mapping[str, int]
 ) -> Finding[tuple[str, ...]] | None:
-    """The likeliest key; ``referenced`` counts the joins found to each of the relation's columns."""
+    """The likeliest key. ``referenced``: the number of joins that lead to each column of the relation."""
     fit = [c for c in table.columns.values() if c.full and c.joinable]
-    links = [c for c in fit if _refers_elsewhere(c, table, tables)]
-    if len(links) > 1 and len(links) == len([c for c in table.columns.values() if c.joinable]):
-        found = _composite(table, links)
-        if found:
-            return found
+    references = [c for c in fit if _refers_elsewhere(c, table, tables)]
+    if len(references) > 1 and len(references) == len([c for c in table.columns.values() if c.joinable]):
+        key = _composite(table, references)
+        if key:
+            return key
     single = [c for c in fit if c.unique]
     if single:
         best = max(single, key=lambda c: (referenced.get(c.name, 0) > 0, identifier_score(table, c)))
@@ -112,16 +111,16 @@ def find_key(
 
 
 def widened_keys(
-    tables: Mapping[str, Table],
+    tables: Mapping[str, SampledTable],
     keys: Mapping[str, Finding[tuple[str, ...]]],
     joins: Sequence[Finding[Join]],
 ) -> dict[str, Finding[tuple[str, ...]]]:
-    """Composite keys, extended by the rest of a reference whose naming part they have.
+    """The keys, in which a composite key has all columns of a reference if it has the one that names it.
 
     A city's name and province are unique in a sample, but a province is identified with its country.
     """
     wider = dict(keys)
-    for join in (found.value for found in joins if found.confidence >= MIN_CONFIDENCE):
+    for join in (finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE):
         key = wider.get(join.left)
         columns = [column for column, _ in join.on]
         table = tables[join.left]
@@ -129,24 +128,24 @@ def widened_keys(
             continue
         naming = {c for c in columns if stem(c) == relation_tokens(join.right)}
         if naming & set(key.value):
-            parts = (*key.value, *(c for c in columns if c not in key.value))
-            wider[join.left] = replace(key, value=parts)
+            columns_of_key = (*key.value, *(c for c in columns if c not in key.value))
+            wider[join.left] = replace(key, value=columns_of_key)
     return wider
 
 
-def find_time(table: Table) -> Finding[str] | None:
+def find_time(table: SampledTable) -> Finding[str] | None:
     """The likeliest event time among the timestamps."""
     moments = [c for c in table.columns.values() if c.type is AttributeType.TIMESTAMP]
-    found = [_time(table, c) for c in moments if len(c.distinct) > max(1, table.rows // 100)]
-    return max(found, key=lambda f: f.confidence, default=None)
+    findings = [_time(table, c) for c in moments if len(c.distinct) > max(1, table.rows // 100)]
+    return max(findings, key=lambda f: f.confidence, default=None)
 
 
-def _refers_elsewhere(column: ColumnProfile, table: Table, tables: Sequence[Table]) -> bool:
+def _refers_elsewhere(column: ColumnProfile, table: SampledTable, tables: Sequence[SampledTable]) -> bool:
     target = relation_named(column.name, tables)
     return target is not None and target.name != table.name
 
 
-def _composite(table: Table, fit: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
+def _composite(table: SampledTable, fit: Sequence[ColumnProfile]) -> Finding[tuple[str, ...]] | None:
     """The narrowest unique combination of columns, the earliest first."""
     for width in range(2, _WIDEST_KEY + 1):
         for columns in combinations(fit[:_COLUMNS_TRIED], width):
@@ -157,14 +156,14 @@ def _composite(table: Table, fit: Sequence[ColumnProfile]) -> Finding[tuple[str,
 
 
 def _sure(score: float, rows: int) -> float:
-    """Lower the confidence where there are few rows."""
+    """A score, lowered if there are few rows."""
     return round(score * rows / (rows + 1), 2) if score < 0.9 else score
 
 
-def _time(table: Table, column: ColumnProfile) -> Finding[str]:
+def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
     words = set(tokens(column.name))
-    known = [str(v) for v in column.values if v is not None]
-    ordered = sum(a <= b for a, b in pairwise(known)) / max(1, len(known) - 1)
+    texts = [str(v) for v in column.values if v is not None]
+    ordered = sum(a <= b for a, b in pairwise(texts)) / max(1, len(texts) - 1)
     score, reasons = 0.3, ["a timestamp"]
     if words & EVENT and not words & LATER:
         score, reasons = score + 0.3, [*reasons, "named like the time of an event"]
@@ -180,30 +179,30 @@ def _time(table: Table, column: ColumnProfile) -> Finding[str]:
 
 
 MIN_CONTAINMENT = 0.95
-"""The share of a column's values that occur in the one it refers to, at least."""
+"""The least share of a column's values that occur in the column it refers to."""
 _FEW = 3
 _FEW_DOUBT = 0.3
 _FEW_DOUBT_OF_IDENTIFIERS = 0.15
-"""Equal names of identifiers say more than two values can: small data has joins, too."""
+"""Equal names of identifiers are better evidence than two values: small data has joins, too."""
 _SHARED = 0.8
-"""Of two columns with one name."""
+"""Evidence of two columns with the same name."""
 _NEARLY = 0.5
 _MANY = 10
 _SURE_IDENTIFIER = 0.9
-"""The score of an identifier that roles such as `parent` refer to is above it."""
+"""Roles such as `parent` refer to identifiers with a higher score."""
 _TELLING = 0.85
 _UNSEEN = 0.75
-"""Of the confidence of a name, what is left where the values could not be compared."""
+"""Factor of the confidence of a name if the values could not be compared."""
 _OPTIONS = 4
 
 
 @dataclass(frozen=True)
 class _Reference:
-    """One column that may refer to another relation's unique column."""
+    """A column that may refer to a unique column of another relation."""
 
-    source: Table
+    source: SampledTable
     column: ColumnProfile
-    target: Table
+    target: SampledTable
     identifier: ColumnProfile
     containment: float
     by_name: float
@@ -219,55 +218,55 @@ class _Reference:
         return Finding(join, round(confidence, 2), reason)
 
 
-def find_references(tables: Sequence[Table]) -> list[Finding[Join]]:
-    """The likeliest single-column reference of each column, if it has one."""
+def find_references(tables: Sequence[SampledTable]) -> list[Finding[Join]]:
+    """The likeliest reference of each column that has one."""
     targets = _Targets([(t, c) for t in tables for c in t.columns.values() if _is_target(t, c, tables)])
-    best = [
+    references = [
         max(options, key=lambda r: r.rank)
         for table in tables
         for column in table.columns.values()
         if (options := list(_options(table, column, relation_named(column.name, tables), targets)))
     ]
-    hubs = Counter((r.target.name, r.identifier.name) for r in best)
-    found = [_named(r) for r in best]
-    return found + [_by_values(r) for r in _unnamed(tables, best, hubs)]
+    hubs = Counter((r.target.name, r.identifier.name) for r in references)
+    findings = [_named(r) for r in references]
+    return findings + [_by_values(r) for r in _unnamed(tables, references, hubs)]
 
 
 def find_composite_references(
-    tables: Sequence[Table], keys: Mapping[str, tuple[str, ...]]
+    tables: Sequence[SampledTable], keys: Mapping[str, tuple[str, ...]]
 ) -> list[Finding[Join]]:
-    """References to the composite keys of relations, except links between others."""
+    """References to composite keys, except keys of relations that only link others."""
     return [
-        found
+        finding
         for target in tables
         if len(keys.get(target.name, ())) > 1 and not _is_link(target, keys[target.name], tables)
         for source in tables
         if source.name != target.name
-        for found in _composite_reference(source, target, keys[target.name])
+        for finding in _composite_reference(source, target, keys[target.name])
     ]
 
 
 class _Targets:
-    """The identifiers that columns may refer to: each column looks only at those which its name allows.
+    """The identifiers that columns may refer to, indexed by name.
 
-    A relation of a thousand columns has about as many, and so a million pairs.
+    A relation of a thousand columns has about as many identifiers: comparing all pairs would be slow.
     """
 
-    def __init__(self, every: Sequence[tuple[Table, ColumnProfile]]) -> None:
-        self._every = every
+    def __init__(self, identifiers: Sequence[tuple[SampledTable, ColumnProfile]]) -> None:
+        self._every = identifiers
         self._of: dict[str, list[int]] = {}
         self._named: dict[tuple[str, ...], dict[str, list[int]]] = {}
         self._sure: dict[str, list[int]] = {}
-        for place, (table, column) in enumerate(every):
-            self._of.setdefault(table.name, []).append(place)
-            self._named.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(place)
+        for number, (table, column) in enumerate(identifiers):
+            self._of.setdefault(table.name, []).append(number)
+            self._named.setdefault(tokens(column.name), {}).setdefault(table.name, []).append(number)
             if identifier_score(table, column) > _SURE_IDENTIFIER:
-                self._sure.setdefault(table.name, []).append(place)
+                self._sure.setdefault(table.name, []).append(number)
 
     def of(
-        self, source: Table, column: ColumnProfile, named: Table | None
-    ) -> Iterator[tuple[Table, ColumnProfile]]:
-        """All those of which ``_name_evidence`` may be above 0, in order."""
+        self, source: SampledTable, column: ColumnProfile, named: SampledTable | None
+    ) -> Iterator[tuple[SampledTable, ColumnProfile]]:
+        """The identifiers for which ``_name_evidence`` may be above 0, in order."""
         places = set(self._of.get(named.name, ()) if named is not None else self._sure.get(source.name, ()))
         if named is None or named is source:
             for table, same in self._named.get(tokens(column.name), {}).items():
@@ -276,7 +275,7 @@ class _Targets:
 
 
 def _options(
-    source: Table, column: ColumnProfile, named: Table | None, targets: _Targets
+    source: SampledTable, column: ColumnProfile, named: SampledTable | None, targets: _Targets
 ) -> Iterator[_Reference]:
     for target, identifier in targets.of(source, column, named):
         by_name = _name_evidence(source, column, target, identifier, named)
@@ -287,14 +286,16 @@ def _options(
             yield _Reference(source, column, target, identifier, containment, by_name)
 
 
-def _by_name_alone(column: ColumnProfile, target: Table, identifier: ColumnProfile, by_name: float) -> bool:
-    """True if the name says so, and the values that are missing may be in rows that were not looked at."""
+def _by_name_alone(
+    column: ColumnProfile, target: SampledTable, identifier: ColumnProfile, by_name: float
+) -> bool:
+    """True if the name says so, and missing values may be in rows outside the sample."""
     telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
     return target.cut and telling and column.type is identifier.type
 
 
-def _is_target(table: Table, column: ColumnProfile, tables: Sequence[Table]) -> bool:
-    """Unique, and not itself a reference to another relation."""
+def _is_target(table: SampledTable, column: ColumnProfile, tables: Sequence[SampledTable]) -> bool:
+    """True if the column is unique, and not itself a reference to another relation."""
     if not (column.unique and column.joinable):
         return False
     named = relation_named(column.name, tables)
@@ -302,9 +303,16 @@ def _is_target(table: Table, column: ColumnProfile, tables: Sequence[Table]) -> 
 
 
 def _name_evidence(
-    source: Table, column: ColumnProfile, target: Table, identifier: ColumnProfile, named: Table | None
+    source: SampledTable,
+    column: ColumnProfile,
+    target: SampledTable,
+    identifier: ColumnProfile,
+    named: SampledTable | None,
 ) -> float:
-    """How clearly the column's name, which names ``named``, refers to the target; 0 if not at all."""
+    """How clearly the column's name refers to the target (0: not at all).
+
+    ``named``: the relation it names.
+    """
     if named is target:
         return _names_relation(source, column, target)
     if named is not None and named is not source:
@@ -316,7 +324,7 @@ def _name_evidence(
     return _names_role(column, identifier) if identifier_score(target, identifier) > _SURE_IDENTIFIER else 0.0
 
 
-def _names_relation(source: Table, column: ColumnProfile, target: Table) -> float:
+def _names_relation(source: SampledTable, column: ColumnProfile, target: SampledTable) -> float:
     exact = stem(column.name) == target.words
     if source is target and column.unique:
         return 0.0  # its own identifier, or its own name
@@ -327,7 +335,7 @@ def _names_relation(source: Table, column: ColumnProfile, target: Table) -> floa
 
 
 def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
-    """A column that refers to another tuple of its own relation by its role, such as parent."""
+    """The evidence for a reference to another tuple of the same relation by a role, such as parent."""
     if column.type is not identifier.type:
         return 0.0
     words = set(tokens(column.name))
@@ -339,32 +347,32 @@ def _names_role(column: ColumnProfile, identifier: ColumnProfile) -> float:
 
 def _named(reference: _Reference) -> Finding[Join]:
     shared = reference.by_name == _SHARED and reference.column.type is not AttributeType.INTEGER
-    whole = shared and reference.containment == 1
-    small = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not whole
+    complete = shared and reference.containment == 1
+    few_values = len(reference.column.distinct) < _FEW and reference.by_name < _TELLING and not complete
     share = f"{reference.containment:.0%} of {len(reference.column.distinct)} values found there"
     identifies = is_reference_name(reference.column.name)
     doubt = _FEW_DOUBT_OF_IDENTIFIERS if identifies else _FEW_DOUBT
-    confidence = reference.by_name * reference.containment - (doubt if small else 0)
+    confidence = reference.by_name * reference.containment - (doubt if few_values else 0)
     if reference.containment < MIN_CONTAINMENT:
         if _by_name_alone(reference.column, reference.target, reference.identifier, reference.by_name):
-            seen = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
-            return reference.finding(reference.by_name * _UNSEEN, f"by name; {seen}")
-        # By the name alone: rows that are referred to may be gone, or were not sampled.
+            note = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
+            return reference.finding(reference.by_name * _UNSEEN, f"by name; {note}")
+        # By the name alone: the rows it refers to may be deleted, or outside the sample.
         confidence = min(confidence, 0.5)
     return reference.finding(confidence, f"by name, and {share}")
 
 
 def _unnamed(
-    tables: Sequence[Table],
+    tables: Sequence[SampledTable],
     named: Sequence[_Reference],
     hubs: Counter[tuple[str, str]],
 ) -> Iterator[_Reference]:
-    """Columns of codes without a telling name whose values all occur in a column that others refer to."""
-    taken = {(r.source.name, r.column.name) for r in named} | set(hubs)
+    """References of text columns whose names say nothing, but whose values all occur in a referred column."""
+    used_columns = {(r.source.name, r.column.name) for r in named} | set(hubs)
     targets = [(t, t.columns[c]) for t in tables for c in t.columns if hubs[t.name, c] > 1]
     for source in tables:
         for column in source.columns.values():
-            if (source.name, column.name) in taken or column.type is AttributeType.INTEGER:
+            if (source.name, column.name) in used_columns or column.type is AttributeType.INTEGER:
                 continue
             if len(column.distinct) < _MANY:
                 continue
@@ -381,21 +389,23 @@ def _by_values(reference: _Reference) -> Finding[Join]:
     return reference.finding(0.5 + 0.2 * many, reason)
 
 
-def _is_link(table: Table, key: Sequence[str], tables: Sequence[Table]) -> bool:
-    """True if every part of the key refers to another relation."""
+def _is_link(table: SampledTable, key: Sequence[str], tables: Sequence[SampledTable]) -> bool:
+    """True if every column of the key refers to another relation."""
     named = [relation_named(name, tables) for name in key]
     return all(target is not None and target is not table for target in named)
 
 
-def _composite_reference(source: Table, target: Table, key: Sequence[str]) -> Iterator[Finding[Join]]:
+def _composite_reference(
+    source: SampledTable, target: SampledTable, key: Sequence[str]
+) -> Iterator[Finding[Join]]:
     options = [_parts(source, target, target.columns[name]) for name in key]
-    known = set(zip(*(target.columns[name].values for name in key), strict=True))
+    key_values = set(zip(*(target.columns[name].values for name in key), strict=True))
     best: tuple[float, float, int, tuple[ColumnProfile, ...]] | None = None
     for columns in product(*options):
         if len(set(map(id, columns))) < len(columns):
             continue
         rows = {r for r in zip(*(c.values for c in columns), strict=True) if None not in r}
-        containment = len(rows & known) / len(rows) if rows else 0.0
+        containment = len(rows & key_values) / len(rows) if rows else 0.0
         names = sum(_part_named(c, target, name) for c, name in zip(columns, key, strict=True)) / len(key)
         if containment >= MIN_CONTAINMENT and names and (best is None or (names, containment) > best[:2]):
             best = (names, containment, len(rows), columns)
@@ -403,25 +413,25 @@ def _composite_reference(source: Table, target: Table, key: Sequence[str]) -> It
         yield _composite_finding(source, target, key, best)
 
 
-def _parts(source: Table, target: Table, part: ColumnProfile) -> list[ColumnProfile]:
-    """Columns of the source that may stand for one column of the key: the best named, best contained."""
-    fits = [(c, c.contained_in(part)) for c in source.columns.values()]
+def _parts(source: SampledTable, target: SampledTable, key_column: ColumnProfile) -> list[ColumnProfile]:
+    """The columns of the source most likely to refer to one column of the key, by name, then by values."""
+    fits = [(c, c.contained_in(key_column)) for c in source.columns.values()]
     fits = [(c, share) for c, share in fits if share >= MIN_CONTAINMENT - 0.05]
-    fits.sort(key=lambda fit: (not _part_named(fit[0], target, part.name), -fit[1]))
+    fits.sort(key=lambda fit: (not _part_named(fit[0], target, key_column.name), -fit[1]))
     return [c for c, _ in fits[:_OPTIONS]]
 
 
-def _part_named(column: ColumnProfile, target: Table, part: str) -> bool:
-    """True if the column has the part's own name, or the relation's for the part that names it."""
-    generic = len(tokens(part)) == 1 and tokens(part)[0] in GENERIC
+def _part_named(column: ColumnProfile, target: SampledTable, key_column: str) -> bool:
+    """True if the column is named like the key's column, or like the relation for a column such as ``id``."""
+    generic = len(tokens(key_column)) == 1 and tokens(key_column)[0] in GENERIC
     if generic:
         return stem(column.name) == target.words
-    return stem(column.name) == stem(part)
+    return stem(column.name) == stem(key_column)
 
 
 def _composite_finding(
-    source: Table,
-    target: Table,
+    source: SampledTable,
+    target: SampledTable,
     key: Sequence[str],
     best: tuple[float, float, int, tuple[ColumnProfile, ...]],
 ) -> Finding[Join]:
@@ -435,38 +445,38 @@ def _composite_finding(
 Columns = tuple[str, ...]
 
 
-def implied_joins(joins: Sequence[Finding[Join]], tables: Mapping[str, Table]) -> frozenset[str]:
-    """Names of the joins that can be left out, narrow ones first, so that every connection stays."""
-    kept = {found.value.name: found.value for found in joins}
-    for join in sorted(kept.values(), key=lambda j: len(j.on)):
-        others = [other for other in kept.values() if other is not join]
+def implied_joins(joins: Sequence[Finding[Join]], tables: Mapping[str, SampledTable]) -> frozenset[str]:
+    """Names of joins that can be left out while all tuples stay connected; narrow joins go first."""
+    remaining = {finding.value.name: finding.value for finding in joins}
+    for join in sorted(remaining.values(), key=lambda j: len(j.on)):
+        others = [other for other in remaining.values() if other is not join]
         if _reaches(join, others, tables):
-            del kept[join.name]
-    return frozenset(found.value.name for found in joins) - frozenset(kept)
+            del remaining[join.name]
+    return frozenset(finding.value.name for finding in joins) - frozenset(remaining)
 
 
-def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, Table]) -> bool:
-    """True if a wider join, then any others, carry the join's columns to where it leads."""
+def _reaches(join: Join, others: Sequence[Join], tables: Mapping[str, SampledTable]) -> bool:
+    """True if a wider join, followed by any others, connects the same columns."""
     near, far = (tuple(column) for column in zip(*join.on, strict=True))
-    waiting = [
+    frontier = [
         (wide.right, _carried(wide, near))
         for wide in others
         if wide.left == join.left and len(wide.on) > len(join.on) and _carries(wide, near, tables)
     ]
-    seen: set[tuple[str, Columns]] = set()
-    while waiting:
-        place = waiting.pop()
-        if place == (join.right, far):
+    visited: set[tuple[str, Columns]] = set()
+    while frontier:
+        node = frontier.pop()
+        if node == (join.right, far):
             return True
-        if place not in seen:
-            seen.add(place)
-            steps = (j for j in others if j.left == place[0] and _carries(j, place[1], tables))
-            waiting += [(step.right, _carried(step, place[1])) for step in steps]
+        if node not in visited:
+            visited.add(node)
+            steps = (j for j in others if j.left == node[0] and _carries(j, node[1], tables))
+            frontier += [(step.right, _carried(step, node[1])) for step in steps]
     return False
 
 
-def _carries(join: Join, columns: Columns, tables: Mapping[str, Table]) -> bool:
-    """True if every tuple of the left side has a partner, which repeats the columns' values."""
+def _carries(join: Join, columns: Columns, tables: Mapping[str, SampledTable]) -> bool:
+    """True if every tuple of the left side has a partner with equal values in ``columns``."""
     sources = [source for source, _ in join.on]
     return set(columns) <= set(sources) and all(tables[join.left].columns[s].full for s in sources)
 

@@ -1,8 +1,9 @@
-"""Joins that values suggest where no name tells: comments in a draft, for the user to add.
+"""Suggests joins by values, where no name says that a column refers to another.
 
-Values alone prove little. Codes and names seldom occur elsewhere by chance, so a text whose values are
-found in an identifier of another relation is a candidate. The numbers 1 to n are found in every relation of n
-rows, so a number is one only if its name is that of a reference, or the identifiers have gaps.
+Suggestions are comments in the inferred schema, for the user to add. Values alone prove little. Codes and
+names seldom occur elsewhere by chance, so a text column whose values occur in an identifier of another
+relation is a candidate. The numbers 1 to n occur in every relation of n rows, so an integer column is a
+candidate only if it is named like a reference, or if the identifiers have gaps.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from skws_schema.infer.column_profile import (
     is_reference_name,
     tokens,
 )
-from skws_schema.infer.keys import MIN_CONFIDENCE, Finding, Table, identifier_score, relation_named
+from skws_schema.infer.keys import MIN_CONFIDENCE, Finding, SampledTable, identifier_score, relation_named
 from skws_schema.model import AttributeType, Join
 
 MOST: Final = 5
-"""Suggestions of one schema."""
+"""The most suggestions for a schema."""
 _SHARE_OF_TEXTS: Final = 0.9
 _SHARE_OF_NUMBERS: Final = 0.95
 _TELLING: Final = 5
-"""Values without a telling name that are no chance."""
+"""The least number of values without a telling name: fewer may match by chance."""
 _TELLING_TEXTS: Final = 3
-"""As ``_TELLING``, where all are texts of the identifier."""
+"""As ``_TELLING``, for texts that all occur in the identifier."""
 _FEWEST: Final = 2
 _IDENTIFIES: Final = 0.7
 _DENSE: Final = 0.5
-"""The share of the numbers from the least to the greatest identifier that are taken."""
+"""The share of used numbers between the least and the greatest identifier."""
 _SURE: Final = 0.55
-"""Confidence of the best: below that of a join."""
+"""The highest confidence of a suggestion, below that of a join."""
 _PEOPLE: Final = frozenset(
     {"user", "person", "people", "employee", "staff", "member", "account", "agent", "customer", "author"}
     | {"client", "contact", "patient", "student", "teacher", "driver"}
@@ -45,9 +46,9 @@ class _Candidate(NamedTuple):
     strength: int
     share: float
     identifies: float
-    source: Table
+    source: SampledTable
     column: ColumnProfile
-    target: Table
+    target: SampledTable
     identifier: ColumnProfile
 
     @property
@@ -62,10 +63,10 @@ class _Candidate(NamedTuple):
         return Finding(join, round(_SURE * self.share * count / (count + 1), 2), reason)
 
 
-def find_possible(tables: Sequence[Table], joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
-    """The likeliest joins besides ``joins``, which were found by name: at most ``MOST``, the best first."""
-    sure = [found.value for found in joins if found.confidence >= MIN_CONFIDENCE]
-    referring = {(found.value.left, a) for found in joins for a, _ in found.value.on}
+def find_possible(tables: Sequence[SampledTable], joins: Sequence[Finding[Join]]) -> list[Finding[Join]]:
+    """At most ``MOST`` likely joins, best first, besides ``joins``, which were found by name."""
+    sure = [finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE]
+    referring = {(finding.value.left, a) for finding in joins for a, _ in finding.value.on}
     referred = {(join.right, b) for join in sure for _, b in join.on}
     linking = {(join.left, a) for join in sure if len(join.on) == 1 for a, _ in join.on}
     targets = [
@@ -77,20 +78,22 @@ def find_possible(tables: Sequence[Table], joins: Sequence[Finding[Join]]) -> li
         and (table.name, column.name) not in linking
         and identifier_score(table, column) >= _IDENTIFIES
     ]
-    best: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     for table in tables:
         for column in table.columns.values():
-            place = (table.name, column.name)
-            if column.joinable and place not in referring and place not in referred:
-                best += _best_of(list(_candidates(table, column, targets, tables)))
-    return [candidate.finding() for candidate in sorted(best, key=lambda one: one.rank, reverse=True)[:MOST]]
+            position = (table.name, column.name)
+            if column.joinable and position not in referring and position not in referred:
+                candidates += _best_of(list(_candidates(table, column, targets, tables)))
+    return [
+        candidate.finding() for candidate in sorted(candidates, key=lambda one: one.rank, reverse=True)[:MOST]
+    ]
 
 
 def _candidates(
-    source: Table,
+    source: SampledTable,
     column: ColumnProfile,
-    targets: Sequence[tuple[Table, ColumnProfile]],
-    tables: Sequence[Table],
+    targets: Sequence[tuple[SampledTable, ColumnProfile]],
+    tables: Sequence[SampledTable],
 ) -> Iterator[_Candidate]:
     named = relation_named(column.name, tables)
     for target, identifier in targets:
@@ -110,9 +113,13 @@ def _candidates(
 
 
 def _strength(
-    source: Table, column: ColumnProfile, target: Table, identifier: ColumnProfile, named: Table | None
+    source: SampledTable,
+    column: ColumnProfile,
+    target: SampledTable,
+    identifier: ColumnProfile,
+    named: SampledTable | None,
 ) -> int:
-    """What the name adds: 3 if it is the relation's, 2 for one of a person, 1 for any reference, 0."""
+    """The evidence of the name: 3 if it names the relation, 2 a person, 1 any reference, else 0."""
     words = tokens(column.name)
     if named is not None and named is not source:
         counts = column.type is AttributeType.INTEGER and words[-1] not in IDENTIFIERS
@@ -132,7 +139,7 @@ def _is_dense(identifier: ColumnProfile) -> bool:
 
 
 def _best_of(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """The best one; none of numbers that several identifiers have and no name decides."""
+    """The best candidate; none if its integers occur in several identifiers and no name decides."""
     ordered = sorted(candidates, key=lambda one: one.rank, reverse=True)
     if len(ordered) > 1 and ordered[0].column.type is AttributeType.INTEGER:
         first, second = ordered[:2]

@@ -1,8 +1,7 @@
-"""Faults between several places of a document: unknown names, types that do not fit.
+"""Faults between several entries of a document: unknown names, types that do not fit.
 
-The checks work on the data as read, not on the validated model, so that a fault
-in one place hides none elsewhere. Data of the wrong shape is skipped: its shape
-is reported already.
+The checks work on the raw data, not on the validated model, so that one fault hides no other. Data of the
+wrong shape is skipped: ``skws_schema.yaml.document`` reports its shape.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CheckExpression: TypeAlias = Callable[[Schema], str | None]
 
 @dataclass(frozen=True)
 class Draft:
-    """A relation as far as it can be read; None for unreadable parts."""
+    """The readable parts of a relation; None in place of the others."""
 
     name: str
     path: Path
@@ -30,7 +29,7 @@ class Draft:
 
 
 def drafts(located: Located) -> dict[str, Draft]:
-    """The relations of the document, in order."""
+    """The relations of the document, by name, in order."""
     relations = mapping(mapping(located.data).get("relations"))
     return {
         name: Draft(name, ("relations", name), mapping(entry), _types(entry))
@@ -47,36 +46,36 @@ def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
 
 
 def _check_origin(located: Located, draft: Draft, relations: Mapping[str, Draft]) -> None:
-    """Rows in arrays are in those of a relation that is there, and no two relations are in each other."""
-    written = draft.entry.get("from")
-    if not isinstance(written, str) or not written:
+    """Report an array of rows in a relation that does not exist, and relations inside each other."""
+    origin = draft.entry.get("from")
+    if not isinstance(origin, str) or not origin:
         return
-    place = located.value_place((*draft.path, "from"))
-    parent, dot, path = written.partition(".")
+    position = located.value_place((*draft.path, "from"))
+    parent, dot, path = origin.partition(".")
     if not dot:
         return
     if not path:
-        located.report(place, f"{draft.name}.from: expected a name or RELATION.PATH, found {written!r}")
+        located.report(position, f"{draft.name}.from: expected a name or RELATION.PATH, found {origin!r}")
     elif parent not in relations:
-        located.report(place, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
+        located.report(position, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
     elif draft.entry.get("source") is not None:
-        located.report(place, f"{draft.name}.from: a table with a source has its rows from there alone")
+        located.report(position, f"{draft.name}.from: a table with a source has its rows from there alone")
     elif parent != draft.name and draft.name in _around(parent, relations):
-        located.report(place, f"{draft.name}.from: {parent} has its rows from {draft.name}")
+        located.report(position, f"{draft.name}.from: {parent} has its rows from {draft.name}")
 
 
 def _around(name: str, relations: Mapping[str, Draft]) -> list[str]:
-    """The relations whose rows are around those of ``name``, itself included."""
-    seen: list[str] = []
-    while name in relations and name not in seen:
-        seen.append(name)
+    """``name`` and the relations whose rows enclose its rows, from the inside out."""
+    names: list[str] = []
+    while name in relations and name not in names:
+        names.append(name)
         origin = relations[name].entry.get("from")
         name = origin.partition(".")[0] if isinstance(origin, str) else ""
-    return seen
+    return names
 
 
 def check_window_text(located: Located, check_window: CheckWindow | None) -> None:
-    """Report a window that the windows layer refuses."""
+    """Report a window that the windows layer rejects."""
     text = mapping(located.data).get("window")
     reason = check_window(text) if check_window and isinstance(text, str) and text else None
     if reason:
@@ -93,31 +92,31 @@ def mapping(data: Data) -> Mapping[str, Data]:
     return data if isinstance(data, dict) else {}
 
 
-def bound_value(kind: AttributeType, written: Data) -> int | float:
-    """A ``min`` or ``max`` as a value of its type (timestamps in microseconds since the epoch).
+def bound_value(kind: AttributeType, value: Data) -> int | float:
+    """A ``min`` or ``max`` as a value of its attribute's type (timestamps in microseconds since the epoch).
 
     Raises ValueError with what was expected.
     """
-    number = isinstance(written, int | float) and not isinstance(written, bool)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind is AttributeType.TIMESTAMP:
-        return _microseconds(written)
-    if kind is AttributeType.INTEGER and not (number and isinstance(written, int)):
-        raise ValueError(f"expected an integer, found {written!r}")
-    if not isinstance(written, int | float) or not number:
-        raise ValueError(f"expected a number, found {written!r}")
-    return written
+        return _microseconds(value)
+    if kind is AttributeType.INTEGER and not (number and isinstance(value, int)):
+        raise ValueError(f"expected an integer, found {value!r}")
+    if not isinstance(value, int | float) or not number:
+        raise ValueError(f"expected a number, found {value!r}")
+    return value
 
 
-def _microseconds(written: Data) -> int:
+def _microseconds(value: Data) -> int:
     try:
-        if isinstance(written, int | float) and not isinstance(written, bool):
-            micros = round(written * 1_000_000)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            micros = round(value * 1_000_000)
             iso(micros)  # fails outside the years 1 to 9999
             return micros
-        return instant(str(written))
+        return instant(str(value))
     except (ValueError, OverflowError):
         raise ValueError(
-            f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {written!r}"
+            f"expected a timestamp (2026-01-31T12:00:00Z, or seconds since the epoch), found {value!r}"
         ) from None
 
 
@@ -125,53 +124,51 @@ def _types(entry: Data) -> dict[str, AttributeType | None] | None:
     attributes = mapping(entry).get("attributes")
     if not isinstance(attributes, dict):
         return None
-    return {name: _type(written) for name, written in attributes.items()}
+    return {name: _type(entry_of_attribute) for name, entry_of_attribute in attributes.items()}
 
 
-def _type(written: Data) -> AttributeType | None:
-    written = written.get("type") if isinstance(written, dict) else written
-    return AttributeType(written) if isinstance(written, str) and written in list(AttributeType) else None
+def _type(entry: Data) -> AttributeType | None:
+    entry = entry.get("type") if isinstance(entry, dict) else entry
+    return AttributeType(entry) if isinstance(entry, str) and entry in list(AttributeType) else None
 
 
 def _check_names(located: Located, draft: Draft) -> None:
-    """Key, search and time name attributes, none of them twice."""
-    for part in ("key", "search", "time"):
-        written = draft.entry.get(part)
-        path = (*draft.path, part)
-        items = (
-            [((*path, i), n) for i, n in enumerate(written)]
-            if isinstance(written, list)
-            else [(path, written)]
-        )
-        seen: set[Data] = set()
-        for place, name in items:
+    """Report names in key, search and time that are no attributes, or are listed twice."""
+    for field in ("key", "search", "time"):
+        value = draft.entry.get(field)
+        path = (*draft.path, field)
+        items = [((*path, i), n) for i, n in enumerate(value)] if isinstance(value, list) else [(path, value)]
+        names: set[Data] = set()
+        for item_path, name in items:
             if not isinstance(name, str):
                 continue
-            if name in seen:
-                located.report(located.value_place(place), f"{draft.name}.{part}: {name!r} is named twice")
+            if name in names:
+                located.report(
+                    located.value_place(item_path), f"{draft.name}.{field}: {name!r} is named twice"
+                )
             elif draft.types is not None and name not in draft.types:
-                message = f"{draft.name}.{part}: no attribute {name!r}{nearest(name, draft.types)}"
-                located.report(located.value_place(place), message)
-            seen.add(name)
+                message = f"{draft.name}.{field}: no attribute {name!r}{nearest(name, draft.types)}"
+                located.report(located.value_place(item_path), message)
+            names.add(name)
 
 
 def _check_search(located: Located, draft: Draft) -> None:
-    written = draft.entry.get("search")
-    for i, name in enumerate(written if isinstance(written, list) else []):
+    names = draft.entry.get("search")
+    for i, name in enumerate(names if isinstance(names, list) else []):
         kind = (draft.types or {}).get(name) if isinstance(name, str) else None
         if kind and kind is not AttributeType.TEXT:
-            place = located.value_place((*draft.path, "search", i))
-            located.report(place, f"{draft.name}.search: expected a text attribute; {name!r} is {kind}")
+            position = located.value_place((*draft.path, "search", i))
+            located.report(position, f"{draft.name}.search: expected a text attribute; {name!r} is {kind}")
 
 
 def _check_time(located: Located, draft: Draft) -> None:
     name = draft.entry.get("time")
     if not isinstance(name, str):
         return
-    place = located.value_place((*draft.path, "time"))
+    position = located.value_place((*draft.path, "time"))
     kind = (draft.types or {}).get(name)
     if kind and kind is not AttributeType.TIMESTAMP:
-        located.report(place, f"{draft.name}.time: expected a timestamp attribute; {name!r} is {kind}")
+        located.report(position, f"{draft.name}.time: expected a timestamp attribute; {name!r} is {kind}")
     if draft.entry.get("table") is True:
         message = f"{draft.name}.time: a table has no event time; leave out 'time' or 'table: true'"
         located.report(located.key_place((*draft.path, "time")), message)
@@ -185,34 +182,34 @@ def _check_source(located: Located, draft: Draft) -> None:
 
 def _check_analyzers(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
-        written = mapping(mapping(draft.entry.get("attributes")).get(name))
-        if "analyzer" in written and kind and kind is not AttributeType.TEXT:
-            place = located.key_place((*draft.path, "attributes", name, "analyzer"))
+        entry = mapping(mapping(draft.entry.get("attributes")).get(name))
+        if "analyzer" in entry and kind and kind is not AttributeType.TEXT:
+            position = located.key_place((*draft.path, "attributes", name, "analyzer"))
             message = f"{draft.name}.{name}: only a text attribute has an analyzer; this is {kind}"
-            located.report(place, message)
+            located.report(position, message)
 
 
 def _check_orders(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
-        written = mapping(mapping(draft.entry.get("attributes")).get(name))
-        if written.get("order") is not None and kind and kind.family is not AttributeType.TEXT:
-            place = located.key_place((*draft.path, "attributes", name, "order"))
+        entry = mapping(mapping(draft.entry.get("attributes")).get(name))
+        if entry.get("order") is not None and kind and kind.family is not AttributeType.TEXT:
+            position = located.key_place((*draft.path, "attributes", name, "order"))
             message = f"{draft.name}.{name}: only a string or text has an order of versions; this is {kind}"
-            located.report(place, message)
+            located.report(position, message)
 
 
 def _check_bounds(located: Located, draft: Draft) -> None:
     for name, kind in (draft.types or {}).items():
-        written = mapping(mapping(draft.entry.get("attributes")).get(name))
+        entry = mapping(mapping(draft.entry.get("attributes")).get(name))
         if kind:
-            _check_bounds_of(located, (*draft.path, "attributes", name), kind, written)
+            _check_bounds_of(located, (*draft.path, "attributes", name), kind, entry)
 
 
-def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written: Mapping[str, Data]) -> None:
+def _check_bounds_of(located: Located, path: Path, kind: AttributeType, entry: Mapping[str, Data]) -> None:
     values: dict[str, int | float] = {}
     whose = f"{path[1]}.{path[3]}"
     for end in ("min", "max"):
-        value = written.get(end)
+        value = entry.get(end)
         if value is None or isinstance(value, bool | list | dict):
             continue
         if kind not in BOUNDABLE:
@@ -225,7 +222,7 @@ def _check_bounds_of(located: Located, path: Path, kind: AttributeType, written:
         except ValueError as error:
             located.report(located.value_place((*path, end)), f"{whose}.{end}: {error}")
     if len(values) == 2 and values["min"] > values["max"]:
-        message = f"{whose}: min {written['min']} exceeds max {written['max']}"
+        message = f"{whose}: min {entry['min']} exceeds max {entry['max']}"
         located.report(located.value_place((*path, "min")), message)
 
 

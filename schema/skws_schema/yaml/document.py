@@ -1,12 +1,11 @@
-"""The YAML document of a schema, as written: one pydantic model a level, and messages for its faults.
+"""The YAML document of a schema: one pydantic model a level, messages for faults, and a writer.
 
-The models define which keys exist, what shape their values have, and what
-editors show for them. A fault is reported where it is written, in the words of
-the format. Rules over several places of the document (names that must exist,
-types that must agree) are in ``skws_schema.yaml.check``.
+The models define the keys, the shape of their values, and the help that editors show. Faults are reported at
+their line, in the words of the format. Rules that involve several entries (names that must exist, types that
+must agree) are in ``skws_schema.yaml.check``.
 
-A schema is written line by line, laid out as people write it: a YAML library's emitter would quote the key
-``on`` for readers of YAML 1.1.
+The writer lays a schema out line by line, as people do: a YAML library would quote the key ``on`` for readers
+of YAML 1.1.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ NAME_RULE = "a name is made of letters, digits, '_' and '-', and does not start 
 
 
 def is_name(text: str) -> bool:
-    """True if a relation or an attribute can be called so: ``.`` and ``:`` are the query language's."""
+    """True if ``text`` can name a relation or an attribute; ``.`` and ``:`` belong to the query language."""
     return _NAME.fullmatch(text) is not None
 
 
 def as_name(text: str) -> str:
-    """The name that is nearest to ``text``: ``Order ID`` becomes ``Order_ID``. Empty if nothing is left."""
+    """A valid name like ``text``: ``Order ID`` becomes ``Order_ID``. Empty if no character is allowed."""
     return text if is_name(text) else re.sub(r"[^\w-]+", "_", text).strip("_-")
 
 
@@ -64,7 +63,7 @@ def _checked_name(text: str) -> str:
 
 
 def _short_or_long(value: object) -> str | None:
-    """The notation that is meant; pydantic then reports the errors of that one alone."""
+    """The notation in use, so that pydantic reports only the errors of that notation."""
     if isinstance(value, str):
         return "(short)"
     return "(long)" if isinstance(value, dict | BaseModel) else None
@@ -82,7 +81,7 @@ def _one_or_several(value: object) -> str | None:
     return "(several)" if isinstance(value, list) else None
 
 
-# For editors; without \w, which is ASCII alone in their regular expressions.
+# For editors, in whose regular expressions \w matches only ASCII.
 _NAME_PATTERN = r"^[^\s!-/:-@\[-^`{-~][^\s!-,./:-@\[-^`{-~]*$"
 
 Name: TypeAlias = Annotated[
@@ -112,17 +111,17 @@ class AttributeDocument(_Level):
     type: AttributeType
     """The type of its values; only text is searched for keywords."""
     min: Bound | None = Field(default=None, examples=[0, "2026-01-01T00:00:00Z"])
-    """Smallest value there can be. For integer, number and timestamp."""
+    """Smallest possible value. For integer, number and timestamp."""
     max: Bound | None = Field(default=None, examples=[10, "2026-12-31T23:59:59Z"])
-    """Largest value there can be. For integer, number and timestamp."""
+    """Largest possible value. For integer, number and timestamp."""
     analyzer: Analyzer | None = Field(default=None, examples=["german"])
-    """How keywords are looked for in a text: by the stems of a language, as simple words without case and
-    accents, or none: the whole text, letter by letter (default: that of the relation)."""
+    """How keywords match a text: by the stems of a language; simple: words without case and accents; none:
+    the whole text, character by character (default: that of the relation)."""
     order: VersionOrder | None = Field(default=None, examples=["debian"])
-    """How conditions compare its texts, which are versions. For text and string."""
+    """The order in which conditions compare versions. For text and string."""
     origin: Text | None = Field(default=None, alias="from", examples=["Order ID", "customer.address.city"])
-    """What records call it: a column, or a path into nested objects and arrays, with dots between (default:
-    its name). The texts of an array are joined with commas."""
+    """Its column in records, or a path into nested objects and arrays, with dots between (default: its name).
+    The texts of an array are joined with commas."""
 
 
 AttributeEntry: TypeAlias = Annotated[
@@ -139,23 +138,26 @@ class RelationDocument(_Level):
     )
     """Name and type of each attribute, in the order of the rows."""
     key: list[Name] = Field(default=[], examples=[["mid"]])
-    """Attributes unique among live tuples. A row with the key of a live one replaces it. NULL equals none."""
+    """Attributes unique among live tuples.
+
+    A row with the key of a live one replaces it. NULL equals nothing.
+    """
     search: list[Name] | None = Field(default=None, examples=[["title"]])
-    """Text attributes that keywords are looked for in (default: every text attribute)."""
+    """Text attributes that keywords are matched with (default: every text attribute)."""
     analyzer: Analyzer = Field(default=Analyzer.ENGLISH, examples=["german"])
     """The analyzer of all text attributes that have none of their own."""
     time: Name | None = Field(default=None, examples=["released"])
-    """The timestamp attribute that is the event time (default: the record's own time)."""
+    """The timestamp attribute with the event time (default: the record's own time)."""
     table: Flag = False
-    """A static table, there before the streams; its tuples never expire."""
+    """A static table, loaded before the streams; its tuples never expire."""
     source: Text | None = Field(default=None, examples=["movies.parquet", "sqlite:movies.db"])
-    """Where the rows of a table are read from: a file, a folder, sqlite:FILE or postgresql://... (default:
-    they come with the streams). A path is relative to this file."""
+    """The file, folder or database (sqlite:FILE, postgresql://...) with the rows of a table (default: they
+    arrive with the streams). A path is relative to this file."""
     origin: Text | None = Field(default=None, alias="from", examples=["commits.files", "Order Details"])
-    """The name of its table in a database (default: its own), or the array that holds its rows: RELATION.PATH
-    is an array of objects in the rows of another relation; with its own name, in objects that are no rows."""
+    """Its table in a database (default: its name), or the array that holds its rows: RELATION.PATH is an
+    array of objects in the rows of another relation or, with its own name, in objects that are not rows."""
     finite: Flag = False
-    """A stream that ends, so that remembering all of it needs bounded memory."""
+    """A stream that ends, so that all of it fits in bounded memory."""
 
 
 class JoinDocument(_Level):
@@ -164,7 +166,7 @@ class JoinDocument(_Level):
     name: Text | None = Field(default=None, examples=["cast_of"])
     """Its name in networks and results (default: its condition)."""
     on: Conditions = Field(examples=["movie.mid = plays.mid", ["a.x = b.x", "a.y = b.y"]])
-    """One condition, or all those of a composite key."""
+    """One condition, or the conditions of a composite key."""
 
 
 JoinEntry: TypeAlias = Annotated[
@@ -184,15 +186,15 @@ class Document(_Level):
     window: Text = Field(default="none", examples=["20 minutes", "1000 tuples", "none"])
     """How long tuples live: a duration, a number of tuples, none, or a window expression."""
     synonyms: Synonyms | None = Field(default=None, examples=["synonyms.txt", ["car, automobile"]])
-    """Words that mean the same in queries, separated by commas: a list of groups, or a file with one a line,
-    relative to this one."""
+    """Groups of words with the same meaning in queries, separated by commas: a list of groups, or a file with
+    one group a line, relative to this file."""
     relations: dict[Name, RelationDocument] = Field(min_length=1)
     """The relations, by name."""
     unknown: Unknown = Field(default=Unknown.IGNORE, examples=["fail"])
-    """Attributes of records that no relation has: ignore passes them over and counts them, fail makes their
-    records bad."""
+    """Attributes of records that no relation has: ignore skips and counts them, fail treats their records as
+    bad."""
     joins: list[JoinEntry] | None = Field(default=None, examples=[["director.did = movie.did"]])
-    """How tuples of two relations, or of one, belong together."""
+    """The conditions on which tuples of two relations, or of one, are joined."""
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -206,7 +208,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _close(node: object) -> None:
-    """Refuse keys that are not names: pydantic leaves mappings open beyond their pattern."""
+    """Reject keys that are not names: pydantic's schema allows any key beside its pattern."""
     if isinstance(node, dict):
         if "patternProperties" in node:
             node["additionalProperties"] = False
@@ -261,7 +263,7 @@ _ITEMS = {"relations": "relation", "attributes": "attribute", "on": "condition"}
 
 
 def read_shape(located: Located) -> Document | None:
-    """The document, if its shape is right; else None, with each fault reported."""
+    """The document; None if its shape is wrong, with each fault reported."""
     try:
         return Document.model_validate(located.data)
     except ValidationError as error:
@@ -271,7 +273,7 @@ def read_shape(located: Located) -> Document | None:
 
 
 def found(value: Data) -> str:
-    """A value of the document, as messages name it."""
+    """A value of the document, for messages."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -307,7 +309,7 @@ def _report(located: Located, fault: Mapping[str, Any]) -> None:
 
 
 def _path(data: Data, loc: tuple[str | int, ...]) -> Path:
-    """The keys that ``loc`` walks; pydantic mixes in marks such as ``(long)`` and ``[key]``."""
+    """The keys in ``loc``, without pydantic's marks such as ``(long)`` and ``[key]``."""
     path: list[str | int] = []
     for step in loc:
         if isinstance(data, dict) and isinstance(step, str):
@@ -321,7 +323,7 @@ def _path(data: Data, loc: tuple[str | int, ...]) -> Path:
 
 
 def _pattern(path: Path) -> tuple[str, ...]:
-    """``path`` with ``*`` for what the user named or numbered."""
+    """``path`` with ``*`` in place of the names and numbers that the user chose."""
     return tuple("*" if place in {1, 3} else str(step) for place, step in enumerate(path))
 
 
@@ -336,9 +338,9 @@ def _whose(path: Path) -> str:
 
 
 def _unknown_key(path: Path) -> str:
-    known = _keys(path[:-1])
+    keys = _keys(path[:-1])
     key = str(path[-1])
-    hint = nearest(key, known) or f"; expected one of {', '.join(known)}"
+    hint = nearest(key, keys) or f"; expected one of {', '.join(keys)}"
     return f"{_whose(path[:-1])}unknown key {key!r}{hint}"
 
 
@@ -357,25 +359,25 @@ _CHOICES: dict[str | int, tuple[type[StrEnum], str]] = {
 
 def _unknown_choice(path: Path, value: str) -> str:
     kind, what = _CHOICES.get(path[-1], (AttributeType, "type"))
-    known = [each.value for each in kind]
-    hint = nearest(value.lower(), known)
+    choices = [each.value for each in kind]
+    hint = nearest(value.lower(), choices)
     if kind is AttributeType and value.lower() in {"version", "semver"}:
         hint = "; versions are texts with an order: {type: string, order: semantic}, or debian"
-    return f"unknown {what} {value!r}; expected one of {', '.join(known)}{hint}"
+    return f"unknown {what} {value!r}; expected one of {', '.join(choices)}{hint}"
 
 
-def _misspelt(around: Data, path: Path) -> bool:
-    """True if another key stands for the missing one: its own message says so already."""
-    known = _keys(path[:-1])
-    extra = [key for key in around if key not in known] if isinstance(around, dict) else []
-    return any(nearest(key, known) == nearest(str(path[-1]), known) for key in extra)
+def _misspelt(siblings: Data, path: Path) -> bool:
+    """True if an unknown key looks like the missing one; the message about that key is enough."""
+    keys = _keys(path[:-1])
+    extra = [key for key in siblings if key not in keys] if isinstance(siblings, dict) else []
+    return any(nearest(key, keys) == nearest(str(path[-1]), keys) for key in extra)
 
 
 WIDTH = 100
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that YAML 1.1 or 1.2 would read as something else."""
+    """Quotes every text that YAML 1.1 or 1.2 would not read as text."""
 
 
 for _name, _form in SCALARS.items():
@@ -414,7 +416,7 @@ def names(items: Iterable[str]) -> str:
 
 
 def attribute_text(attribute: Attribute) -> str:
-    """An attribute's type, with its bounds, its analyzer, its order and what records call it, if any."""
+    """An attribute's type, with its bounds, analyzer, order and origin, if any."""
     bounds = _bounds(attribute)
     if attribute.analyzer is not Analyzer.ENGLISH:
         bounds += f", analyzer: {attribute.analyzer}"
@@ -427,10 +429,10 @@ def attribute_text(attribute: Attribute) -> str:
 
 def join_lines(join: Join) -> list[str]:
     conditions = [f"{join.left}.{left} = {join.right}.{right}" for left, right in join.on]
-    written = [scalar(condition) for condition in conditions]
-    on = written[0] if len(written) == 1 else f"[{', '.join(written)}]"
+    scalars = [scalar(condition) for condition in conditions]
+    on = scalars[0] if len(scalars) == 1 else f"[{', '.join(scalars)}]"
     if join.name == " and ".join(conditions):
-        return [f"  - {on}" if len(written) == 1 else f"  - on: {on}"]
+        return [f"  - {on}" if len(scalars) == 1 else f"  - on: {on}"]
     line = f"  - {{name: {scalar(join.name)}, on: {on}}}"
     return [line] if len(line) <= WIDTH else [f"  - name: {scalar(join.name)}", f"    on: {on}"]
 
@@ -467,7 +469,7 @@ def _bounds(attribute: Attribute) -> str:
 
 
 def bound_text(attribute: Attribute, value: int | float) -> str:
-    """A ``min`` or ``max`` as it is written."""
+    """A ``min`` or ``max`` as YAML."""
     if attribute.type is AttributeType.TIMESTAMP:
         return scalar(iso(int(value)))
     return scalar(value)

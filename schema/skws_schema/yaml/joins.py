@@ -1,4 +1,4 @@
-"""Adds a join to the YAML of a schema; all else stays as it is written."""
+"""Adds a join to the YAML of a schema, and leaves all other lines unchanged."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ITEM: Final = re.compile(r"\s*-\s.*|\s*-")
 
 
 def join_of(conditions: Sequence[str], schema: Schema) -> Join:
-    """The join of conditions such as ``tickets.opened_by=users.id``.
+    """A join with conditions such as ``tickets.opened_by=users.id``.
 
-    Raises UsageError for what is no condition, an attribute that the schema lacks, or unlike types.
+    Raises UsageError for a text that is no condition, an unknown attribute, or types that cannot be equal.
     """
     pairs = []
     for text in conditions:
@@ -38,7 +38,7 @@ def join_of(conditions: Sequence[str], schema: Schema) -> Join:
     on = []
     for left, right in pairs:
         if (left.relation, right.relation) != names:
-            left, right = right, left  # noqa: PLW2901 - the same condition from its other side
+            left, right = right, left  # noqa: PLW2901 - the same condition, sides exchanged
         if (left.relation, right.relation) != names:
             expected = " and ".join(names)
             raise UsageError(f"{left} = {right}: expected a condition between {expected}, as the first one")
@@ -47,9 +47,9 @@ def join_of(conditions: Sequence[str], schema: Schema) -> Join:
 
 
 def with_join(text: str, join: Join) -> str:
-    """The YAML of a schema with one join more, in place of the comment that suggests it.
+    """The YAML of a schema with another join, in place of the comment that suggests it.
 
-    Raises UsageError if it has the join, or if its list of joins is written in a way that needs an editor.
+    Raises UsageError if it has the join already, or if its list of joins is not written line by line.
     """
     joins = [sides(each) for each in parse_schema(text).joins]
     if sides(join) in joins:
@@ -61,7 +61,7 @@ def with_join(text: str, join: Join) -> str:
 
 
 def _with_line(lines: list[str], join: Join) -> str | None:
-    """None if the list of joins is not one of lines."""
+    """None if the list of joins is not written line by line."""
     head = next((n for n, line in enumerate(lines) if _JOINS.fullmatch(line)), None)
     if head is None:
         if any(line.startswith("joins") for line in lines):
@@ -70,8 +70,8 @@ def _with_line(lines: list[str], join: Join) -> str | None:
         lines = [*lines, "joins:"]
     lines[head] = _EMPTY.sub("", lines[head])
     indent, end = _items(lines, head)
-    place = next((n for n in range(head + 1, len(lines)) if _suggests(lines[n], join)), None)
-    span = slice(end, end) if place is None else slice(place, place + 1)
+    suggestion = next((n for n in range(head + 1, len(lines)) if _suggests(lines[n], join)), None)
+    span = slice(end, end) if suggestion is None else slice(suggestion, suggestion + 1)
     lines[span] = [f"{indent}{line[2:]}" for line in join_lines(join)]
     return "\n".join(lines) + "\n"
 
@@ -96,7 +96,7 @@ def _type(side: Side, schema: Schema) -> AttributeType:
 
 
 def _items(lines: Sequence[str], head: int) -> tuple[str, int]:
-    """How the list below a line is indented, and the line after its last item."""
+    """The indentation of the list below a line, and the number of the line after its last item."""
     indent, end = "  ", head + 1
     for number in range(head + 1, len(lines)):
         line = lines[number]

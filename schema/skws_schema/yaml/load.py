@@ -1,4 +1,4 @@
-"""Parses the YAML of a schema, its joins and synonyms too, and reports all of its problems at once."""
+"""Parses the YAML of a schema with its joins and synonyms, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from skws_schema.yaml.located import Located, locate, place_of
 from skws_schema.yaml.located import Path as Place
 from skws_schema.yaml.possible import possible_joins
 
-# PyYAML reads some 200 kB a second; a relation and its join take some 120 bytes.
+# PyYAML reads about 200 kB a second; a relation and its join take about 120 bytes.
 MAX_BYTES = 1 << 20
 DEFAULT_NAME = "schema"
 
@@ -40,11 +40,10 @@ DEFAULT_NAME = "schema"
 def load_schema(
     path: Path, *, check_window: CheckWindow | None = None, check_expression: CheckExpression | None = None
 ) -> Schema:
-    """The schema of a YAML file; its default name is the file's.
+    """The schema of a YAML file, named like the file unless the YAML names it.
 
-    ``check_window`` returns the fault of a window's text, None if it has none;
-    ``check_expression`` the same for a window over the relations.
-    Raises SchemaError with every problem, in order of line and column.
+    ``check_window`` returns what is wrong with a window's text, or None; ``check_expression`` does so for a
+    window expression over the relations. Raises SchemaError with every problem, in order of line and column.
     """
     try:
         with path.open("rb") as file:
@@ -71,10 +70,10 @@ def _with_sources_beside(path: Path, schema: Schema) -> Schema:
     """The schema with paths of sources made relative to the YAML's folder."""
     if not any(relation.source for relation in schema.relations):
         return schema
-    placed = tuple(
+    relations = tuple(
         replace(r, source=r.source and _beside(path.absolute().parent, r.source)) for r in schema.relations
     )
-    return replace(schema, relations=placed)
+    return replace(schema, relations=relations)
 
 
 def _beside(folder: Path, source: str) -> str:
@@ -93,7 +92,7 @@ def parse_schema(
     default_name: str = DEFAULT_NAME,
     folder: Path | None = None,
 ) -> Schema:
-    """The schema of a YAML text, which problems call ``source``; files that it names are in ``folder``.
+    """The schema of a YAML text. ``source``: its name in messages. ``folder``: that of files it refers to.
 
     Raises SchemaError with every problem, in order of line and column.
     """
@@ -118,7 +117,7 @@ def parse_schema(
 
 
 def warnings(schema: Schema) -> list[str]:
-    """Warnings for what is allowed but seldom meant, one sentence each."""
+    """Warnings about valid but probably unintended parts, one sentence each."""
     joined = {name for join in schema.joins for name in (join.left, join.right)}
     isolated = [
         f"relation {r.name!r} has no join: its tuples are results only on their own"
@@ -179,38 +178,38 @@ def _decode(raw: bytes, source: str) -> str:
 
 
 def _sibling(path: Path) -> str:
-    """A hint at the YAML file beside ``path`` whose name is nearest."""
+    """A hint at the YAML file in the same folder with the closest name."""
     if not path.parent.is_dir():
         return ""
     return nearest(path.name, sorted(p.name for p in path.parent.iterdir() if p.suffix in {".yaml", ".yml"}))
 
 
-_COMMENT: Final = re.compile(r"(?:^|\s)#.*")  # but "c#" is a word
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")  # "c#" is a word
 _SYNONYMS: Final = ("synonyms",)
 
 
 def read_synonyms(located: Located, folder: Path | None) -> Groups:
-    """Groups of words, from the YAML or a file of lines, with each fault reported.
+    """Groups of synonyms from the YAML, or from a file with one group a line; faults are reported.
 
     Data of the wrong shape is skipped.
     """
-    written, place = mapping(located.data).get("synonyms"), located.value_place(_SYNONYMS)
-    if isinstance(written, list):
+    entry, position = mapping(located.data).get("synonyms"), located.value_place(_SYNONYMS)
+    if isinstance(entry, list):
         groups = [
             _group(located, located.value_place((*_SYNONYMS, number)), "", line)
-            for number, line in enumerate(written)
+            for number, line in enumerate(entry)
             if isinstance(line, str) and line
         ]
-    elif not (isinstance(written, str) and written):
+    elif not (isinstance(entry, str) and entry):
         return ()
     elif folder is None:
-        message = f"synonyms: a text has no folder to find {written!r} in; write the groups as a list"
-        located.report(place, message)
+        message = f"synonyms: a text has no folder to find {entry!r} in; write the groups as a list"
+        located.report(position, message)
         return ()
     else:
-        path = folder / written
+        path = folder / entry
         groups = [
-            _group(located, place, f"{path}, line {number}: ", text)
+            _group(located, position, f"{path}, line {number}: ", text)
             for number, line in enumerate(_lines(located, path), 1)
             if (text := _COMMENT.sub("", line).strip())
         ]
@@ -232,8 +231,8 @@ def _lines(located: Located, path: Path) -> list[str]:
     return []
 
 
-def _group(located: Located, place: tuple[int, int], where: str, line: str) -> tuple[str, ...]:
-    """The words and phrases between commas that mean the same; none, with a report, for a fault."""
+def _group(located: Located, position: tuple[int, int], where: str, line: str) -> tuple[str, ...]:
+    """The words and phrases of a line, separated by commas; empty, with a report, if it has a fault."""
     words = [" ".join(word.split()) for word in line.split(",")]
     odd = next((word for word in words if not any(map(str.isalnum, word))), None)
     group = tuple(dict.fromkeys(words))
@@ -245,12 +244,12 @@ def _group(located: Located, place: tuple[int, int], where: str, line: str) -> t
         fault = f"expected at least two words that mean the same, found {group[0]!r} alone"
     else:
         return group
-    located.report(place, f"synonyms: {where}{fault}")
+    located.report(position, f"synonyms: {where}{fault}")
     return ()
 
 
 class Side(NamedTuple):
-    """``relation.attribute``, and where in the condition's text it starts."""
+    """``relation.attribute``. ``offset``: its start in the condition's text."""
 
     relation: str
     attribute: str
@@ -261,7 +260,7 @@ class Side(NamedTuple):
 
 
 Condition: TypeAlias = tuple[Side, Side]
-"""Two attributes that must be equal, as written."""
+"""Two attributes that must be equal, in the order of the text."""
 
 
 def parse_condition(text: str) -> Condition:
@@ -286,7 +285,7 @@ def _side(text: str, start: int) -> Side:
 
 
 def read_joins(located: Located, relations: Mapping[str, Draft]) -> tuple[Join, ...]:
-    """Every readable join, in order; faults are reported."""
+    """The valid joins, in order; faults are reported."""
     entries = mapping(located.data).get("joins")
     joins: dict[Place, Join] = {}
     for number in range(len(entries) if isinstance(entries, list) else 0):
@@ -300,17 +299,19 @@ def read_joins(located: Located, relations: Mapping[str, Draft]) -> tuple[Join, 
 
 
 def _conditions(located: Located, path: Place, relations: Mapping[str, Draft]) -> list[Condition]:
-    """The conditions of one join, oriented as its first; empty if any of them is wrong."""
+    """The conditions of one join, in the direction of the first; empty if any of them is wrong."""
     entry = located.at(path)
     if isinstance(entry, dict):
         entry, path = entry.get("on"), (*path, "on")
-    written = {(*path, i): e for i, e in enumerate(entry)} if isinstance(entry, list) else {path: entry}
-    found: list[Condition] = []
-    for place, text in written.items():
-        condition = _condition(located, place, text, relations) if isinstance(text, str) and text else None
-        if condition and (not found or _oriented(located, place, found, condition)):
-            found.append(condition)
-    return found if len(found) == len(written) else []
+    texts = {(*path, i): e for i, e in enumerate(entry)} if isinstance(entry, list) else {path: entry}
+    conditions: list[Condition] = []
+    for text_path, text in texts.items():
+        condition = (
+            _condition(located, text_path, text, relations) if isinstance(text, str) and text else None
+        )
+        if condition and (not conditions or _oriented(located, text_path, conditions, condition)):
+            conditions.append(condition)
+    return conditions if len(conditions) == len(texts) else []
 
 
 def _condition(located: Located, path: Place, text: str, relations: Mapping[str, Draft]) -> Condition | None:
@@ -332,7 +333,7 @@ def _condition(located: Located, path: Place, text: str, relations: Mapping[str,
 def _check_side(
     located: Located, path: Place, text: str, side: Side, relations: Mapping[str, Draft]
 ) -> tuple[bool, AttributeType | None]:
-    """Whether the attribute exists, as far as known, and its type if known."""
+    """Whether the attribute exists (True if unknown), and its type if known."""
     draft = relations.get(side.relation)
     if draft is None:
         message = f"no relation {side.relation!r}{nearest(side.relation, relations)}"
@@ -351,7 +352,7 @@ def _check_side(
 
 
 def _oriented(located: Located, path: Place, before: list[Condition], condition: Condition) -> bool:
-    """True if the condition is between the same relations as the first, either way round, and new."""
+    """True if the condition is between the relations of the first, in either direction, and new."""
     first = _relations(before[0])
     if _relations(condition) not in (first, first[::-1]):
         expected = " and ".join(map(repr, first))
@@ -395,8 +396,8 @@ def _check_names(located: Located, joins: Mapping[Place, Join]) -> None:
         before = first.setdefault(join.name, path)
         if before != path and _meaning(join) != _meaning(joins[before]):
             line = located.value_place(before)[0]
-            place = located.value_place((*path, "name"))
-            located.report(place, f"join name {join.name!r} is taken by the join in line {line}")
+            position = located.value_place((*path, "name"))
+            located.report(position, f"join name {join.name!r} is taken by the join in line {line}")
 
 
 def _check_twice(located: Located, joins: Mapping[Place, Join]) -> None:
@@ -409,7 +410,7 @@ def _check_twice(located: Located, joins: Mapping[Place, Join]) -> None:
 
 
 def _meaning(join: Join) -> object:
-    """Equal for joins that connect the same tuples, whichever side is written first."""
+    """A value that is equal for joins that connect the same tuples, in either direction."""
     forward = (join.left, join.right, tuple(sorted(join.on)))
     backward = (join.right, join.left, tuple(sorted((b, a) for a, b in join.on)))
     return min(forward, backward)

@@ -1,9 +1,8 @@
-"""YAML text as plain data in which every key and value knows its line and column.
+"""YAML text as plain data, with the line and column of every key and value.
 
-The safe subset of YAML, resolved as YAML 1.2 does: ``on``, ``no`` and ``y``
-are text, and so are dates and ``1:30``. Keys are always text. Refused with
-their position: keys written twice (YAML libraries keep the last in silence),
-tags, and anchors that make a small file a huge document.
+Reads the safe subset of YAML by the rules of YAML 1.2: ``on``, ``no`` and ``y`` are text, and so are dates
+and ``1:30``. Keys are always text. Reported with their position: duplicate keys (YAML libraries silently keep
+the last), tags, and anchors that expand a small file into a huge document.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ SCALARS = {
     "int": re.compile(r"[-+]?[0-9]+\Z"),
     "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"),
 }
-"""What a plain scalar must look like to be no text (YAML 1.2 core schema, without octals, inf and nan)."""
+"""Plain scalars that are not text (YAML 1.2 core schema, without octals, inf and nan)."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -63,7 +62,7 @@ for _name, _pattern in SCALARS.items():
 
 @dataclass
 class Located:
-    """A document's data, and where each of its keys and values stands (lines and columns from 1)."""
+    """A document's data, and the positions of its keys and values (lines and columns from 1)."""
 
     source: str
     lines: list[str] = field(default_factory=list)
@@ -73,24 +72,24 @@ class Located:
     values: dict[Path, Place] = field(default_factory=dict)
 
     def key_place(self, path: Path) -> Place:
-        """Where the key at the end of ``path`` is written; for items of lists, where the value is."""
+        """The position of the key at the end of ``path``; of the value for an item of a list."""
         return self.keys.get(path) or self.value_place(path)
 
     def value_place(self, path: Path) -> Place:
-        """Where the value at ``path`` is written, or the nearest thing around it that is."""
+        """The position of the value at ``path``, or of the innermost value around it that exists."""
         while path and path not in self.values:
             path = path[:-1]
         return self.values.get(path, (1, 1))
 
     def place_within(self, path: Path, text: str, offset: int) -> Place:
-        """Where character ``offset`` of the text at ``path`` stands; the text's start if unknown."""
+        """The position of character ``offset`` of the text at ``path``; the text's start if unknown."""
         line, column = self.value_place(path)
-        written = self.lines[line - 1][column - 1 :] if line <= len(self.lines) else ""
-        quote = 1 if written[:1] in {'"', "'"} else 0
-        return (line, column + quote + offset) if written[quote:].startswith(text) else (line, column)
+        source = self.lines[line - 1][column - 1 :] if line <= len(self.lines) else ""
+        quote = 1 if source[:1] in {'"', "'"} else 0
+        return (line, column + quote + offset) if source[quote:].startswith(text) else (line, column)
 
     def at(self, path: Path) -> Data:
-        """The value at ``path``; None where there is none."""
+        """The value at ``path``; None if there is none."""
         data = self.data
         for step in path:
             if isinstance(data, dict) and isinstance(step, str):
@@ -99,16 +98,16 @@ class Located:
                 data = data[step] if isinstance(data, list) and isinstance(step, int) else None
         return data
 
-    def report(self, place: Place, message: str) -> None:
-        """Note a problem at a line and column."""
-        self.problems.append(Problem(self.source, *place, message))
+    def report(self, position: Place, message: str) -> None:
+        """Record a problem at a line and column."""
+        self.problems.append(Problem(self.source, *position, message))
 
 
 def locate(text: str, source: str) -> Located:
     """Read one YAML document.
 
-    Raises SchemaError where the text is no YAML; problems that leave the rest
-    readable are in the result's ``problems``.
+    Raises SchemaError if the text is not YAML. Problems that leave the rest readable are in the result's
+    ``problems``.
     """
     document = Located(source, text.split("\n"))
     try:
@@ -144,7 +143,7 @@ class _TooLargeError(Exception):
 
 
 class _Reader:
-    """Turns nodes into data, noting places and problems."""
+    """Turns nodes into data, and records positions and problems."""
 
     def __init__(self, document: Located) -> None:
         self._document = document
@@ -174,21 +173,21 @@ class _Reader:
 
     def _mapping(self, node: yaml.MappingNode, path: Path, around: tuple[int, ...]) -> dict[str, Data]:
         self._expect_tag(node, "map")
-        found: dict[str, Data] = {}
+        data: dict[str, Data] = {}
         for key_node, value_node in node.value:
-            place = _start(key_node)
+            position = _start(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
-                self._document.report(place, "a key must be a name, not a list or a mapping")
+                self._document.report(position, "a key must be a name, not a list or a mapping")
                 continue
             key = str(key_node.value)
-            here = (*path, key)
-            if key in found:
-                first = self._document.keys[here][0]
-                self._document.report(place, f"key {key!r} is written twice; first in line {first}")
+            value_path = (*path, key)
+            if key in data:
+                first = self._document.keys[value_path][0]
+                self._document.report(position, f"key {key!r} is written twice; first in line {first}")
                 continue
-            self._document.keys[here] = place
-            found[key] = self._value(value_node, here, around)
-        return found
+            self._document.keys[value_path] = position
+            data[key] = self._value(value_node, value_path, around)
+        return data
 
     def _scalar(self, node: yaml.Node) -> Data:
         kind = node.tag.removeprefix(TAG_PREFIX)

@@ -1,4 +1,4 @@
-"""Joins that a draft has as comments, with what speaks for them."""
+"""Joins that comments in an inferred schema suggest, with the evidence for them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Final
 from skws_schema.model import Possible
 
 IMPLIED: Final = "but other joins imply it"
-"""Ends the reason of a doubtful join that would only repeat results."""
+"""Ends the reason of a join that would only repeat results."""
 _LINE: Final = re.compile(
     r"\s*# - (?P<on>[^\s#\[=]+ = [^\s#=]+)\s+# [01](?:\.[0-9]+)? (?P<reason>.*)", re.ASCII
 )
 
 
 def possible_of(line: str) -> Possible | None:
-    """The join of one line, if it is such a comment."""
-    found = _LINE.fullmatch(line)
-    return found and Possible(found["on"].strip("'\""), found["reason"])
+    """The join that a line suggests; None if it is no such comment."""
+    match = _LINE.fullmatch(line)
+    return match and Possible(match["on"].strip("'\""), match["reason"])
 
 
 def possible_joins(text: str) -> Iterator[Possible]:
-    """Those of a YAML text, but for implied ones."""
-    for one in map(possible_of, text.splitlines()):
-        if one is not None and not one.reason.endswith(IMPLIED):
-            yield one
+    """The suggested joins of a YAML text, without implied ones."""
+    for join in map(possible_of, text.splitlines()):
+        if join is not None and not join.reason.endswith(IMPLIED):
+            yield join

@@ -5,7 +5,7 @@ from __future__ import annotations
 from skws.queries.patterns.text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Related, Source, State, Test, Transition
-from skws_schema.drawing import Edge, Node, to_dot
+from skws_schema.drawing import DotEdge, DotNode, to_dot
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Window, parse_window, window_text
 
@@ -38,17 +38,17 @@ class AutomatonDrawing:
 
     def dot(self) -> str:
         """A digraph; a point for each transition joins the states that it gathers."""
-        members: list[Node | Edge] = []
+        members: list[DotNode | DotEdge] = []
         numbers = {state: number for number, state in enumerate(self._names)}
         for state, name in self._names.items():
             shape = "doublecircle" if state in self._pcea.final else "circle"
-            members.append(Node(f"s{numbers[state]}", name, f"shape={shape}"))
+            members.append(DotNode(f"s{numbers[state]}", name, f"shape={shape}"))
         for number, transition in enumerate(self._pcea.transitions):
-            members.append(Node(f"t{number}", style="shape=point"))
+            members.append(DotNode(f"t{number}", style="shape=point"))
             for source in transition.sources:
                 label = self._equality(source.equality, transition)
-                members.append(Edge(f"s{numbers[source.state]}", f"t{number}", label, "arrowhead=none"))
-            members.append(Edge(f"t{number}", f"s{numbers[transition.target]}", self._read(transition)))
+                members.append(DotEdge(f"s{numbers[source.state]}", f"t{number}", label, "arrowhead=none"))
+            members.append(DotEdge(f"t{number}", f"s{numbers[transition.target]}", self._read(transition)))
         return to_dot("automaton", members)
 
     def _name(self, state: State) -> str:

@@ -20,7 +20,7 @@ from skws.results.names import json_row
 from skws.sinks.base import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
 from skws_schema import drawing
-from skws_schema.drawing import CHARACTER, SVG_FONT, Cluster, Edge, Node
+from skws_schema.drawing import CHARACTER, SVG_FONT, Cluster, DotEdge, DotNode
 from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.automata.regular import WindowExpression
@@ -202,13 +202,13 @@ def to_dot(expression: WindowExpression) -> str:
     clusters = []
     for number, (title, automaton) in enumerate(automata(expression)):
         start, state = f"s{number}", f"q{number}_"
-        members: list[Node | Edge] = [Node(start, style="shape=point")]
-        members.append(Edge(start, f"{state}{automaton.initial}"))
+        members: list[DotNode | DotEdge] = [DotNode(start, style="shape=point")]
+        members.append(DotEdge(start, f"{state}{automaton.initial}"))
         for each in range(automaton.states):
             final = "peripheries=2" if each in automaton.final else ""
-            members.append(Node(f"{state}{each}", str(each), final))
+            members.append(DotNode(f"{state}{each}", str(each), final))
         for p, guard, q in automaton.transitions:
-            members.append(Edge(f"{state}{p}", f"{state}{q}", visible(str(guard))))
+            members.append(DotEdge(f"{state}{p}", f"{state}{q}", visible(str(guard))))
         clusters.append(Cluster(visible(title), members))
     return drawing.to_dot("windows", clusters, ["rankdir=LR", "node [shape=circle]"])
 

@@ -15,7 +15,7 @@ from bench.child import plan_of
 from bench.load import HEAVY, KEYWORDS, START, Load
 from skws.data.batch import Record, batched
 from skws.memory import expect_long_lived_objects
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws_mesh.columnar import operators
 
 SECONDS = 2400
@@ -40,7 +40,7 @@ def records(load: Load, root: float, other: float) -> Iterator[Record]:
 def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
     """Results and processor seconds; bridges are used in networks of ``least_size`` tuples and more."""
     operators.LEAST_BRIDGED = least_size
-    engine = ColumnarEngine.of(plan_of(load))
+    engine = StreamEngine.of(plan_of(load))
     begun = process_time()
     results = sum(1 for _ in engine.process_batches(batched(stream)))
     return results, process_time() - begun

@@ -24,7 +24,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_windows.window import parse_window
 
@@ -66,7 +66,7 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = len(engine.used())
     else:
-        engine = ColumnarEngine.of(replace(plan, mesh=MODES.get(mode)))
+        engine = StreamEngine.of(replace(plan, mesh=MODES.get(mode)))
         ready = process_time()
         found = sum(1 for _ in engine.process_batches(replay.batches(log)))
         operators = len(engine.used()) if mode == DEFAULT else engine.operators
@@ -78,8 +78,8 @@ def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
     }
 
 
-def _with_queries(plan: Plan, number: int) -> ColumnarEngine:
-    engine = ColumnarEngine(plan.schema, plan.window)
+def _with_queries(plan: Plan, number: int) -> StreamEngine:
+    engine = StreamEngine(plan.schema, plan.window)
     for place, text in enumerate(query_texts(number)):
         engine.add(replace(plan, query=parse_query(text, plan.schema), name=str(place)))
     return engine

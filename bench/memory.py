@@ -16,7 +16,7 @@ from typing import NamedTuple
 from bench.child import plan_of
 from bench.load import HEAVY, Load
 from skws.data.batch import batched
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 
 MINUTES = (5, 10, 20, 40, 80)
 
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 def held(load: Load) -> Held:
     """What is held of two windows of stream at their end."""
-    engine = ColumnarEngine.of(plan_of(load))
+    engine = StreamEngine.of(plan_of(load))
     gc.collect()
     tracemalloc.start()
     try:

@@ -20,7 +20,7 @@ from skws.index.cache import open_tables
 from skws.index.kept import TABLES
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import parse_window
@@ -91,7 +91,7 @@ def searched(schema: Schema, rows: int, query: str) -> str:
     """One run over the stream, as a line."""
     batches = list(stream(rows))
     began = time.process_time()
-    engine = ColumnarEngine.of(Plan(schema, parse_query(query, schema), parse_window(schema.window), 4))
+    engine = StreamEngine.of(Plan(schema, parse_query(query, schema), parse_window(schema.window), 4))
     found = sum(1 for _ in engine.load_tables(()))
     loaded = time.process_time()
     found += sum(1 for _ in engine.process_batches(batches))

@@ -38,7 +38,7 @@ from skws.keywords.plan import Plan
 from skws.queries import session
 from skws.queries.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
 from skws.results.frames import results_html
@@ -581,7 +581,7 @@ def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) ->
         yield from _best_of_database(results, given.database, asked, most)
         return
     tables, batches = _records(given, asked.schema, results.bad)
-    engine = ColumnarEngine.holding(asked, batched(tables), batches, results.counts)
+    engine = StreamEngine.holding(asked, batched(tables), batches, results.counts)
     found = engine.search_once(asked, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
     results.notes = found.notes if found.results else _why_nothing(given, asked).lines()

@@ -20,8 +20,8 @@ from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.searching import Searched
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session, bounded_session
 from skws.queries.slices import SMALL
@@ -101,7 +101,7 @@ class Search:
         expect_long_lived_objects()
         with self._running(report):
             tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
-            engine = ColumnarEngine.holding(self.plan, tables, self._batches(report), self.counts)
+            engine = StreamEngine.holding(self.plan, tables, self._batches(report), self.counts)
             found = engine.search_once(self.plan, most)
         self.found = len(found.results)
         self.counts.results += self.found
@@ -258,7 +258,7 @@ class Search:
         """With records judged late one by one as the files have them."""
         expect_long_lived_objects()
         stream = records_of(self.replay.arrivals(self._log, self._step(report, "reading")))
-        engine = ColumnarEngine.of(plan, self._on_late)
+        engine = StreamEngine.of(plan, self._on_late)
         self.counts = engine.counts
         yield from engine.load_tables(self.replay.tables(self._log, self._step(report, "loading tables")))
         yield from engine.process(stream)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from skws.data.batch import OnLate, unheard
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
@@ -27,24 +27,24 @@ MODES = [
 SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: whole meshes of more would take seconds to build
 
 
-def by(evaluator: EvaluatorName) -> Callable[[Plan], ColumnarEngine]:
+def by(evaluator: EvaluatorName) -> Callable[[Plan], StreamEngine]:
     """The default engine, with one query that is evaluated so where it can be."""
-    return lambda plan: ColumnarEngine.of(replace(plan, evaluated_by=evaluator))
+    return lambda plan: StreamEngine.of(replace(plan, evaluated_by=evaluator))
 
 
 by_delta = by(EvaluatorName.DELTA)
 
 
-def by_paper(plan: Plan) -> ColumnarEngine:
+def by_paper(plan: Plan) -> StreamEngine:
     """The partial mesh of the paper, which takes a tuple at a time."""
-    return ColumnarEngine.of(replace(plan, mesh=MeshChoice(MeshKind.PARTIAL)))
+    return StreamEngine.of(replace(plan, mesh=MeshChoice(MeshKind.PARTIAL)))
 
 
-def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[ColumnarEngine]:
+def engines(plan: Plan, on_late: Callable[[], OnLate] = lambda: unheard) -> list[StreamEngine]:
     """The default engine, delta joins, and all modes."""
     evaluators = (EvaluatorName.MESH, EvaluatorName.DELTA)
-    made = [ColumnarEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
-    return [*made, *(ColumnarEngine.of(replace(plan, mesh=mode), on_late()) for mode in MODES)]
+    made = [StreamEngine.of(replace(plan, evaluated_by=each), on_late()) for each in evaluators]
+    return [*made, *(StreamEngine.of(replace(plan, mesh=mode), on_late()) for mode in MODES)]
 
 
 def ops(results: list[Result], op: str) -> Counter[Shape]:

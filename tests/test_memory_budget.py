@@ -14,7 +14,7 @@ import pytest
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import LEAST, MemoryShare, free, read_size
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws_schema import budgets
 from skws_schema.budgets import Held, MemoryBudget
 from skws_schema.errors import MemoryBudgetError, UsageError
@@ -86,7 +86,7 @@ def test_the_warning_comes_once_and_the_end_names_who_holds_most() -> None:
 
 def test_queries_that_hold_no_rows_are_counted() -> None:
     schema = parse_schema(SCHEMA, "s.yaml")
-    engine = ColumnarEngine(schema, Unbounded())
+    engine = StreamEngine(schema, Unbounded())
     engine.add_all([Plan(schema, parse_query(word, schema), Unbounded(), 1) for word in ("x", "y")])
     assert engine.held().text.startswith("2 queries hold")
 

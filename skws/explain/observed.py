@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from skws.data.batch import RecordBatch
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws_mesh.backend import OperatorState, Sleep, states_of
 from skws_mesh.networks import Prefix, node_text
 from skws_purging.lifespans import ALWAYS
@@ -52,7 +52,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     """
     if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
         raise UsageError(f"--mesh {plan.mesh.kind} has no windows of expressions: they need --mesh columnar")
-    engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else ColumnarEngine.of(plan)
+    engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else StreamEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()
     with bad:

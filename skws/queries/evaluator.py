@@ -14,15 +14,14 @@ batches are processed again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from skws.data.batch import Ints, Record, RecordBatch
 from skws.results.model import LiveResult, Result
-from skws_windows.window import Window
+from skws_windows.window import TICKS_PER_ARRIVAL, Window
 
 
 @dataclass(slots=True)
@@ -46,35 +45,48 @@ class OrderedBatch:
     """The next records of a stream: in order of time, or as they came under a count window.
 
     ``position``: that of the first insertion in the stream, from 0; deletions
-    have none. ``positions``: those of all records (a deletion has that of the
+    have none. ``given_positions``: those of all records (a deletion has that of the
     next insertion) where dropped records lie between them; else None.
+    ``by_count``: ticks are positions. ``horizon``: no later record comes before this tick, and none waits;
+    None for that of the last record.
     """
 
     batch: RecordBatch
     position: int
-    positions: Ints | None = None
+    given_positions: Ints | None = None
+    by_count: bool = False
+    horizon: int | None = None
+
+    @property
+    def positions(self) -> Ints:
+        """The position of each record; a deletion has that of the next insertion."""
+        if self.given_positions is not None:
+            return self.given_positions
+        insertions = ~self.batch.deletes()
+        return self.position + np.cumsum(insertions) - insertions
+
+    @property
+    def ticks(self) -> Ints:
+        """The tick of each record: microseconds, or those of an ``ArrivalWindow``."""
+        if not self.by_count:
+            return self.batch.time
+        return TICKS_PER_ARRIVAL * self.positions - self.batch.deletes()
 
     def since(self, position: int) -> OrderedBatch:
         """The batch without the records before a position."""
         if position <= self.position:
             return self
         positions = self.positions
-        if positions is None:
-            insertions = ~self.batch.deletes()
-            positions = self.position + np.cumsum(insertions) - insertions
-        first = int(np.searchsorted(positions, position))
-        return OrderedBatch(self.batch.taken(slice(first, len(self.batch))), position, positions[first:])
+        return self.part(int(np.searchsorted(positions, position)), len(self.batch))
 
-    def runs(self) -> Iterator[OrderedBatch]:
-        """The batch in parts whose positions are consecutive."""
-        if self.positions is None:
-            yield self
-            return
-        steps = np.diff(self.positions) != ~self.batch.deletes()[:-1]
-        ends = [0, *(np.flatnonzero(steps) + 1).tolist(), len(self.batch)]
-        for first, end in pairwise(ends):
-            if first < end:
-                yield OrderedBatch(self.batch.taken(slice(first, end)), self.positions.item(first))
+    def part(self, first: int, end: int) -> OrderedBatch:
+        """Some records one after the other, which are not empty."""
+        if (first, end) == (0, len(self.batch)):
+            return self
+        positions = self.positions[first:end]
+        position = int(positions[0]) if len(positions) else self.position
+        some = self.batch.taken(slice(first, end))
+        return OrderedBatch(some, position, positions, self.by_count, self.horizon)
 
 
 @dataclass(frozen=True, slots=True)

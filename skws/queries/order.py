@@ -176,9 +176,18 @@ class Order:
         """Drop waiting records of some relations; they keep their positions."""
         self._waiting = passed_over(self._waiting, relations)
 
+    @property
+    def horizon(self) -> int:
+        """The tick before which no record comes any more."""
+        return self._order.horizon
+
+    def at(self, time: int) -> int:
+        """The tick of an event time between two records."""
+        return self._order.at(time)
+
     def at_once(self, accepted: RecordBatch) -> OrderedBatch:
         """The records that were accepted last, as they are; without those that were ``passed_over``."""
-        return _counting(accepted, self.position - insertions(accepted))
+        return self._counting(accepted, self.position - insertions(accepted), self.horizon)
 
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
         """The records that are next in order after a batch was accepted; all of them if the stream has ended.
@@ -199,7 +208,16 @@ class Order:
     def _given(self, batch: RecordBatch, position: int) -> OrderedBatch:
         if len(batch):
             self.settled = max(self.settled, int(batch.time.max()))
-        return _counting(batch, position)
+        return self._counting(batch, position, None)
+
+    def _counting(self, batch: RecordBatch, position: int, horizon: int | None) -> OrderedBatch:
+        """The records that were not ``passed_over``."""
+        stays = batch.relation != PASSED_OVER
+        if stays.all():
+            return OrderedBatch(batch, position, None, self._by_count, horizon)
+        inserted = ~batch.deletes()
+        positions = (position + np.cumsum(inserted) - inserted)[stays]
+        return OrderedBatch(batch.taken(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
 
 
 class PartitionEnds:
@@ -300,15 +318,6 @@ def final_of(ends: Ints, before: int, lateness: int) -> int:
     """
     taken = ends[ends >= before - lateness]
     return max(before, int(taken.min())) if len(taken) else before
-
-
-def _counting(batch: RecordBatch, position: int) -> OrderedBatch:
-    stays = batch.relation != PASSED_OVER
-    if stays.all():
-        return OrderedBatch(batch, position)
-    inserted = ~batch.deletes()
-    positions = position + np.cumsum(inserted) - inserted
-    return OrderedBatch(batch.taken(np.flatnonzero(stays)), position, positions[stays])
 
 
 def insertions(batch: RecordBatch) -> int:

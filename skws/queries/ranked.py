@@ -38,7 +38,6 @@ from skws_windows.window import (
     ExpressionWindow,
     Unbounded,
     Window,
-    at_arrival,
     by_position,
     parse_window,
 )
@@ -118,10 +117,9 @@ class TopQueries(Operator):
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Changes in order of time, up to the time that the batch reaches."""
         found: defaultdict[str, list[Result]] = defaultdict(list)
-        for run in arrived.runs():
-            for part in self._apart(run):
-                for name, results in self._taken(part).items():
-                    found[name] += results
+        for part in self._apart(arrived):
+            for name, results in self._taken(part).items():
+                found[name] += results
         return dict(found)
 
     def advance(self, now: int) -> dict[str, Iterable[Result]]:
@@ -205,26 +203,24 @@ class TopQueries(Operator):
         self._tops |= {name: Top(plan.choice, schema, when=self._when) for name, plan in plans.items()}
         return engine.add_all([ordered_by_sample(plan.search, sample) for plan in plans.values()])
 
-    def _apart(self, run: OrderedBatch) -> Iterator[OrderedBatch]:
+    def _apart(self, arrived: OrderedBatch) -> Iterator[OrderedBatch]:
         """Deletions between two arrivals share a tick of a count window: those of each time by themselves."""
-        batch, position = run.batch, run.position
+        batch = arrived.batch
         if not by_position(self._window) or batch.delete is None:
-            yield run
+            yield arrived
             return
         deletes = batch.delete
         later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
         for first, end in pairwise([0, *(np.flatnonzero(later) + 1).tolist(), len(batch)]):
-            yield OrderedBatch(batch.taken(slice(first, end)), position)
-            position += int(np.count_nonzero(~deletes[first:end]))
+            yield arrived.part(first, end)
 
     def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
-        """The changes that records bring, whose positions are consecutive."""
-        batch = arrived.batch
-        self._engine.seek(arrived.position)
+        """The changes that records bring."""
         if by_position(self._window):
-            inserted = batch.time[~batch.deletes()].tolist()
-            self._times = {at_arrival(arrived.position + n): time for n, time in enumerate(inserted)}
-        found = self._filtered(self._engine.process_batches([batch]))
+            inserted = ~arrived.batch.deletes()
+            ticks, times = arrived.ticks[inserted].tolist(), arrived.batch.time[inserted].tolist()
+            self._times = dict(zip(ticks, times, strict=True))
+        found = self._filtered(self._engine.take(arrived))
         now = self._engine.now
         return {name: [*found.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
 

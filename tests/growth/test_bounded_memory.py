@@ -15,8 +15,8 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
@@ -243,7 +243,7 @@ def reaching(folder: Path) -> Turn:
     (folder / "shop.yaml").write_text(SHOP)
     schema = load_schema(folder / "shop.yaml")
     window = parse_window(schema.window)
-    engine = ColumnarEngine(schema, window, sizes=Sizes(keyword_rows=8, rows_kept=200))
+    engine = StreamEngine(schema, window, sizes=Sizes(keyword_rows=8, rows_kept=200))
     engine.add(Plan(schema, parse_query("gift lamp", schema), window, 3))
     assert not list(engine.load_tables([]))
 

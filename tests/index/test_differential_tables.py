@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
@@ -114,7 +114,7 @@ def compared(
     left = [record for record in static if schema.relations[record.relation].name == but]
     outputs = []
     for given_schema, rows in ((schema, static), (apart, left)):
-        engine, standing = ColumnarEngine(given_schema, window, sizes=sizes), set[str]()
+        engine, standing = StreamEngine(given_schema, window, sizes=sizes), set[str]()
         out: list[list[Result]] = []
         for number in range(1 + -(-len(stream) // step)):
             for text, most in ((text, most) for at, text, most in changes if at == number):
@@ -274,7 +274,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, te
     """The maker has looked for its products when another query held them back."""
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
     schema = _shop(tmp_path, static)
-    engine = ColumnarEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
+    engine = StreamEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
     assert not list(engine.load_tables([]))
     for each in ("gamma delta", text):
         assert not engine.add(Plan(schema, parse_query(each, schema), TimeWindow(9), most))
@@ -290,7 +290,7 @@ def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path)
     static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
     static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]
     schema = _shop(tmp_path, static)
-    engine = ColumnarEngine(schema, TimeWindow(6), sizes=Sizes(keyword_rows=8, rows_kept=8))
+    engine = StreamEngine(schema, TimeWindow(6), sizes=Sizes(keyword_rows=8, rows_kept=8))
     engine.add(Plan(schema, parse_query("alpha beta -gamma", schema), TimeWindow(6), 3))
     assert not list(engine.load_tables([]))
     assert (engine.live_tuples, engine.counts.static, engine.counts.excluded) == (0, 800, 320)
@@ -311,7 +311,7 @@ def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
     static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
     stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
     apart = indexed(tmp_path, schema, static)
-    engine = ColumnarEngine(apart, TimeWindow(4), sizes=Sizes(rows_kept=8))
+    engine = StreamEngine(apart, TimeWindow(4), sizes=Sizes(rows_kept=8))
     engine.add(Plan(apart, parse_query("alpha beta", apart), TimeWindow(4), 3))
     found, most = list(engine.load_tables([])), 0
     for first in range(0, len(stream), 8):
@@ -334,7 +334,7 @@ def _open_files() -> int:
 def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: Path) -> None:
     """A changed schema has the engine open them anew; garbage may be collected much later."""
     schema = _shop(tmp_path, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
-    engine = ColumnarEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
+    engine = StreamEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
     assert not list(engine.load_tables([]))
     gc.collect()  # what earlier tests left behind must not close its files meanwhile
     opened, gc_was_on = _open_files(), gc.isenabled()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.jobs.standing import check_change
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -222,7 +222,7 @@ def windowed(rng: random.Random) -> tuple[int, int]:
                 for r in records
             ]
         told = live.take(RecordBatch.of(records))
-        expected = list(whole.process(records))
+        expected = list(whole.process_batches(batched(records)))
         assert [r.id for r in told] == [
             r.id for r in expected if part < 14 or not any(t.relation == "note" for t in r.tuples)
         ]

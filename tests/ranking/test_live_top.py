@@ -10,7 +10,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
 from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.partitioning import WHOLE, Part, Partitioning
@@ -52,7 +52,7 @@ def test_batches_shards_and_restarts_make_no_difference(window: Window) -> None:
     static = [r for r in records if TABLES.relations[r.relation].table]
     stream = sorted((r for r in records if not TABLES.relations[r.relation].table), key=lambda r: r.time)
     plan = Plan(TABLES, parse_query("alpha beta", TABLES), window, 3, ranking=RankingChoice())
-    engine = ColumnarEngine.of(plan)
+    engine = StreamEngine.of(plan)
     top = Top(TopChoice(3), TABLES, unknown if plan.by_count else event_time)
     snapshot = list(top.take(engine.load_tables(static)))
     expected = [*top.take(engine.process(stream)), *top.advance(engine.now)]

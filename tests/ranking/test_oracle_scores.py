@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result, ResultTuple
 from skws.spec.query import RankingChoice
 from skws_purging.lifespans import ALWAYS
@@ -138,7 +138,7 @@ def test_scores_are_those_of_the_definition(names: bool, case: Case, window: Win
     text = " ".join([*WORDS[:words], *(["r0"] if names else [])])
     query = parse_query(text, schema, match_names=names)
     plan = Plan(schema, query, window, 3, ranking=RankingChoice(half_life=HALF_LIFE))
-    engine = ColumnarEngine.of(plan)
+    engine = StreamEngine.of(plan)
     oracle = Oracle(schema, len(query.slots), 0, plan.matcher.bitmap)
     by_count = isinstance(window, CountWindow)
     judge = Judge(oracle, names=names, timed=not by_count)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.ranking.top import Best, Top, candidate, event_time, group_namer, unknown
 from skws.results.model import Part, Result, ResultTuple, Score
 from skws.spec.query import RankingChoice, TopChoice
@@ -164,7 +164,7 @@ def test_best_of_an_engine_after_every_tuple(
     schema, words, static, stream = case
     choice = TopChoice(size, group)
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, 3, ranking=RankingChoice())
-    engine = ColumnarEngine.of(plan)
+    engine = StreamEngine.of(plan)
     top = Top(choice, schema, unknown if plan.by_count else event_time)
     follower = Follower(size)
     told = list(engine.load_tables(static))

@@ -14,7 +14,7 @@ from skws.index.cache import database_tables
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.ranking.rankings import Match, keyword_weight
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
@@ -59,7 +59,7 @@ ROWS: dict[str, list[Row]] = {
 def networks(text: str) -> list[str]:
     plan = Plan(WORLD, parse_query(text, WORLD, match_names=True), Unbounded(), ranking=RankingChoice())
     rows = (Record(WORLD.index[name], 0, row) for name, some in ROWS.items() for row in some)
-    engine = ColumnarEngine.holding(plan, batched(rows), (), Counts())
+    engine = StreamEngine.holding(plan, batched(rows), (), Counts())
     return [result.network for result in engine.search_once(plan, 20).results]
 
 

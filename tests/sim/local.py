@@ -449,7 +449,7 @@ class LocalSimulation:
         """Long after the last record nothing of the stream is held."""
         for live in self._sessions():
             engine = live.operators[KEYWORDS, SHARED]._engine  # type: ignore[attr-defined]
-            engine.expire(engine.now + _LONG)
+            engine.reach(engine.now + _LONG, engine.now + _LONG)
             rows = len(rows_of(self.schema))
             idle = engine.idle or (rows and engine.load().live <= rows)
             check(idle, "tuples or results are held for ever:", engine.load())

@@ -270,7 +270,7 @@ _mutant(
     "the snapshot of a new query has results that are over",
     (
         "skws.queries.keywords.columnar:ColumnarEngine._begun",
-        "results.end > self._order.now",
+        "results.end > self.now",
         "results.end > 0",
     ),
 )
@@ -607,8 +607,8 @@ _mutant(
     "never-forgotten",
     "tuples that may be deleted are followed for ever",
     (
-        "skws.queries.keywords.columnar:ColumnarEngine.expire",
-        "self._settling.forget(self._order.horizon)",
+        "skws.queries.keywords.columnar:ColumnarEngine.reach",
+        "self._settling.forget(horizon)",
         "pass",
     ),
 )

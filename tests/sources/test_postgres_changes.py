@@ -14,7 +14,7 @@ import pytest
 from skws.data.batch import BadRecord, Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.feed import Feed
 from skws.sources.postgres.address import Address
 from skws.sources.postgres.feed import PostgresSource
@@ -156,7 +156,7 @@ def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None
     database.run(*TABLES)
     *others, sighting = SCHEMA.relations
     schema = replace(SCHEMA, relations=(*others, replace(sighting, key=("mid",))))
-    engine = ColumnarEngine.of(Plan(schema, parse_query("home", schema), TimeWindow(3600 * MICROSECOND), 1))
+    engine = StreamEngine.of(Plan(schema, parse_query("home", schema), TimeWindow(3600 * MICROSECOND), 1))
     with closing(source(database).open(schema)) as feed:
         offset = feed.start()
         for note in ("at home", "home alone", "at home"):

@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.blocks import MappedBlock
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.store import row_files
 from skws.store.live_store import LastingRecords
 from skws.store.row_files import SUFFIX, RowFiles, Stored
@@ -56,7 +56,7 @@ class Held:
 
     def __init__(self, folder: Path, batch: RecordBatch) -> None:
         self.files = RowFiles(folder)
-        self._engine = ColumnarEngine(SCHEMA, Unbounded())
+        self._engine = StreamEngine(SCHEMA, Unbounded())
         self.live = np.zeros(0, dtype=bool)
         self.add(batch)
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record
+from skws.data.batch import Record, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.windowed.engine import WindowedEngine
@@ -132,8 +132,8 @@ def test_an_engine_tells_its_windows() -> None:
     window = ExpressionWindow("open when customer close when order per cid")
     engine = WindowedEngine.of(Plan(SCHEMA, parse_query("ada", SCHEMA), window))
     list(
-        engine.process(
-            [Record(0, S, (1, "ada")), Record(0, 2 * S, (2, "eve")), Record(1, 3 * S, (1, "lamp"))]
+        engine.process_batches(
+            batched([Record(0, S, (1, "ada")), Record(0, 2 * S, (2, "eve")), Record(1, 3 * S, (1, "lamp"))])
         )
     )
     assert engine.window_spans() == [WindowSpan((1,), S, 3 * S), WindowSpan((2,), 2 * S, None)]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.session import Session
@@ -64,7 +64,7 @@ def test_every_result_of_every_window_is_told_once_at_its_first_end(
     oracle = WindowedOracle(plan, request.compiled(), request.alphabet)
     assert Counter(map(shape_of, engine.load_tables(static))) == oracle.load(static)
     for record in stream:
-        found = list(engine.process([record]))
+        found = list(engine.process_batches(batched([record])))
         assert Counter(map(shape_of, found)) == oracle.take(record)
         assert all(r.op == "+" and r.end == record.time / 1e6 for r in found)
 
@@ -88,16 +88,16 @@ def test_neither_batches_nor_failures_matter(
     for engine in (single, cut, whole):
         list(engine.load_tables(static))
     places = [0, *sorted(min(c, len(long)) for c in cuts), len(long)]
-    expected = [each for record in long for each in single.process([record])]
+    expected = [each for record in long for each in single.process_batches(batched([record]))]
     found = []
     for a, b in pairwise(places):
         half = (a + b) // 2
-        found += list(cut.process(long[a:half]))
+        found += list(cut.process_batches(batched(long[a:half])))
         cut.compact(cut.tracker.position)
-        found += list(cut.process(long[half:b]))
+        found += list(cut.process_batches(batched(long[half:b])))
         cut = renewed(cut, plan, static)
     assert found == expected
-    assert list(whole.process(long)) == expected
+    assert list(whole.process_batches(batched(long))) == expected
     assert single.counts == cut.counts == whole.counts
 
 
@@ -192,7 +192,9 @@ def test_a_limit_ends_no_tuple_before_its_time(size: int) -> None:
     window = ExpressionWindow("every match [r] .* [r] at most 3 records")
     stream = [Record(0, 3 * i + j, ("alpha",), j == 1) for i in range(4) for j in range(3)]
     engine = WindowedEngine.of(Plan(schema, parse_query("alpha", schema), window))
-    found = [r.start for at in range(0, 12, size) for r in engine.process(stream[at : at + size])]
+    found = [
+        r.start for at in range(0, 12, size) for r in engine.process_batches(batched(stream[at : at + size]))
+    ]
     assert engine.counts.unmatched_deletions == 0
     # The deletions at 1, 4, 7, 10 end what came at 0, 2, 5, 8.
     assert found == [t / 1e6 for t in (2, 3, 5, 6, 8, 9, 11)]

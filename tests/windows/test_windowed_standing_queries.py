@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from skws.data.batch import Record, RecordBatch
+from skws.data.batch import Record, RecordBatch, batched
 from skws.jobs.control import Command
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -53,7 +53,9 @@ def keywords() -> tuple[Evaluated, list[Command]]:
     engine = WindowedEngine(SCHEMA, WINDOW)
     for query in QUERIES:
         engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
-    return engine.process, [Command.adding(Query(query, name=query)) for query in QUERIES]
+    return lambda records: engine.process_batches(batched(records)), [
+        Command.adding(Query(query, name=query)) for query in QUERIES
+    ]
 
 
 @seeds(2, 8)

@@ -1,7 +1,6 @@
-"""The default engine: batches of records through the columnar meshes of several queries.
+"""The engine of keyword queries: ordered batches of records through the meshes of several queries.
 
-It gives the results of the paper's engine, in the same order. Lifespans are
-settled for a whole batch before it is joined, so a result that is found and
+Lifespans are settled for a whole batch before it is joined, so a result that is found and
 retracted within one batch gives both records, each at its time. With lateness,
 a tuple that turns out to live longer than assumed is joined again.
 """
@@ -18,18 +17,17 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, OnLate, Record, RecordBatch, batched, unheard, whole_instants
+from skws.data.batch import BATCH, Record, RecordBatch, batched
 from skws.index import table_records
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
-from skws.queries.evaluator import Counts
+from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
-from skws.queries.order import StreamOrder
 from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
@@ -56,8 +54,8 @@ _SAMPLE: Final = 128  # rows from which the share with keywords is estimated
 class ColumnarEngine(MeshEngine):
     """Answers queries over one stream, which share its window, its live tuples and their index.
 
-    ``lateness``, in microseconds: records may come that much after later ones;
-    ``on_late`` is called for those that come later still. ``accepts_root``:
+    The stream is ordered before (``skws.queries.order``). ``lateness``, in microseconds: by so much records
+    may come after later ones. ``accepts_root``:
     False for the rows of root tuples whose results are left out. ``on_demand``: rows of tables with a source
     of their own are looked up as joins reach them, which the paper's meshes cannot wait for; else all are
     taken in. ``sizes``: from which on it works in another way.
@@ -67,7 +65,6 @@ class ColumnarEngine(MeshEngine):
         self,
         schema: Schema,
         window: Window,
-        on_late: OnLate = unheard,
         *,
         lateness: int = 0,
         accepts_root: Callable[[Row], bool] | None = None,
@@ -92,33 +89,9 @@ class ColumnarEngine(MeshEngine):
         self._queries = AnsweredQueries()
         self._arrived = 0  # number of records so far
         self._searching: int | None = None  # the number of the query that ``search`` answers
-        self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
-        self._on_late = on_late
+        self.now = self._horizon = ALWAYS  # ticks: the latest, and that before which nothing comes any more
+        self._in_any_order = False
         register(self)
-
-    @classmethod
-    def of(cls, plan: Plan, on_late: OnLate = unheard) -> ColumnarEngine:
-        engine = cls(
-            plan.schema,
-            plan.window,
-            on_late,
-            lateness=plan.lateness,
-            updates=plan.updates,
-            on_demand=plan.mesh is None,
-        )
-        engine.add(plan)
-        return engine
-
-    @classmethod
-    def holding(
-        cls, plan: Plan, tables: Iterable[RecordBatch], batches: Iterable[RecordBatch], counts: Counts
-    ) -> ColumnarEngine:
-        """An engine with what tables and a stream leave, for a search; ``counts``: of what is read."""
-        engine = cls(plan.schema, plan.window)
-        engine.counts = counts
-        for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
-            pass
-        return engine
 
     def add(self, plan: Plan) -> list[Result]:
         """Answer a query from now on; gives its results that are alive.
@@ -163,7 +136,7 @@ class ColumnarEngine(MeshEngine):
         if queries.next + more > self._sizes.numbers:
             raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
         self._searching = None
-        self._changed(SchemaChange.between(self.schema, self.schema), queries, self._order.now)
+        self._changed(SchemaChange.between(self.schema, self.schema), queries, self.now)
 
     def _shared(self, plans: Mapping[int, Plan]) -> dict[int, list[Result]]:
         """Answer queries by the mesh for all; gives the live results of each that is new."""
@@ -173,7 +146,7 @@ class ColumnarEngine(MeshEngine):
         found = self._operator.add_shared(plans)
         if moved:
             found = self._results.moved(moved, found)
-        found = found.taken(found.end > self._order.now)
+        found = found.taken(found.end > self.now)
         found = found.taken(np.argsort(found.query, kind="stable"))
         queries = distinct(found.query)
         cuts = [*np.searchsorted(found.query, queries).tolist(), len(found)]
@@ -184,7 +157,7 @@ class ColumnarEngine(MeshEngine):
 
     def _begun(self, found: list[Partials]) -> list[Result]:
         """The results of a new query that are alive, of those ``found``."""
-        return self._snapshot([results.taken(results.end > self._order.now) for results in found])
+        return self._snapshot([results.taken(results.end > self.now) for results in found])
 
     def _snapshot(self, alive: list[Partials]) -> list[Result]:
         pieces = self._counted(self._report(alive, snapshot=True))
@@ -192,7 +165,7 @@ class ColumnarEngine(MeshEngine):
 
     def alive(self, name: str) -> Iterator[Result]:
         """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
-        events = self._results.snapshot(self._queries.of(name), self._order.now)
+        events = self._results.snapshot(self._queries.of(name), self.now)
         return (
             self._updates.as_told(struct_replace(event.result, name=name)) for event in memory_checked(events)
         )
@@ -220,7 +193,7 @@ class ColumnarEngine(MeshEngine):
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""
         self.prepare_searches(_LEARNED)
-        return self._operator.searches.completions(start, self._order.now, most)
+        return self._operator.searches.completions(start, self.now, most)
 
     def search(self, plan: Plan, most: int) -> Searched:
         """The ``most`` best results that are alive now.
@@ -229,7 +202,7 @@ class ColumnarEngine(MeshEngine):
         """
         if self._searching is None:
             self._searching = self._queries.number()
-        return self._operator.search(self._searching, plan, self._order.now, most)
+        return self._operator.search(self._searching, plan, self.now, most)
 
     def search_once(self, plan: Plan, most: int) -> Searched:
         """As ``search``, at less cost where no other search follows; no result has a tick."""
@@ -267,25 +240,29 @@ class ColumnarEngine(MeshEngine):
             self._taken_in |= new
             yield from table_records(self.schema, new)
 
-    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Process records as columns."""
-        return chain.from_iterable(self._processed(batches))  # results pass no more generators than needed
+    def take(self, arrived: OrderedBatch) -> Iterator[Result]:
+        """The results of the next records, as they are found."""
+        return chain.from_iterable(self._taken(arrived))  # results pass no more generators than needed
 
-    def _processed(self, batches: Iterable[RecordBatch]) -> Iterator[list[Result]]:
-        for batch in whole_instants(batches):
-            if self._order.awaits(batch):  # results depend on which records are settled together
-                yield from self._batch(batch)
-                continue
-            for portion in self._portions.of(batch):
-                before = self.counts.results
-                yield from self._batch(portion)
-                self._portions.led_to(self.counts.results - before)
+    def _taken(self, arrived: OrderedBatch) -> Iterator[list[Result]]:
+        batch, ticks = arrived.batch, arrived.ticks
+        if not len(batch):
+            return
+        last = int(ticks[-1])
+        if arrived.horizon is not None and arrived.horizon < last:
+            # Earlier records may come: results depend on which records are settled together.
+            yield from self._batch(batch, ticks, arrived.horizon)
+            return
+        for first, end in self._portions.of(batch):
+            before = self.counts.results
+            yield from self._batch(batch.taken(slice(first, end)), ticks[first:end], int(ticks[end - 1]))
+            self._portions.led_to(self.counts.results - before)
 
-    def expire(self, tick: int) -> None:
-        """Let time pass without a record, up to ``tick``."""
-        self._order.reach(tick)
-        self._settling.forget(self._order.horizon)
-        self._operator.purge(self._order.horizon)
+    def reach(self, now: int, horizon: int) -> None:
+        """Time has passed up to ``now``; no record comes before ``horizon`` any more. Both are ticks."""
+        self.now, self._horizon = max(self.now, now), horizon
+        self._settling.forget(horizon)
+        self._operator.purge(horizon)
 
     def change_schema(self, schema: Schema, time: int) -> list[Result]:
         """Go on with another schema from event time ``time``.
@@ -303,9 +280,8 @@ class ColumnarEngine(MeshEngine):
 
     def _changed(self, change: SchemaChange, queries: AnsweredQueries, time: int) -> list[Result]:
         """Go on with a new operator for ``queries``."""
-        self.expire(self._order.at(time))
-        self._operator.compact(self._order.horizon)
-        retracted = self._results.retracted_by(change, self._order.now, time)
+        self._operator.compact(self._horizon)
+        retracted = self._results.retracted_by(change, self.now, time)
         before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._operator = self._new_operator(change.after)
@@ -326,12 +302,12 @@ class ColumnarEngine(MeshEngine):
             found += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = before.excluded
         before.close()
-        new = self._results.new_by(change, found, self._order.now)
+        new = self._results.new_by(change, found, self.now)
         return list(chain.from_iterable(self._counted(chain([retracted], new))))
 
     def snapshot(self) -> bytes:
         """The state that is not rebuilt from the log; empty if there is none."""
-        return self._settling.snapshot(self._order.horizon)
+        return self._settling.snapshot(self._horizon)
 
     def expect(self, state: bytes) -> None:
         """Take a state from ``snapshot``, before the log up to it is replayed."""
@@ -344,7 +320,7 @@ class ColumnarEngine(MeshEngine):
 
     def _lasting(self) -> Flags:
         tuples = self._store.live.tuples
-        lasting: Flags = (tuples.end > self._order.horizon) & (tuples.start != ALWAYS)
+        lasting: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
         return lasting
 
     def lasting_records(self) -> LastingRecords:
@@ -352,7 +328,7 @@ class ColumnarEngine(MeshEngine):
 
         Under a window of time, or none.
         """
-        known, horizon = self._store.directory, self._order.horizon
+        known, horizon = self._store.directory, self._horizon
         self._settling.forget(horizon)
         leading, theirs = self._settling.leading_records()
         alone = self._lasting()
@@ -371,26 +347,12 @@ class ColumnarEngine(MeshEngine):
         """What the queries hold."""
         return self._operator.held(dict(self._queries), self._results.held())
 
-    @property
-    def position(self) -> int:
-        """The position of the next insertion in the stream, for count windows."""
-        return self._order.position
-
-    @property
-    def now(self) -> int:
-        """The latest tick."""
-        return self._order.now
-
-    def seek(self, position: int) -> None:
-        """Move to a position; the records before it are not processed."""
-        self._order.position = position
-
-    def settle(self, final: int) -> None:
-        """As ``StreamOrder.settle``."""
-        if self._order.final is None and not self.by_count:
+    def await_late(self) -> None:
+        """From now on records may come in any order, back to the horizon of the last batch."""
+        if not self._in_any_order:
+            self._in_any_order = True
             self._settling.await_late()
             self._updates = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
-        self._order.settle(final)
 
     @property
     def by_count(self) -> bool:
@@ -400,7 +362,7 @@ class ColumnarEngine(MeshEngine):
     @property
     def idle(self) -> bool:
         """True if no tuple or result of the stream is remembered."""
-        self._operator.compact(self._order.horizon)
+        self._operator.compact(self._horizon)
         held = any(len(part) for mesh in self._operator.meshes for part in mesh.held())
         return not (
             held
@@ -425,16 +387,10 @@ class ColumnarEngine(MeshEngine):
     def _mark(self, horizon: int, referred: Flags) -> None:
         self._results.mark(horizon, referred)
 
-    def _late(self, record: Record, reached: int) -> None:
-        self.counts.late += 1
-        self._on_late(record, reached)
-
-    def _batch(self, batch: RecordBatch) -> Iterator[list[Result]]:
-        reached = self._order.now
-        batch, ticks = self._order.accepted(batch)
-        if not len(batch):
-            return
-        self.expire(self._order.now if self.lateness else int(ticks[0]))
+    def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int) -> Iterator[list[Result]]:
+        """The results of records in order; ``horizon``: the tick before which no later one comes."""
+        reached = self.now
+        self.reach(int(ticks[0]), min(int(ticks[0]), horizon))
         self._count(batch)
         followed = np.isin(batch.relation, list(self._settling.relations))
         places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
@@ -452,8 +408,8 @@ class ColumnarEngine(MeshEngine):
         standing = self._results.rebuilt(settled.prolonged)
         self._operator.release([known for known, _ in settled.prolonged])
         arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
-        self._order.reach(int(ticks[-1]))
-        found = self._operator.insert(arrivals, self._order.horizon)
+        self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
+        found = self._operator.insert(arrivals, horizon)
         pieces = self._report(found, retracted, given=self._results.by_slots(standing))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
         yield from self._counted(pieces, reached, instants)
@@ -470,7 +426,7 @@ class ColumnarEngine(MeshEngine):
     def _follow(self, relation: int) -> None:
         """Follow the tuples of a relation, from its first deletion on; also those alive."""
         tuples = self._store.live.tuples
-        mine = (tuples.relation == relation) & (tuples.end > self._order.horizon)
+        mine = (tuples.relation == relation) & (tuples.end > self._horizon)
         self._settling.follow(relation, np.flatnonzero(mine))
 
     def _arrivals(
@@ -535,7 +491,7 @@ class ColumnarEngine(MeshEngine):
         rest = self._updates.rest()
         if rest:
             yield self._count_results(rest)
-        self._updates.forget(self._order.now, self._order.horizon)
+        self._updates.forget(self.now, self._horizon)
 
     def _count_results(self, results: list[Result]) -> list[Result]:
         told = Counter(map(_OP, results))
@@ -570,15 +526,17 @@ class Portions:
         self._matching = matching
         self.carriers = _FIRST
 
-    def of(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """The batch in portions; ``led_to`` is called for each before the next is taken."""
+    def of(self, batch: RecordBatch) -> Iterator[tuple[int, int]]:
+        """Where the portions of a batch begin and end; ``led_to`` is called for each before the next."""
+        first = 0
         while len(batch) > self.carriers:
             end = _end_of_instant(batch, self._most(batch))
             if end == len(batch):
                 break
-            portion, batch = batch.cut(end)
-            yield portion
-        yield batch
+            yield first, first + end
+            first += end
+            batch = batch.taken(slice(end, len(batch)))
+        yield first, first + len(batch)
 
     def led_to(self, results: int) -> None:
         """A portion had so many results."""

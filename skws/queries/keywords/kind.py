@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
@@ -18,7 +17,6 @@ from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws.store.live_store import LastingRecords
 from skws_mesh.backend import OperatorUse
-from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema
@@ -98,19 +96,19 @@ class KeywordQueries(LiveOperator):
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:
             return {}
-        return {SHARED: self._processed(self._engine, self._state.order, arrived)}
+        return {SHARED: _taken(self._engine, self._state.order, arrived)}
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         if self._engine is None:
             return {}
-        given = parse_schema(text, default_name=change.before.name)
-        return {SHARED: list(self._engine.change_schema(given, self._state.time))}
+        given, state = parse_schema(text, default_name=change.before.name), self._state
+        tick = state.order.at(state.time)
+        self._engine.reach(tick, tick if state.stream.by_count else state.order.horizon)
+        return {SHARED: list(self._engine.change_schema(given, state.time))}
 
     def seek(self) -> None:
         if self._engine is not None:
-            _settle(self._engine, self._state.order)
-            self._engine.seek(self._state.order.position)
-            self._engine.expire(self._state.order.now)
+            self._reach_present(self._engine)
 
     def snapshot(self) -> dict[str, bytes]:
         state = b"" if self._engine is None else self._engine.snapshot()
@@ -156,11 +154,15 @@ class KeywordQueries(LiveOperator):
         engine, order = self._new(), Order(state.stream)
         for accepted in state.logged(order, state.past()):
             in_order = order.in_order(accepted)
-            _exhaust(self._processed(engine, order, in_order if self.in_order else order.at_once(accepted)))
-        _settle(engine, state.order)
-        engine.seek(state.order.position)
-        engine.expire(state.order.now)
+            _exhaust(_taken(engine, order, in_order if self.in_order else order.at_once(accepted)))
+        self._reach_present(engine)
         return engine
+
+    def _reach_present(self, engine: ColumnarEngine) -> None:
+        order = self._state.order
+        if order.final is not None:
+            engine.await_late()
+        engine.reach(order.now, order.horizon)
 
     def _new(self) -> ColumnarEngine:
         state, stream = self._state, self._state.stream
@@ -173,27 +175,16 @@ class KeywordQueries(LiveOperator):
             on_demand=stream.mesh is None,
         )
         if state.order.final is not None:
-            engine.settle(ALWAYS)
+            engine.await_late()
         _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
         engine.expect(state.expected.get(SHARED, b""))
         return engine
 
-    def _processed(self, engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
-        _settle(engine, order)
-        if not self._state.stream.by_count:
-            return engine.process_batches([arrived.batch])
-        return chain.from_iterable(_at_positions(engine, arrived))
 
-
-def _at_positions(engine: ColumnarEngine, arrived: OrderedBatch) -> Iterator[Iterator[Result]]:
-    for run in arrived.runs():
-        engine.seek(run.position)
-        yield engine.process_batches([run.batch])
-
-
-def _settle(engine: ColumnarEngine, order: Order) -> None:
+def _taken(engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
     if order.final is not None:
-        engine.settle(order.final)
+        engine.await_late()
+    return engine.take(arrived)
 
 
 def _exhaust(results: Iterable[Result]) -> None:

@@ -6,7 +6,7 @@ tuples and their index exist once; queries of one shape share a mesh.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
@@ -30,7 +29,6 @@ from skws.queries.keywords.meshes import (
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
 from skws.ranking.scoring import Scoring
-from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import TupleBatch, of_table_rows
@@ -484,14 +482,6 @@ class MeshEngine(ABC):
         """For metrics."""
         used = self.used()
         return Load(self.live_tuples, len(used), sum(use.waiting for use in used))
-
-    def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Process records in order of arrival. Neighbours with equal time are one instant."""
-        return self.process_batches(batched(records))
-
-    @abstractmethod
-    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Process records as columns."""
 
 
 def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:

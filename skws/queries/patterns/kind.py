@@ -86,7 +86,7 @@ class ReplayedPattern(Evaluator):
 
     def _batches(self, arrived: OrderedBatch) -> Iterator[list[ReadTuple]]:
         self._stream.seek(arrived.position)
-        tuples = self._stream.tuples(arrived.batch, arrived.positions)
+        tuples = self._stream.tuples(arrived.batch, arrived.given_positions)
         while batch := [*islice(tuples, BATCH)]:
             yield batch
 

@@ -229,7 +229,7 @@ class PatternStream(Evaluator):
         if not self._by_count and len(batch):
             time = np.maximum.accumulate(np.maximum(batch.time, self._now))
             batch = batch if (time == batch.time).all() else replace(batch, time=time)
-        return batch, arrived.positions
+        return batch, arrived.given_positions
 
     def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[Result]:
         """The results that a batch completes, as their last tuples come.

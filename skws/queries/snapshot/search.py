@@ -17,8 +17,8 @@ from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
 from skws.queries.diagnosis import EmptyResult, KeywordCounts
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.live_words import indexed
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.referred_rows import referred_notes
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
@@ -117,7 +117,7 @@ class SnapshotSearch:
 
     def _in_memory(self, most: int) -> list[Result]:
         """The best results as a search of live tuples finds them: the same ones."""
-        engine = ColumnarEngine(self._plan.schema, self._plan.window)
+        engine = StreamEngine(self._plan.schema, self._plan.window)
         begun, carrying = 0, []
         for relation, table in enumerate(self._tables):
             numbers = table.every()

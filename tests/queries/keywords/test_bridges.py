@@ -12,8 +12,8 @@ import pytest
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws_mesh.columnar.columns import index_hashes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -66,7 +66,7 @@ def plan(text: str, size: int, window: Window) -> Plan:
 )
 def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window: Window) -> None:
     asked = plan(text, size, window)
-    records, engine = stream(size, 240), ColumnarEngine.of(asked)
+    records, engine = stream(size, 240), StreamEngine.of(asked)
     columnar = [result for chunk in _chunks(records, batch) for result in engine.process(chunk)]
     assert columnar == list(by_paper(asked).process(records))
     assert len({r.network for r in columnar if len(r.tuples) == size}) > 2
@@ -74,7 +74,7 @@ def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window:
 
 def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
     """r3 is next to r1, and that to ten of r0, one of which is next to the other keyword."""
-    engine = ColumnarEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
+    engine = StreamEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
     near = [Record(0, 1, ("pad", number, 1)) for number in range(10)]
     end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
     (found,) = engine.process([*near, end, *start])
@@ -86,7 +86,7 @@ def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
 
 
 def test_a_partial_stands_once_whatever_it_waits_for() -> None:
-    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
+    engine = StreamEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
     woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
     assert not list(engine.process(woken))
     assert engine.entries - engine.live_tuples == 1
@@ -101,7 +101,7 @@ def test_a_partial_stands_once_whatever_it_waits_for() -> None:
 def test_who_ends_before_its_batch_does_waits_only_for_late_tuples(
     start: int, lateness: int, stays: int
 ) -> None:
-    engine = ColumnarEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
+    engine = StreamEngine.of(replace(plan(f"{A} {B}", 5, TimeWindow(10)), lateness=lateness))
     root, other, last = (Record(0, start, (A, 1, 2)), Record(2, start, (B, 7, 7)), Record(5, 100, (B, 9, 9)))
     assert not list(engine.process([root, other, last]))
     assert engine.entries - engine.live_tuples == stays
@@ -128,7 +128,7 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
     ends = [Record(0, 2, (A, one, None)), Record(0, 2, (A, x, None)), Record(2, 2, (B, None, 1))]
     records = [*(Record(1, 1, ("pad", *row)) for row in between), *ends, Record(2, 2, (B, None, y))]
     asked = Plan(CHAIN, parse_query(f"{A} {B}", CHAIN), TimeWindow(9), 3)
-    found = list(ColumnarEngine.of(asked).process(records))
+    found = list(StreamEngine.of(asked).process(records))
     assert found == list(by_paper(asked).process(records))
     assert len(found) == 1
 
@@ -136,13 +136,13 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_queries_that_come_and_go(seed: int) -> None:
     """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
-    shared = ColumnarEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # given anew now and then
+    shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # given anew now and then
     texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
-    alone: dict[str, ColumnarEngine] = {}
+    alone: dict[str, StreamEngine] = {}
     told: dict[str, list[Result]] = {text: [] for text in texts}
     apart: dict[str, list[Result]] = {text: [] for text in texts}
     rng = random.Random(seed)
-    idle = {text: ColumnarEngine.of(plan(text, 5, TimeWindow(40))) for text in texts}
+    idle = {text: StreamEngine.of(plan(text, 5, TimeWindow(40))) for text in texts}
     for chunk in _chunks(stream(seed, 400, often=0.08), 25):
         text = rng.choice(texts)
         if text in alone:
@@ -165,7 +165,7 @@ def test_queries_that_come_and_go(seed: int) -> None:
 
 
 def test_nothing_is_left_when_the_stream_has_expired() -> None:
-    engine = ColumnarEngine.of(plan(f"{A} {B}", 5, TimeWindow(30)))
+    engine = StreamEngine.of(plan(f"{A} {B}", 5, TimeWindow(30)))
     assert list(engine.process(stream(1, 500)))
     engine.expire(10_000)
     assert engine.idle

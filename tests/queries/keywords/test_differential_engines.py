@@ -13,7 +13,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.session import bounded_session
 from skws.results.model import Result
@@ -47,7 +47,7 @@ def parts(stream: list[Record], least: int) -> list[list[Record]]:
 
 
 def outputs_of(
-    running: list[ColumnarEngine], static: list[Record], stream: list[Record], least: int = 1000
+    running: list[StreamEngine], static: list[Record], stream: list[Record], least: int = 1000
 ) -> list[list[Result]]:
     """What each engine gives."""
     return [
@@ -56,9 +56,9 @@ def outputs_of(
     ]
 
 
-def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[ColumnarEngine]:
+def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
     """One whose mesh is in another order as well, if some share of the tuples has each keyword."""
-    ordered = [ColumnarEngine.of(replace(plan, frequencies=shares))] if shares else []
+    ordered = [StreamEngine.of(replace(plan, frequencies=shares))] if shares else []
     return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
 
 
@@ -114,7 +114,7 @@ def test_more_results_than_are_joined_and_formed_together() -> None:
     few = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]
     more = [Record(1, 2 + n // 30, (f"beta {60 + n}", 1, None)) for n in range(60)]
     stream = [*many, *few, *(each._replace(time=2, delete=True) for each in few[:3]), *more]
-    found = list(ColumnarEngine.of(plan).process(stream))
+    found = list(StreamEngine.of(plan).process(stream))
     ids = {op: [each.id for each in found if each.op == op] for op in "+-"}
     assert len(set(ids["+"])) == len(ids["+"]) == 4500 * 120
     assert len(set(ids["-"])) == len(ids["-"]) == 4500 * 3
@@ -149,7 +149,7 @@ def test_compaction_keeps_what_lives() -> None:
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")
     stream = [Record(0, t, (words[t % 4], t // 4 % 7, None)) for t in range(12_000)]
-    columnar, one_by_one = ColumnarEngine.of(plan), by_paper(plan)
+    columnar, one_by_one = StreamEngine.of(plan), by_paper(plan)
     sizes = []
     for first in range(0, len(stream), 500):
         chunk = stream[first : first + 500]

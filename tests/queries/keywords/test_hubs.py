@@ -12,7 +12,7 @@ import pytest
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -70,7 +70,7 @@ def test_updates_of_a_hub(batch: int, size: int) -> None:
         "trial",
     ]
     plans = {text: Plan(COURTS, parse_query(text, COURTS), Unbounded(), size) for text in texts}
-    by_mesh, by_delta = (ColumnarEngine(COURTS, Unbounded()) for _ in range(2))
+    by_mesh, by_delta = (StreamEngine(COURTS, Unbounded()) for _ in range(2))
     by_mesh.add_all(list(plans.values()))
     delta = {
         text: Plan(COURTS, plan.query, Unbounded(), size, evaluated_by=EvaluatorName.DELTA)
@@ -112,7 +112,7 @@ def test_trees(window: Window, seed: int) -> None:
         asked[" ".join(words) + rng.choice(limits)] = rng.randrange(1, most + 1)
     meshed = {text: Plan(SCHEMA, parse_query(text, SCHEMA), window, size) for text, size in asked.items()}
     joined = {text: replace(plan, evaluated_by=EvaluatorName.DELTA) for text, plan in meshed.items()}
-    by_mesh, by_joins = (ColumnarEngine(SCHEMA, window) for _ in range(2))
+    by_mesh, by_joins = (StreamEngine(SCHEMA, window) for _ in range(2))
     step = rng.choice([1, 7, 30])
     standing: set[str] = set()
     for number, begin in enumerate(range(0, len(records), step)):
@@ -159,14 +159,14 @@ def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
         text: Plan(COURTS, parse_query(text, COURTS), window, size, evaluated_by=EvaluatorName.DELTA)
         for text, size in ALERTS.items()
     }
-    together = ColumnarEngine(COURTS, window)
+    together = StreamEngine(COURTS, window)
     list(together.process([*attorneys, hub]))
     told = [lines(together.add_all(list(plans.values())))]
     told += [lines(list(together.process(some))) for some in changes]
     assert together.shared == len(ALERTS)
     expected: list[list[bytes]] = [[] for _ in told]
     for plan in plans.values():
-        alone = ColumnarEngine(COURTS, window)
+        alone = StreamEngine(COURTS, window)
         list(alone.process([*attorneys, hub]))
         expected[0] += lines(alone.add(replace(plan, evaluated_by=EvaluatorName.MESH)))
         for number, some in enumerate(changes, 1):
@@ -184,11 +184,11 @@ def test_of_many_tuples_and_queries_none_is_left_out() -> None:
     records += [Record(1, 1, (3 * n + m, n, names[m])) for n in range(600) for m in range(3)]
     parsed = [parse_query(f"one two three -nobody{number}", COURTS) for number in range(30)]
     plans = [Plan(COURTS, each, Unbounded(), 4, evaluated_by=EvaluatorName.DELTA) for each in parsed]
-    engine = ColumnarEngine(COURTS, Unbounded())
+    engine = StreamEngine(COURTS, Unbounded())
     engine.add_all([replace(plan, name=f"before {number}") for number, plan in enumerate(plans)])
     found = list(engine.process(records))
     found += engine.add_all([replace(plan, max_size=5, name=f"after {n}") for n, plan in enumerate(plans)])
-    alone = ColumnarEngine.of(replace(plans[0], evaluated_by=EvaluatorName.MESH))
+    alone = StreamEngine.of(replace(plans[0], evaluated_by=EvaluatorName.MESH))
     expected = [result.id for result in alone.process(records)]
     assert len(expected) == 600
     by_query = defaultdict[str, list[str]](list)

@@ -10,9 +10,9 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.meshes import why_not_shared
 from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
@@ -41,8 +41,8 @@ def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, see
     static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])
     made = {text: Plan(DENSE, parse_query(text, DENSE), window, 3, lateness) for text in TEXTS}
     # Its queries have other numbers after the last steps.
-    together = ColumnarEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
-    alone = ColumnarEngine(DENSE, window, lateness=lateness)
+    together = StreamEngine(DENSE, window, lateness=lateness, sizes=Sizes(many_queries=4, numbers=11))
+    alone = StreamEngine(DENSE, window, lateness=lateness)
     found = 0
     for engine in (together, alone):
         list(engine.load_tables(static))
@@ -69,7 +69,7 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
     found: list[list[Result]] = []
     expected: list[bytes] = []
     for at_once in (True, False):
-        engine = ColumnarEngine(DENSE, window)
+        engine = StreamEngine(DENSE, window)
         for text in TEXTS[:4]:
             engine.add(Plan(DENSE, parse_query(text, DENSE), window, 3, evaluated_by=evaluator))
         some: list[Result] = []
@@ -107,5 +107,5 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
 def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
     assert why_not_shared(plan) == reason
-    assert ColumnarEngine.of(plan).shared == (not reason)
+    assert StreamEngine.of(plan).shared == (not reason)
     assert why_not_shared(replace(plan, lateness=5)) == reason

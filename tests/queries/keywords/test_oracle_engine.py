@@ -16,7 +16,7 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import with_left_out
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.sources.kafka.reader import final_rows
@@ -84,7 +84,7 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
 
     groups, without_joins = query.sequence.groups, query.without_joins
     oracle = Oracle(schema, len(plan.keywords), plan.max_size, carried, groups, without_joins)
-    running, late = engines(plan), ColumnarEngine(schema, plan.window)
+    running, late = engines(plan), StreamEngine(schema, plan.window)
     snapshot = oracle.load([(r.relation, r.row) for r in static])
     told = [list(engine.load_tables(static)) for engine in running]
     assert all(ops(results, "+") == snapshot for results in told)
@@ -191,7 +191,7 @@ def test_updates_told_as_retractions_and_results(
     schema, text, static, stream = case
     assume(not (lateness and isinstance(window, CountWindow)))
     plan = planned(schema, text, window, lateness, 3)
-    for kind in (ColumnarEngine.of, by_paper):
+    for kind in (StreamEngine.of, by_paper):
         whole, replacing = kind(plan), kind(replace(plan, updates=ToldUpdates.REPLACE))
         told = [*whole.load_tables(static), *whole.process(stream)]
         replaced = [*replacing.load_tables(static), *replacing.process(stream)]
@@ -244,7 +244,7 @@ def test_late_records(
     assert all(late == dropped[0] for late in dropped)
     assert [engine.counts.late for engine in running] == [len(dropped[0])] * len(running)
     if lateness == 10**6:
-        in_order = ColumnarEngine.of(planned(schema, text, window, lateness, 3))
+        in_order = StreamEngine.of(planned(schema, text, window, lateness, 3))
         assert net(told[0]) == net([*in_order.load_tables(static), *in_order.process(stream)])
         assert not dropped[0]
     for history in (history for results in told for history in histories(results).values()):

@@ -14,7 +14,7 @@ from skws.data.batch import Record
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
@@ -25,7 +25,7 @@ from tests.strategies import JOINABLE, WORDS, examples, schemas, streams
 
 WINDOWS: list[Window] = [TimeWindow(3), TimeWindow(8), Unbounded()]
 Phase = tuple[Schema, list[Record]]
-Make = Callable[[Plan], ColumnarEngine]
+Make = Callable[[Plan], StreamEngine]
 
 
 class ChangingOracle(Oracle):
@@ -117,7 +117,7 @@ def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: W
     oracle = ChangingOracle(first, words, SIZES[words], matcher(first, words).bitmap)
     by_count, time = isinstance(window, CountWindow), 0
 
-    def compare(told: Callable[[ColumnarEngine], Iterable[Result]], expected: Difference) -> None:
+    def compare(told: Callable[[StreamEngine], Iterable[Result]], expected: Difference) -> None:
         for mode, engine in running.items():
             results = list(told(engine))
             updated = Counter(shape for shape, _ in expected.updated.elements())
@@ -175,7 +175,7 @@ def test_rows_of_a_relation_that_came_later_are_updated(lateness: int) -> None:
         assert shown == [("+", 104e-6, 109e-6, None), ("~", 104e-6, 111e-6, 106e-6)]
 
 
-def run(engine: ColumnarEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
+def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
     told: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):
         told += engine.change_schema(schema, 100 * number) if number else []
@@ -183,16 +183,16 @@ def run(engine: ColumnarEngine, case: list[Phase], streams: list[list[Record]]) 
     return told
 
 
-def placed(engine: ColumnarEngine, schema: Schema, records: list[Record]) -> list[Record]:
+def placed(engine: StreamEngine, schema: Schema, records: list[Record]) -> list[Record]:
     """Records of the schema as given, by the positions that its relations have in the engine's."""
     positions = [engine.schema.index[relation.name] for relation in schema.relations]
     return [record._replace(relation=positions[record.relation]) for record in records]
 
 
-def both(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, ColumnarEngine]:
+def both(schema: Schema, words: int, window: Window, lateness: int = 0) -> dict[str, StreamEngine]:
     """The columnar mesh, delta joins, and a mesh of the paper."""
     plan = Plan(schema, parse_query(" ".join(WORDS[:words]), schema), window, SIZES[words], lateness)
-    return {"columnar": ColumnarEngine.of(plan), "delta": by_delta(plan), "paper": by_paper(plan)}
+    return {"columnar": StreamEngine.of(plan), "delta": by_delta(plan), "paper": by_paper(plan)}
 
 
 def matcher(schema: Schema, words: int) -> Matcher:
@@ -204,7 +204,7 @@ A, B, C = (Relation(name, TEXT, search=("t",)) for name in "abc")
 AB, BC = Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("x", "x"),))
 
 
-@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta, by_paper])
+@pytest.mark.parametrize("make", [StreamEngine.of, by_delta, by_paper])
 def test_relations_keep_their_positions(make: Make) -> None:
     three, two = Schema("s", (A, B, C), (AB, BC)), Schema("s", (C, B), (BC,))
     engine = make(Plan(three, parse_query("alpha beta", three), TimeWindow(100)))
@@ -214,7 +214,7 @@ def test_relations_keep_their_positions(make: Make) -> None:
     assert [t.relation for t in result.tuples] == ["b", "c"]
 
 
-@pytest.mark.parametrize("make", [ColumnarEngine.of, by_delta, by_paper])
+@pytest.mark.parametrize("make", [StreamEngine.of, by_delta, by_paper])
 def test_a_query_that_the_new_schema_cannot_answer_changes_nothing(make: Make) -> None:
     two, one = Schema("s", (A, B), (AB,)), Schema("s", (replace(A, search=()), B), (AB,))
     engine = make(Plan(two, parse_query("a.t:alpha beta", two), TimeWindow(100)))

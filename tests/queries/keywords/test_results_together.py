@@ -23,8 +23,8 @@ from bench.load import Load
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
 from skws.queries.keywords.result_emitter import by_tick_and_id
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.names import digest, digest_of_join, id_of, ids, lanes, shown_ids
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema
@@ -126,7 +126,7 @@ def test_many_ids_are_spread_over_all_their_digits() -> None:
 
 
 def _told_pieces(plan: Plan, records: list[Record]) -> list[bytes]:
-    engine = ColumnarEngine.of(plan)
+    engine = StreamEngine.of(plan)
     return [result.to_json() for result in engine.process_batches([RecordBatch.of(records)])]
 
 
@@ -147,7 +147,7 @@ def peak_of_hot(instants: int) -> int:
     plan = hot_plan()
     assert len(_told_pieces(plan, _hot(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
-    engine = ColumnarEngine.of(plan)
+    engine = StreamEngine.of(plan)
     found = sum(1 for _ in engine.process_batches([RecordBatch.of(_hot(600, instants))]))
     assert found == 360_000
     return (getrusage(RUSAGE_SELF).ru_maxrss - before) * 1024
@@ -180,7 +180,7 @@ def test_equal_tuples_of_one_instant_are_told_apart_in_linear_time() -> None:
 def held(minutes: int) -> tuple[int, int]:
     """Bytes and entries held after some minutes of stream with a window of one."""
     load = Load(relations=4, minutes=1, kwf=0.1, selectivity=50)
-    engine = ColumnarEngine.of(plan_of(load))
+    engine = StreamEngine.of(plan_of(load))
     records = load.records(minutes * 60)
     gc.collect()
     tracemalloc.start()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.assemble import ShownQueries
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
@@ -86,10 +86,10 @@ def test_as_if_alone(
     window: Window,
 ) -> None:
     schema, static, stream, asked = case
-    shared = ColumnarEngine(schema, window)
+    shared = StreamEngine(schema, window)
     list(shared.load_tables(static))
     plans = [Plan(schema, parse_query(text, schema), window, size) for _, text, size, _ in asked]
-    alone = [ColumnarEngine.of(plan) for plan in plans]
+    alone = [StreamEngine.of(plan) for plan in plans]
     for engine in alone:
         list(engine.load_tables(static))
     for now in range(len(stream) + 1):
@@ -120,7 +120,7 @@ def test_as_if_alone(
 
 
 def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
-    engine = ColumnarEngine(CHAIN, TimeWindow(10))
+    engine = StreamEngine(CHAIN, TimeWindow(10))
     engine.add_all([replace(plan("gone soon"), name="one"), replace(plan("soon"), name="other")])
     assert told(engine, 0, 1, "gone soon") == 2
     assert {"gone soon", "soon"} <= _texts_read()
@@ -135,7 +135,7 @@ def _texts_read() -> set[str]:
 
 
 def test_names_are_taken_once_and_known() -> None:
-    engine = ColumnarEngine(CHAIN, TimeWindow(10))
+    engine = StreamEngine(CHAIN, TimeWindow(10))
     engine.add(replace(plan("alpha"), name="one"))
     with pytest.raises(UsageError, match="already a query 'one'"):
         engine.add(replace(plan("alpha"), name="one"))
@@ -157,16 +157,16 @@ def plan(text: str) -> Plan:
     return Plan(CHAIN, parse_query(text, CHAIN), TimeWindow(10), 3)
 
 
-def told(engine: ColumnarEngine, relation: int, time: int, words: str) -> int:
+def told(engine: StreamEngine, relation: int, time: int, words: str) -> int:
     return len(list(engine.process([Record(relation, time, (words, 1))])))
 
 
-def waiting(engine: ColumnarEngine) -> int:
+def waiting(engine: StreamEngine) -> int:
     return sum(use.waiting for use in engine.used())
 
 
 def test_what_came_while_it_slept_is_joined_when_it_wakes() -> None:
-    engine = ColumnarEngine.of(plan("alpha beta"))
+    engine = StreamEngine.of(plan("alpha beta"))
     assert told(engine, 0, 1, "alpha") == 0
     assert told(engine, 1, 2, "pad") == 0
     assert waiting(engine) == 0
@@ -176,7 +176,7 @@ def test_what_came_while_it_slept_is_joined_when_it_wakes() -> None:
 
 
 def test_it_lets_its_partials_go_when_it_falls_asleep() -> None:
-    engine = ColumnarEngine.of(plan("alpha beta"))
+    engine = StreamEngine.of(plan("alpha beta"))
     assert [told(engine, *record) for record in ((2, 1, "beta"), (0, 8, "alpha"), (1, 8, "pad"))] == [0, 0, 1]
     assert waiting(engine) > 0
     engine.expire(11)
@@ -187,7 +187,7 @@ def test_it_lets_its_partials_go_when_it_falls_asleep() -> None:
 
 def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
     stream = ((0, 1, "alpha gamma"), (1, 2, "pad"), (2, 3, "beta"), (2, 3, "pad"))
-    shared, alone = (ColumnarEngine(CHAIN, TimeWindow(10)) for _ in range(2))
+    shared, alone = (StreamEngine(CHAIN, TimeWindow(10)) for _ in range(2))
     shared.add(plan("gamma beta"))
     for engine in (shared, alone):
         engine.add(plan("alpha beta"))
@@ -204,7 +204,7 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
 )
 def test_begins_of_updated_results_go_with_the_results(window: Window, lateness: int, logged: bool) -> None:
     """Whether a log keeps them or nobody does; without a window the rows are deleted."""
-    engine = ColumnarEngine(STREAMS, window, lateness=lateness)
+    engine = StreamEngine(STREAMS, window, lateness=lateness)
     engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
     keyed = STREAMS.index["keyed"]
     for number in range(1_300):
@@ -227,12 +227,12 @@ def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> No
     asked = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
     keyed = STREAMS.index["keyed"]
 
-    def standing(*names: str) -> ColumnarEngine:
-        engine = ColumnarEngine(STREAMS, window, lateness=lateness)
+    def standing(*names: str) -> StreamEngine:
+        engine = StreamEngine(STREAMS, window, lateness=lateness)
         engine.add_all([replace(asked, name=name) for name in names])
         return engine
 
-    def changed(engine: ColumnarEngine, time: int) -> list[tuple[str, str, str, float | None]]:
+    def changed(engine: StreamEngine, time: int) -> list[tuple[str, str, str, float | None]]:
         told = engine.process([Record(keyed, time, (f"alpha {time}", 1, 0))])
         return [(each.op, each.name, each.query, each.start) for each in told]
 

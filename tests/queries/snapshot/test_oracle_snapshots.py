@@ -21,7 +21,7 @@ from skws.index.postings import IndexFile, packed
 from skws.index.table import all_relations, arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sources.addresses import all_tables
@@ -63,7 +63,7 @@ def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
     """In order of score, then of id."""
-    found = list(ColumnarEngine.of(plan).load_tables(records))
+    found = list(StreamEngine.of(plan).load_tables(records))
     return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
 

@@ -1,0 +1,97 @@
+"""Keyword queries over a stream that no session reads: an engine that orders the records itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from skws.data.batch import OnLate, Record, RecordBatch, batched, unheard, whole_instants
+from skws.keywords.plan import Plan
+from skws.queries.evaluator import Counts, OrderedBatch
+from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.operator import USUAL_SIZES, Sizes
+from skws.queries.order import StreamOrder
+from skws.results.model import Result
+from skws.spec.enums import ToldUpdates
+from skws_schema.model import Row, Schema
+from skws_windows.window import Window
+
+
+class StreamEngine(ColumnarEngine):
+    """Takes records as they come, one by one: ``on_late`` is called for those that are too late.
+
+    The other parameters are those of ``ColumnarEngine``.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        window: Window,
+        on_late: OnLate = unheard,
+        *,
+        lateness: int = 0,
+        accepts_root: Callable[[Row], bool] | None = None,
+        updates: ToldUpdates = ToldUpdates.TELL,
+        on_demand: bool = True,
+        sizes: Sizes = USUAL_SIZES,
+    ) -> None:
+        super().__init__(
+            schema,
+            window,
+            lateness=lateness,
+            accepts_root=accepts_root,
+            updates=updates,
+            on_demand=on_demand,
+            sizes=sizes,
+        )
+        self._on_late = on_late
+        self._order = StreamOrder(by_count=self.by_count, lateness=lateness, on_late=self._late)
+
+    @classmethod
+    def of(cls, plan: Plan, on_late: OnLate = unheard) -> StreamEngine:
+        """An engine with one query."""
+        engine = cls(
+            plan.schema,
+            plan.window,
+            on_late,
+            lateness=plan.lateness,
+            updates=plan.updates,
+            on_demand=plan.mesh is None,
+        )
+        engine.add(plan)
+        return engine
+
+    @classmethod
+    def holding(
+        cls, plan: Plan, tables: Iterable[RecordBatch], batches: Iterable[RecordBatch], counts: Counts
+    ) -> StreamEngine:
+        """An engine with what tables and a stream leave, for a search; ``counts``: of what is read."""
+        engine = cls(plan.schema, plan.window)
+        engine.counts = counts
+        for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
+            pass
+        return engine
+
+    def process(self, records: Iterable[Record]) -> Iterator[Result]:
+        """Process records in order of arrival. Neighbours with equal time are one instant."""
+        return self.process_batches(batched(records))
+
+    def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
+        """Process records as columns."""
+        return chain.from_iterable(self.take(self._ordered(batch)) for batch in whole_instants(batches))
+
+    def expire(self, tick: int) -> None:
+        """Let time pass without a record, up to ``tick``."""
+        self._order.reach(tick)
+        self.reach(tick, self._order.horizon)
+
+    def _ordered(self, batch: RecordBatch) -> OrderedBatch:
+        position = self._order.position
+        batch, ticks = self._order.accepted(batch)
+        if len(batch):
+            self._order.reach(int(ticks[-1]))
+        return OrderedBatch(batch, position, None, self.by_count, self._order.horizon)
+
+    def _late(self, record: Record, reached: int) -> None:
+        self.counts.late += 1
+        self._on_late(record, reached)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from skws.cli import options
 from skws.cli.data import planned
-from skws.cli.given import query_text
+from skws.cli.given import mesh_choice, query_text
 from skws.cli.terminal import write_text
 from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
@@ -20,7 +20,6 @@ from skws.keywords.plan import Plan
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, parse_window
@@ -76,8 +75,7 @@ def explain(given: ExplainOptions, query: options.SourceAndWords = None) -> None
         return
     if not words:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
-    if given.no_demand and mesh is not options.MeshName.FULL:
-        raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
+    chosen = mesh_choice(mesh, no_demand=given.no_demand)
     if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
     text = query_text(words, given.without)
@@ -87,7 +85,7 @@ def explain(given: ExplainOptions, query: options.SourceAndWords = None) -> None
         parsed,
         parse_window(given.window or described.window),
         given.max_size,
-        mesh=None if mesh.kind is None else MeshChoice(mesh.kind, demand=not given.no_demand),
+        mesh=chosen,
         evaluated_by=evaluator,
     )
     costs = None if given.shards is None else _costs(text, plan, given, given.shards)

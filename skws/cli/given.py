@@ -9,13 +9,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from skws.cli.options import ScoringOptions
+from skws.cli.options import MeshName, MeshOptions, ScoringOptions
 from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job, read_ahead
 from skws.spec.query import DEFAULT, Query, RankingChoice, TopChoice
+from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
@@ -140,12 +141,22 @@ def pattern_query(text: str) -> Query:
     return Query.of_pattern(query_text([text]))
 
 
+def mesh_choice(mesh: MeshName, purge: PurgeKind | None = None, *, no_demand: bool) -> MeshChoice | None:
+    """One of the paper's meshes; None for the columnar one. Raises UsageError."""
+    if purge is not None and mesh.kind is None:
+        raise UsageError(
+            f"--purge {purge} needs --mesh full, partial or forest: the columnar mesh purges in its own way"
+        )
+    if no_demand and mesh.kind is not MeshKind.FULL:
+        raise UsageError("--no-demand needs --mesh full: only its operators run on demand")
+    return None if mesh.kind is None else MeshChoice(mesh.kind, purge, not no_demand)
+
+
 _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "replay": tuple,
     "window": parse_window,
     "lateness": read_lateness,
     "ahead": read_ahead,
-    "mesh": lambda mesh: mesh.kind,
     "packages": lambda names: tuple(name for name in names.split(",") if name),
 }
 """How an option becomes a field of a job, unless it is taken as it is."""
@@ -155,6 +166,9 @@ _JOB: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memo
 def job_fields(*groups: DataclassInstance, **others: Any) -> dict[str, Any]:
     """The fields of a job among the options of groups, and ``others``. Raises UsageError."""
     values = {field.name: getattr(group, field.name) for group in groups for field in fields(group)} | others
+    for group in groups:
+        if isinstance(group, MeshOptions):
+            values["mesh"] = mesh_choice(group.mesh, group.purge, no_demand=group.no_demand)
     return {
         name: _READ[name](value) if name in _READ and value is not None else value
         for name, value in values.items()

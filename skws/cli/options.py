@@ -28,7 +28,7 @@ from skws.spec.enums import (
     OutputFormat,
     ToldUpdates,
 )
-from skws_mesh.kinds import MeshKind
+from skws_mesh.kinds import MeshKind, PurgeKind
 
 Returned = TypeVar("Returned")
 _GIVEN: Final = "given"
@@ -200,7 +200,7 @@ Engine = Annotated[
 ]
 Mesh = Annotated[
     MeshName,
-    engine_option("--mesh", help="Layout of the operator mesh; all but columnar run in process."),
+    engine_option("--mesh", help="Layout of the operator mesh: columnar, or one of the S-KWS paper."),
 ]
 Evaluator = Annotated[
     EvaluatorName,
@@ -409,6 +409,23 @@ class EngineOptions:
 
 
 @dataclass(frozen=True)
+class MeshOptions:
+    """What evaluates candidate networks; results do not depend on it."""
+
+    mesh: Mesh = MeshName.COLUMNAR
+    purge: Annotated[
+        PurgeKind | None,
+        engine_option(
+            "--purge",
+            help="When the paper's meshes drop expired partial results.",
+            show_default="lazy with --mesh full, else eager",
+        ),
+    ] = None
+    no_demand: NoDemand = False
+    evaluator: Evaluator = EvaluatorName.AUTO
+
+
+@dataclass(frozen=True)
 class DurableOptions:
     """Where the results and the state of a run are written."""
 
@@ -442,7 +459,7 @@ class StreamOptions(BadRecordOptions, ScopeOptions, InputOptions):
 
 
 @dataclass(frozen=True)
-class LiveOptions(StreamOptions):
+class LiveOptions(MeshOptions, StreamOptions):
     """The options of everything that searches a source as it goes on."""
 
     ahead: Annotated[

@@ -14,10 +14,9 @@ from skws.cli import given as read
 from skws.cli import options
 from skws.cli.data import Data, command_of, describe, engine_of, finite_data, python_ahead
 from skws.sources.addresses import SQLITE, all_tables, is_postgres, is_sqlite
-from skws.spec.enums import SUFFIXES, EngineName, EvaluatorName, OutputFormat, Sort, ToldUpdates
+from skws.spec.enums import SUFFIXES, EngineName, OutputFormat, Sort, ToldUpdates
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query
-from skws_mesh.kinds import PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema, sourced
 from skws_windows.window import Unbounded, parse_window
@@ -57,7 +56,9 @@ _SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFI
 
 
 @dataclass(frozen=True)
-class SearchOptions(options.ScoringOptions, options.EngineOptions, options.StreamOptions):
+class SearchOptions(
+    options.ScoringOptions, options.MeshOptions, options.EngineOptions, options.StreamOptions
+):
     """The options of ``skws search``."""
 
     database: Annotated[
@@ -87,17 +88,6 @@ class SearchOptions(options.ScoringOptions, options.EngineOptions, options.Strea
             show_default="all cores for large files, else 1",
         ),
     ] = None
-    mesh: options.Mesh = options.MeshName.COLUMNAR
-    purge: Annotated[
-        PurgeKind | None,
-        options.engine_option(
-            "--purge",
-            help="When the paper's meshes drop expired partial results.",
-            show_default="lazy with --mesh full, else eager",
-        ),
-    ] = None
-    no_demand: options.NoDemand = False
-    evaluator: options.Evaluator = EvaluatorName.AUTO
     memory: options.Memory = None
     without: options.Without = None
     updates: options.Updates = ToldUpdates.TELL
@@ -163,7 +153,7 @@ def search(context: typer.Context, given: SearchOptions, query: options.SourceAn
     described = describe(data, given, quiet=quiet)
     command = command_of(data, described)
     engine = engine_of(given, replay=data.replay, quiet=quiet)
-    fields = read.job_fields(given, described, engine=engine, demand=not given.no_demand)
+    fields = read.job_fields(given, described, engine=engine)
     if asked.kind == KEYWORDS and _asks_what_is_there(context, given, described.schema, engine, written):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 

@@ -31,7 +31,6 @@ from skws.sinks.base import OutputClosedError, Sink
 from skws.spec.enums import (
     SUFFIXES,
     EngineName,
-    EvaluatorName,
     OutputFormat,
     ToldUpdates,
 )
@@ -149,7 +148,6 @@ class WatchOptions(
             "--packages", metavar="LIST", help="Connectors for Spark, separated by commas."
         ),
     ] = ""
-    evaluator: options.Evaluator = EvaluatorName.AUTO
     memory: options.Memory = None
     updates: options.Updates = ToldUpdates.TELL
     output_format: options.ResultFormat = None

@@ -26,7 +26,7 @@ from skws.spec.query import (
     Query,
     Stream,
 )
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window
@@ -52,7 +52,7 @@ class Job:
     that goes on may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: that of candidate networks; a run may go on with another one.
-    ``mesh``: None for the columnar mesh, else one of the paper's, to which ``purge`` and ``demand`` belong.
+    ``mesh``: one of the paper's in its place; None for none.
     ``jobs``: the processes of a search in process; None for as many as pay.
     ``memory``: the memory of all shard processes on one machine.
 
@@ -86,9 +86,7 @@ class Job:
     evaluator: EvaluatorName = EvaluatorName.AUTO
     memory: str = field(default_factory=asked, compare=False)
     replay: tuple[Path, ...] = ()
-    mesh: MeshKind | None = None
-    purge: PurgeKind | None = None
-    demand: bool = True
+    mesh: MeshChoice | None = None
     jobs: int | None = None
     updates: ToldUpdates = ToldUpdates.TELL
 
@@ -119,7 +117,7 @@ class Job:
             self.max_size,
             self.match_names,
             self.evaluator,
-            None if self.mesh is None else MeshChoice(self.mesh, self.purge, self.demand),
+            self.mesh,
             self.finite,
             overrides=self.finite and self.window is not None,
             updates=self.updates,
@@ -227,16 +225,9 @@ RULES: Final = (
         "--lateness needs --engine local: on Spark the replay is sorted by time, so nothing is late",
     ),
     Rule(
-        lambda job: job.purge is not None and job.mesh is None,
-        "--purge {job.purge} needs --mesh full, partial or forest: the columnar mesh purges in its own way",
-    ),
-    Rule(
-        lambda job: not job.demand and job.mesh is not MeshKind.FULL,
-        "--no-demand needs --mesh full: only its operators run on demand",
-    ),
-    Rule(
         lambda job: job.evaluator is not EvaluatorName.AUTO and job.mesh is not None,
-        "--evaluator {job.evaluator} cannot be combined with --mesh {job.mesh}: both choose the evaluator",
+        "--evaluator {job.evaluator} cannot be combined with --mesh {job.mesh.kind}: "
+        "both choose the evaluator",
     ),
     Rule(
         lambda job: job.finite and job.lateness is not None and _over_expression(job),
@@ -244,7 +235,7 @@ RULES: Final = (
     ),
     Rule(
         lambda job: job.mesh is not None and _over_expression(job),
-        "--mesh {job.mesh} cannot be combined with a window expression: leave it out",
+        "--mesh {job.mesh.kind} cannot be combined with a window expression: leave it out",
     ),
     Rule(
         lambda job: not job.finite and bool(job.lateness) and isinstance(job.plan_window, CountWindow),

@@ -21,7 +21,7 @@ from skws.sources.stdin import StdinSource
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.kinds import MeshKind
+from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
 from tests.spark.streaming.spark_runs import running
@@ -123,8 +123,8 @@ COMMANDS: Final[Sequence[Callable[[Path], int]]] = (
     *(lambda path, w=window: watched(path, w) for window in WINDOWS),
     *(lambda path, w=window: watched(f"replay:{path}?speed=1e9", w) for window in WINDOWS),
     lambda path: searched(path, None, lateness=0),
-    lambda path: searched(path, None, mesh=MeshKind.FULL),
-    lambda path: searched(path, None, mesh=MeshKind.FULL, lateness=3_000_000),
+    lambda path: searched(path, None, mesh=MeshChoice(MeshKind.FULL)),
+    lambda path: searched(path, None, mesh=MeshChoice(MeshKind.FULL), lateness=3_000_000),
     matched,
     piped,
 )

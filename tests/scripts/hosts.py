@@ -206,5 +206,6 @@ class ReplaySearch:
                 engine=self.engine,
                 allow_unbounded_windows=given.allow_unbounded_windows,
                 evaluator=given.evaluator,
+                mesh=given.mesh,
             )
         ).results()

@@ -5,7 +5,7 @@ A line that begins with ``#`` is a comment. Blocks are separated by blank lines;
 
 - ``schema`` reads the YAML below it; the first block of a script, or one of a script that has no others;
 - ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
-  ``allow_unbounded_windows``, as on the command line;
+  ``mesh``, ``allow_unbounded_windows``, as on the command line;
 - ``change`` goes on with the schema of the YAML below it;
 - ``show``, ``yaml`` and ``dot`` show the schema, without blank lines;
 - ``explain NAME`` shows what becomes of a query: its networks and its mesh, or its automaton;
@@ -47,6 +47,7 @@ from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SQL, Query
+from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_schema.show import show, to_dot, to_yaml
@@ -163,6 +164,8 @@ class Stage:
             given["window"] = parse_window(given["window"])
         if "lateness" in given:
             given["lateness"] = parse_duration(given["lateness"])
+        if "mesh" in given:
+            given["mesh"] = MeshChoice(MeshKind(given["mesh"]))
         return Job({}, self.described, str(SOURCE), engine=EngineName.LOCAL, sinks=(), **given)
 
 
@@ -276,7 +279,8 @@ def _explained(stage: Stage, name: str) -> list[str]:
             AutomatonDrawing(read_query(asked.text, stage.described).pcea, stage.described).text().split("\n")
         )
     query = parse_query(asked.text, stage.described, match_names=request.match_names)
-    plan = Plan(stage.described, query, request.plan_window, asked.max_size or request.max_size)
+    size = asked.max_size or request.max_size
+    plan = Plan(stage.described, query, request.plan_window, size, mesh=request.mesh)
     return to_text(explain(plan, NETWORKS).branches).rstrip("\n").split("\n")
 
 

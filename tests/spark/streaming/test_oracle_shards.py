@@ -41,7 +41,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
-from skws_mesh.kinds import MeshKind
+from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
@@ -451,7 +451,7 @@ ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) fo
     [(window, SCHEMA, BY_QUERY, 0, values) for window in (CountWindow(20), Unbounded()) for values in (5, 2)],
 )
 @pytest.mark.parametrize(
-    "by", [{"evaluator": EvaluatorName.DELTA}, {"mesh": MeshKind.FULL}], ids=["delta", "full"]
+    "by", [{"evaluator": EvaluatorName.DELTA}, {"mesh": MeshChoice(MeshKind.FULL)}], ids=["delta", "full"]
 )
 @seeds(1, 3)
 def test_shards_by_other_evaluators(

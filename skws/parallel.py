@@ -70,7 +70,7 @@ from skws_schema.model import Schema
 Task: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 
 # By the process that forks workers, once for all of them.
-_LOADED: Final = ["skws.parallel", "skws.queries.keywords.columnar"]
+_LOADED: Final = ["skws.parallel", "skws.queries.keywords.engine"]
 
 
 @dataclass(frozen=True, slots=True)

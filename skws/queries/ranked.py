@@ -16,7 +16,7 @@ from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
@@ -178,9 +178,9 @@ class TopQueries(Operator):
     def counts(self) -> list[Counts]:
         return [self._engine.counts]
 
-    def _new(self) -> ColumnarEngine:
+    def _new(self) -> KeywordEngine:
         stream = self._state.stream
-        return ColumnarEngine(
+        return KeywordEngine(
             stream.schema, self._window, updates=stream.updates, on_demand=stream.mesh is None
         )
 
@@ -197,7 +197,7 @@ class TopQueries(Operator):
             self.process(arrived)
         self.expect_begins(begins)
 
-    def _answer(self, engine: ColumnarEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
+    def _answer(self, engine: KeywordEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
         """Have an engine answer queries; gives their results that are alive."""
         schema, sample = self._state.stream.schema, self._state.stream.sample
         self._tops |= {name: Top(plan.choice, schema, when=self._when) for name, plan in plans.items()}

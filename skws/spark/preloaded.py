@@ -37,7 +37,7 @@ BATCH: Final = (
     "pyspark.worker",
     "skws.spark.batch",
     "skws.spark.batch",
-    "skws.queries.keywords.columnar",
+    "skws.queries.keywords.engine",
 )
 LIVE: Final = (
     "pandas",

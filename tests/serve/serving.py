@@ -26,7 +26,7 @@ TIMEOUT: Final = httpx.Timeout(PATIENCE)
 @cache
 def loaded_python() -> str:
     """Has loaded what a server needs: without it, most of the time of these tests goes to loading modules."""
-    loaded = PreloadedPython(("skws.cli.serve", "skws.serve.server", "skws.queries.keywords.columnar"))
+    loaded = PreloadedPython(("skws.cli.serve", "skws.serve.server", "skws.queries.keywords.engine"))
     atexit.register(loaded.close)
     return str(loaded.program)
 

@@ -246,7 +246,7 @@ _mutant(
     "lost-retraction",
     "a result is not retracted when a tuple of it is deleted",
     (
-        "skws.queries.keywords.columnar:ColumnarEngine._batch",
+        "skws.queries.keywords.engine:KeywordEngine._batch",
         "retracted = self._results.retracted(ended, self._store.live.tuples.end)",
         "retracted = self._results.retracted(ended, self._store.live.tuples.end)[1:]",
     ),
@@ -269,7 +269,7 @@ _mutant(
     "snapshot-of-the-dead",
     "the snapshot of a new query has results that are over",
     (
-        "skws.queries.keywords.columnar:ColumnarEngine._begun",
+        "skws.queries.keywords.engine:KeywordEngine._begun",
         "results.end > self.now",
         "results.end > 0",
     ),
@@ -607,7 +607,7 @@ _mutant(
     "never-forgotten",
     "tuples that may be deleted are followed for ever",
     (
-        "skws.queries.keywords.columnar:ColumnarEngine.reach",
+        "skws.queries.keywords.engine:KeywordEngine.reach",
         "self._settling.forget(horizon)",
         "pass",
     ),

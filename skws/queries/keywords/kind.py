@@ -8,7 +8,7 @@ from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState
@@ -43,7 +43,7 @@ class KeywordQueries(LiveOperator):
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
-        self._engine: ColumnarEngine | None = None
+        self._engine: KeywordEngine | None = None
         state.live = self
 
     def begin(self) -> None:
@@ -148,7 +148,7 @@ class KeywordQueries(LiveOperator):
     def used(self, name: str | None) -> list[OperatorUse]:
         return [] if self._engine is None else self._engine.used(name)
 
-    def _begun(self) -> ColumnarEngine:
+    def _begun(self) -> KeywordEngine:
         """An engine that has processed the log."""
         state = self._state
         engine, order = self._new(), Order(state.stream)
@@ -158,15 +158,15 @@ class KeywordQueries(LiveOperator):
         self._reach_present(engine)
         return engine
 
-    def _reach_present(self, engine: ColumnarEngine) -> None:
+    def _reach_present(self, engine: KeywordEngine) -> None:
         order = self._state.order
         if order.final is not None:
             engine.await_late()
         engine.reach(order.now, order.horizon)
 
-    def _new(self) -> ColumnarEngine:
+    def _new(self) -> KeywordEngine:
         state, stream = self._state, self._state.stream
-        engine = ColumnarEngine(
+        engine = KeywordEngine(
             stream.schema,
             stream.window,
             lateness=stream.lateness,
@@ -181,7 +181,7 @@ class KeywordQueries(LiveOperator):
         return engine
 
 
-def _taken(engine: ColumnarEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
+def _taken(engine: KeywordEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
     if order.final is not None:
         engine.await_late()
     return engine.take(arrived)

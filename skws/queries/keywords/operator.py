@@ -1,6 +1,6 @@
 """Finds the results of keyword queries in batches of tuples with settled lifespans.
 
-The columnar engine, windowed queries and the slices of Spark share it. Live
+The keyword engine, windowed queries and the slices of Spark share it. Live
 tuples and their index exist once; queries of one shape share a mesh.
 """
 

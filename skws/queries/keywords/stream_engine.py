@@ -8,7 +8,7 @@ from itertools import chain
 from skws.data.batch import OnLate, Record, RecordBatch, batched, unheard, whole_instants
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
-from skws.queries.keywords.columnar import ColumnarEngine
+from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.queries.order import StreamOrder
 from skws.results.model import Result
@@ -17,10 +17,10 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
 
-class StreamEngine(ColumnarEngine):
+class StreamEngine(KeywordEngine):
     """Takes records as they come, one by one: ``on_late`` is called for those that are too late.
 
-    The other parameters are those of ``ColumnarEngine``.
+    The other parameters are those of ``KeywordEngine``.
     """
 
     def __init__(

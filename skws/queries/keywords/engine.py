@@ -51,7 +51,7 @@ _LEARNED: Final = 1024  # tuples whose words are learned before one is completed
 _SAMPLE: Final = 128  # rows from which the share with keywords is estimated
 
 
-class ColumnarEngine(MeshEngine):
+class KeywordEngine(MeshEngine):
     """Answers queries over one stream, which share its window, its live tuples and their index.
 
     The stream is ordered before (``skws.queries.order``). ``lateness``, in microseconds: by so much records

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-import skws.formats.parquet  # noqa: F401 - loaded when a replay is opened; imports are not measured
+import skws.formats.parquet_files  # noqa: F401 - loaded when a replay is opened; imports are not measured
 from bench.load import Load, query_texts
 from bench.peers.children.entry import peak_bytes
 from skws.formats import BadRecordLog, Replay

@@ -23,9 +23,9 @@ from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
-from skws_tui.screens.metrics import resident_bytes
-from skws_tui.screens.search import SearchScreen
-from skws_tui.services.job import LiveJob, expect_short_pauses
+from skws_tui.screens.metrics_screen import resident_bytes
+from skws_tui.screens.search_screen import SearchScreen
+from skws_tui.services.live_job import LiveJob, expect_short_pauses
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.view import EventQueue
 from skws_tui.widgets.result_pane import ResultList

@@ -7,7 +7,7 @@ from typing import Final
 from skws.jobs.clock import StoppableClock
 from skws.jobs.local import LocalWatch
 from skws.jobs.metrics import Metrics
-from skws_tui.services.job import LiveJob
+from skws_tui.services.live_job import LiveJob
 from skws_tui.services.request import UiRequest
 from skws_tui.services.view import EventQueue
 

@@ -23,9 +23,9 @@ from skws.cli.demo import PAPER_QUERY, movie_files
 from skws.results.model import Result
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
-from skws_tui.screens.networks import NetworksScreen
+from skws_tui.screens.networks_screen import NetworksScreen
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.results import Selection
+from skws_tui.services.result_buffer import Selection
 from skws_tui.themes import DARK, LIGHT
 from skws_windows.window import Unbounded
 

@@ -52,8 +52,8 @@ from skws.sources.addresses import (
     is_postgres,
     is_sqlite,
 )
-from skws.sources.drafts import schema_for
 from skws.sources.feed import redacted
+from skws.sources.inferred_schemas import schema_for
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, counted, nearest
@@ -187,7 +187,7 @@ class Results(Sequence[Result]):
 def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:
     """Warns of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
     for name, given in columns.items():
-        from skws.formats.frames import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
+        from skws.formats.frame_records import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
 
         for line in missing_columns(given, schema.relations[_position(name, schema)]):
             warnings.warn(line, stacklevel=depth + 1)
@@ -407,7 +407,7 @@ class _Given:
         frames = {n: one for n, one in data.items() if not (isinstance(one, str | Path) or n in nested)}
         if not frames:
             return cls({}, files, nested)
-        from skws.formats.frames import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
+        from skws.formats.frame_records import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
 
         return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
 
@@ -436,7 +436,7 @@ class _Given:
                 samples.add(name, SampleRow(name, own, given, json=True))
         tables, timed = dict(samples.tables()), set(samples.timed)
         if self.frames:
-            from skws.formats.frames import sampled_columns  # noqa: PLC0415 - as above
+            from skws.formats.frame_records import sampled_columns  # noqa: PLC0415 - as above
 
             for name, table in self.frames.items():
                 tables[name] = sampled_columns(name, table)
@@ -458,7 +458,7 @@ class _Given:
             )
         }
         if self.frames:
-            from skws.formats.frames import has_time  # noqa: PLC0415 - as above
+            from skws.formats.frame_records import has_time  # noqa: PLC0415 - as above
 
             for name, table in self.frames.items():
                 position = _position(name, schema)
@@ -486,12 +486,12 @@ class _Given:
                     policy.add(bad)
                 yield chunk.records
             else:
-                from skws.formats.frames import arrow_table  # noqa: PLC0415 - as above
+                from skws.formats.frame_records import arrow_table  # noqa: PLC0415 - as above
 
                 frames[name] = arrow_table(name, rows)
         if not frames:
             return
-        from skws.formats.frames import frame_chunks  # noqa: PLC0415 - as above
+        from skws.formats.frame_records import frame_chunks  # noqa: PLC0415 - as above
 
         numbers = {name: _position(name, schema) for name in frames}
         for name, table in frames.items():

@@ -11,7 +11,7 @@ import pytest
 
 import skws as library
 from skws.queries.kinds import kind_of
-from skws.sinks.addresses import parse_sink
+from skws.sinks.sink_addresses import parse_sink
 from skws.sources.addresses import parse_source
 from skws_schema.errors import UsageError
 from tests.commands import SCHEMA, Skws

@@ -6,7 +6,7 @@ import random
 from statistics import median
 from time import process_time
 
-from skws_bounds.sql import parse_sql
+from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from bench.bounded.load import SECOND, Meter, records
-from skws_bounds.run import Run
-from skws_bounds.sql import parse_sql
+from skws_bounds.query_run import Run
+from skws_bounds.sql_reader import parse_sql
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 QUERY = """

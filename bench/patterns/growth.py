@@ -13,7 +13,7 @@ from itertools import islice
 
 from bench.patterns.children.skws_engine import evaluator
 from bench.patterns.loads import DRAWN, NESTED, STAR, Event, Load
-from skws_patterns.evaluator import Evaluator
+from skws_patterns.tuple_evaluator import Evaluator
 
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
 # How many values x has: about 1, 100, 10,000 and 1,000,000 matches an event in a window of 3,000 events.

@@ -13,10 +13,10 @@ from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.letters import RowSource
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.parse import parse_expression
+from skws_windows.language.window_parser import parse_expression
+from skws_windows.overlap_verdict import compiled
 from skws_windows.processor.panes import Aggregate
-from skws_windows.processor.processor import Processor
-from skws_windows.verdict import compiled
+from skws_windows.processor.stream_processor import Processor
 
 SCHEMA: Final = Schema(
     "sensors",

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, cast
 
 from lark import Token, Tree
 
-from skws_patterns.grammar import constant_value, parse, span
+from skws_patterns.pattern_grammar import constant_value, parse, span
 from skws_patterns.pcea import RootKey, root_key, typed
 from skws_schema.errors import PatternError, nearest
 from skws_schema.model import Attribute, Relation, Schema, Value

@@ -140,7 +140,7 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
 
 
 def _union(query: Path, described: Schema) -> Union:
-    from skws_bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
+    from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
     try:
         text = query.read_text(encoding="utf-8")

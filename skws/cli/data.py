@@ -15,8 +15,8 @@ from skws.cli.given import read_lateness, read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
 from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
-from skws.sources.drafts import draft_of
 from skws.sources.feed import redacted
+from skws.sources.inferred_schemas import draft_of
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import AHEAD, Job
 from skws_schema.errors import UsageError, nearest_file

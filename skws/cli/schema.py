@@ -15,12 +15,12 @@ from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.durable import replaced
 from skws.jobs.control import Command
-from skws.sources.drafts import inferred
+from skws.sources.inferred_schemas import inferred
 from skws_schema.errors import SourceError, StateError, counted
 from skws_schema.show import show as show_text
 from skws_schema.show import to_dot, to_yaml
+from skws_schema.yaml.add_join import join_of, with_join
 from skws_schema.yaml.document import json_schema
-from skws_schema.yaml.joins import join_of, with_join
 from skws_schema.yaml.load import warnings
 from skws_windows.window import ExpressionWindow, parse_window
 

@@ -102,7 +102,7 @@ def serve(
 
 def _serve(job: Job, notes: Log, given: ServeOptions) -> None:
     # FastAPI and uvicorn are an extra, and take a while to load.
-    from skws.serve.guard import Access  # noqa: PLC0415
+    from skws.serve.request_guard import Access  # noqa: PLC0415
     from skws.serve.server import listening, served  # noqa: PLC0415
     from skws.serve.streams import StreamLimits  # noqa: PLC0415
 

@@ -26,8 +26,8 @@ from skws.jobs.log import Log, LogFormat
 from skws.keywords.suggest import Vocabulary
 from skws.queries.diagnosis import KeywordCounts, insertions, note_words
 from skws.queries.kinds import plan_of, plans_of
-from skws.sinks.addresses import open_sinks
 from skws.sinks.base import OutputClosedError, Sink
+from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import (
     SUFFIXES,
     EngineName,

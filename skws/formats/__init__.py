@@ -2,7 +2,7 @@
 
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import Format, Split
-from skws.formats.replay import Replay
+from skws.formats.replay_files import Replay
 from skws.formats.splits import plan, read_split
 from skws.spec.enums import OnError
 

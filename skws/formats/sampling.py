@@ -376,7 +376,7 @@ def _whole(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[
 
 
 def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
-    from skws.formats import parquet  # noqa: PLC0415 - Arrow's is slow to import
+    from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow's is slow to import
 
     with parquet.opened(file) as opened_file:
         names = opened_file.schema_arrow.names

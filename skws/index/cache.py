@@ -430,7 +430,7 @@ class _Files:
         with BadRecordLog(OnError.FAIL, remedy=_REMEDY) as bad:
             for split in self._splits:
                 if split.format is Format.PARQUET:
-                    from skws.formats.parquet import table_batches  # noqa: PLC0415 - reads Parquet
+                    from skws.formats.parquet_files import table_batches  # noqa: PLC0415 - reads Parquet
 
                     whole = table_batches(split.path, relation) if split.path not in read else None
                     if whole is not None:

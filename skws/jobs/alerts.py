@@ -18,7 +18,7 @@ from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
 from skws.results.model import LiveResult, Result
-from skws.sinks.addresses import parse_sink
+from skws.sinks.sink_addresses import parse_sink
 from skws.spec.query import (
     APPEND_ONLY,
     EXPLAIN,

@@ -11,9 +11,9 @@ from skws.data.batch import BadRecord
 from skws.formats.dead_letters import dead_letter, unwritable_notice
 from skws.jobs.alerts import Alert, Limiter
 from skws.results.model import LiveResult
-from skws.sinks.addresses import parse_sink
 from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
-from skws.sinks.files import BatchFile
+from skws.sinks.file_sinks import BatchFile
+from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_schema.model import Schema
 

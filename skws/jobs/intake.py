@@ -194,7 +194,7 @@ def drop_slot_of(source: str, folder: Path | None = None) -> str:
     """
     if not is_postgres(source):
         raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
-    from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
+    from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
 
     database = parse_source(source, folder=folder)
     assert isinstance(database, PostgresSource)  # noqa: S101 - by its address

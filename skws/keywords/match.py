@@ -19,10 +19,10 @@ import numpy.typing as npt
 from skws.data.blocks import Block
 from skws.data.texts import Column
 from skws.keywords.analysis import Token, tokens
+from skws.keywords.chunk_table import Bitmaps, ChunkTable, Numbered
 from skws.keywords.leaves import runs, satisfies
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.scope import satisfied, satisfying, text_satisfies
-from skws.keywords.table import Bitmaps, ChunkTable, Numbered
 from skws_schema.model import Analyzer, Row, Schema
 
 EXCLUDED: Final = -1

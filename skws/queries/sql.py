@@ -18,9 +18,9 @@ from skws.results.model import JsonRow, Result, ResultTuple
 from skws.spec.query import Query, Stream
 from skws_bounds.maxref import Failure
 from skws_bounds.normal_form import Atom, Domain, Place, Union
+from skws_bounds.query_run import Output, Run
 from skws_bounds.repairs import WINDOW, Repair
 from skws_bounds.repairs import repairs as repairs_of
-from skws_bounds.run import Output, Run
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
@@ -256,6 +256,6 @@ def _reads(union: Union) -> set[str]:
 
 
 def _read(query: Query, stream: Stream) -> Union:
-    from skws_bounds.sql import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
+    from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
     return parse_sql(query.text, nameable(stream.schema))

@@ -9,9 +9,9 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.analysis import chunks
+from skws.keywords.chunk_table import ChunkMemory, hopeless
 from skws.keywords.match import Matcher, occurrences
 from skws.keywords.query import Phrase, Slot
-from skws.keywords.table import ChunkMemory, hopeless
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.hash_index import together
 from skws_mesh.columnar.live import LiveTuples

@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from skws.serve.hub import Hub
+from skws.serve.event_publisher import Hub
 from skws.serve.streams import Streams
 
 _LATEST: Final = 2_048  # searches

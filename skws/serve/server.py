@@ -17,11 +17,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skws.durable import explained
 from skws.jobs.log import Log
-from skws.serve.app import Served, make_app
-from skws.serve.faults import error_body
-from skws.serve.guard import Access, Guard
-from skws.serve.job import ServedJob
+from skws.serve.error_answers import error_body
 from skws.serve.measures import Measures
+from skws.serve.request_guard import Access, Guard
+from skws.serve.routes import Served, make_app
+from skws.serve.served_job import ServedJob
 from skws.serve.streams import StreamLimits, Streams
 from skws.spec.job import Job
 from skws_schema.errors import SkwsError

@@ -25,8 +25,8 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from skws.serve.event_publisher import Hub
 from skws.serve.events import START, Event, Position
-from skws.serve.hub import Hub
 
 HEARTBEAT: Final = 15.0
 """Seconds without events until a sign of life, which also moves the id of the client on."""

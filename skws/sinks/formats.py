@@ -93,7 +93,7 @@ def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encod
     if output_format is OutputFormat.CSV:
         return CsvEncoder(ranked=ranked)
     if output_format is OutputFormat.PARQUET:
-        from skws.sinks.parquet import ParquetEncoder  # noqa: PLC0415 - Arrow's is slow to import
+        from skws.sinks.parquet_sink import ParquetEncoder  # noqa: PLC0415 - Arrow's is slow to import
 
         return ParquetEncoder(ranked=ranked)
     return JsonLinesEncoder()

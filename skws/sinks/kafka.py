@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from skws.formats.dead_letters import unwritable
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, BatchSink, Marks, Run, persistently
-from skws.sources.kafka.address import Address, Settings
 from skws.sources.kafka.client import SILENT, described, transient
+from skws.sources.kafka.topic_address import Address, Settings
 from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
 
 T = TypeVar("T")

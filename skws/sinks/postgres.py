@@ -10,8 +10,8 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.extras import execute_batch
 
 from skws.sinks.base import persistently
-from skws.sinks.database import DatabaseSink, Statements, Table
-from skws.sources.postgres.address import Address
+from skws.sinks.database_sink import DatabaseSink, Statements, Table
+from skws.sources.postgres.database_address import Address
 from skws_schema.errors import NotYetError
 
 _TYPES: Final = {

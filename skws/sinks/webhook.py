@@ -22,7 +22,7 @@ import orjson
 from skws import __version__
 from skws.results.model import LiveResult
 from skws.sinks.base import NONE, Marks, PostingSink, Run, SinkError
-from skws.sinks.files import AppendedFile
+from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted
 from skws_schema.errors import UsageError, counted
 

@@ -12,9 +12,9 @@ from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
 from skws.formats.rows import RowReader
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
-from skws.sources.files import FilesSource
+from skws.sources.growing_files import FilesSource
 from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
-from skws.sources.kafka.address import Address as KafkaAddress
+from skws.sources.kafka.topic_address import Address as KafkaAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
@@ -150,7 +150,7 @@ def is_postgres(text: str) -> bool:
 def postgres_identity(text: str) -> str:
     """The same for all spellings of one database, without secrets. Raises UsageError, SourceError."""
     with installed():
-        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
+        from skws.sources.postgres.database_address import Address  # noqa: PLC0415 - psycopg2 is an extra
     return Address.of(text).identity
 
 
@@ -175,15 +175,15 @@ def _database(text: str, folder: Path | None, clock: Clock, resumable: bool, hor
 
         return SnapshotSource(text)
     with installed():
-        from skws.sources.postgres.address import Address  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.feed import PostgresSource  # noqa: PLC0415
+        from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415
+        from skws.sources.postgres.database_address import Address  # noqa: PLC0415 - psycopg2 is an extra
     address = Address.of(text)
     return PostgresSource(address if resumable else address.of_one_run(), folder, clock, horizon)
 
 
 def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:
     with installed():
-        from skws.sources.kafka.feed import KafkaSource  # noqa: PLC0415 - confluent_kafka is an extra
+        from skws.sources.kafka.topic_feed import KafkaSource  # noqa: PLC0415 - confluent_kafka is an extra
     return KafkaSource(KafkaAddress.of(text), clock, horizon)
 
 

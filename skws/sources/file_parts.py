@@ -213,7 +213,7 @@ def _line_after(found: SourceFile, schema: Schema, step: _Step, time: int) -> in
 
 def _group_times(found: SourceFile, schema: Schema) -> list[tuple[int, int]]:
     """The first and the last time of each row group, as far as the file knows."""
-    from skws.formats.parquet import opened  # noqa: PLC0415 - Arrow is slow to import
+    from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
     assert found.named is not None  # noqa: S101 - else it does not divide
     name = schema.relations[found.named].time or "time"
@@ -263,7 +263,7 @@ def parts_of(
 
 def _row_groups(path: Path) -> list[int]:
     """The numbers of rows before each row group, and of all. Raises SourceError."""
-    from skws.formats.parquet import opened  # noqa: PLC0415 - Arrow is slow to import
+    from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
     with opened(path) as file:
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

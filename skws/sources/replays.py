@@ -22,7 +22,7 @@ import numpy as np
 
 from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, BadRecord, Chunk, Ints, Item, RecordBatch, together
 from skws.formats.dead_letters import BadRecordLog
-from skws.formats.replay import Replay
+from skws.formats.replay_files import Replay
 from skws.sources.feed import (
     Batch,
     Clock,

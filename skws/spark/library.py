@@ -34,7 +34,7 @@ from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, NullTyp
 from skws.data.batch import NO_RECORDS, Chunk, together
 from skws.data.packing import unpacked
 from skws.formats.dead_letters import malformed
-from skws.formats.frames import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
+from skws.formats.frame_records import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
 from skws.formats.rows import Origins
 from skws.library import (

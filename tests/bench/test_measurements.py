@@ -24,7 +24,7 @@ from bench.seek import lines, moves
 from bench.soak import KINDS, level, soak
 from skws.cli.main import run as skws
 from skws.queries.partitioning import Partitioning
-from skws_bounds.sql import parse_sql
+from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml

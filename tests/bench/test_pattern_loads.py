@@ -19,7 +19,7 @@ from bench.patterns.children.skws_engine import (
 )
 from bench.patterns.growth import measure, one_key
 from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
-from skws_patterns.evaluator import Evaluator
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_windows.window import CountWindow
 
 

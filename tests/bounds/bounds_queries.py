@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from skws_bounds.normal_form import Union
-from skws_bounds.run import Run, results
-from skws_bounds.sql import parse_sql
+from skws_bounds.query_run import Run, results
+from skws_bounds.sql_reader import parse_sql
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 

@@ -12,7 +12,7 @@ from skws_bounds.closure import Closure
 from skws_bounds.maxref import comparisons
 from skws_bounds.modified import Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain
-from skws_bounds.run import Run
+from skws_bounds.query_run import Run
 from skws_bounds.verdict import check
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Schema
 from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql, unlimited

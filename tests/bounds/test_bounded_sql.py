@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from skws_bounds.normal_form import Constant, Domain, Kind, Union
+from skws_bounds.query_run import Run
 from skws_bounds.repairs import repairs
-from skws_bounds.run import Run
-from skws_bounds.sql import parse_sql
+from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.budgets import within_steps
 from skws_schema.errors import SqlError, UsageError

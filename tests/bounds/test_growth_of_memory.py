@@ -21,7 +21,7 @@ from hypothesis import given
 
 from skws_bounds.modified import conjunctions, modified
 from skws_bounds.normal_form import Union
-from skws_bounds.run import Run, results
+from skws_bounds.query_run import Run, results
 from skws_bounds.theorems import theorem_2
 from skws_bounds.verdict import Verdict, check
 from skws_schema.model import Row

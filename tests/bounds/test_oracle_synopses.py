@@ -15,7 +15,7 @@ from skws_bounds.lto import Criterion, compared, forests
 from skws_bounds.maxref import Failure, unkeepable
 from skws_bounds.modified import Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Domain, Term
-from skws_bounds.run import Run
+from skws_bounds.query_run import Run
 from skws_bounds.theorems import theorem_1, theorem_2
 from skws_bounds.verdict import check, lasting
 from skws_schema.budgets import StepBudget

@@ -6,7 +6,7 @@ import pytest
 
 from skws_bounds.lto import cases
 from skws_bounds.modified import conjunctions
-from skws_bounds.run import Run
+from skws_bounds.query_run import Run
 from skws_bounds.theorems import theorem_1
 from skws_bounds.verdict import check
 from skws_schema.model import Schema

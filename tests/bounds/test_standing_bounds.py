@@ -15,8 +15,8 @@ from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import SQL, Query, Stream
-from skws_bounds.run import Run
-from skws_bounds.sql import parse_sql
+from skws_bounds.query_run import Run
+from skws_bounds.sql_reader import parse_sql
 from skws_schema.errors import BadRecordsError
 from skws_windows.window import TimeWindow
 from tests.bounds.bounds_queries import SECOND, STREAMS

@@ -22,7 +22,7 @@ from skws.replay_search import Search
 from skws.results.model import Result, ResultTuple
 from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
-from skws.sinks.parquet import ParquetEncoder
+from skws.sinks.parquet_sink import ParquetEncoder
 from skws.sinks.text import fitted, instant, marked, shortened, visible
 from skws.spec.enums import EngineName, OutputFormat
 from skws.spec.job import Job

@@ -16,7 +16,7 @@ from skws.sinks.row_names import RowNames, is_name
 from skws.spec.enums import OutputFormat
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_tui.services.drawing import Columns, Drawer
+from skws_tui.services.result_drawing import Columns, Drawer
 from skws_tui.services.view import View
 from skws_tui.themes import palette
 from skws_windows.window import Unbounded

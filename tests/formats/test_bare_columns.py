@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.batch import Chunk, Item, Record, RecordBatch
-from skws.formats import BadRecordLog, Replay, parquet, read_split
+from skws.formats import BadRecordLog, Replay, read_split
+from skws.formats import parquet_files as parquet
 from skws.formats.csv_columns import chunks as csv_chunks
 from skws.formats.jsonl import BareChunkReader, reads_bare_columns
 from skws.spec.enums import OnError

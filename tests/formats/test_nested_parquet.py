@@ -14,7 +14,8 @@ import pytest
 
 import skws
 from skws.data.batch import BadRecord, Record
-from skws.formats import BadRecordLog, Replay, parquet
+from skws.formats import BadRecordLog, Replay
+from skws.formats import parquet_files as parquet
 from skws.spec.enums import OnError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema

@@ -12,7 +12,7 @@ import pytest
 import skws
 from skws.data.batch import BadRecord, Record
 from skws.formats import plan, read_split
-from skws.sources.drafts import inferred
+from skws.sources.inferred_schemas import inferred
 from skws_schema.errors import SchemaError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema

@@ -15,8 +15,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.batch import BadRecord, Record
-from skws.formats import BadRecordLog, Replay, parquet
-from skws.formats.parquet import columns
+from skws.formats import BadRecordLog, Replay
+from skws.formats import parquet_files as parquet
+from skws.formats.parquet_files import columns
 from skws.formats.sampling import sample
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SourceError

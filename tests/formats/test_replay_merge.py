@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.formats import BadRecordLog
 from skws.formats.dead_letters import DeadLetterError, dead_letter
-from skws.formats.replay import sorted_batches
+from skws.formats.replay_files import sorted_batches
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, SourceError, UsageError
 from tests.strategies import examples

@@ -16,7 +16,7 @@ from skws.data.batch import BadRecord, Chunk, Record
 from skws.data.packing import unpacked
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.debezium import ChangeReader
-from skws.formats.frames import frame_chunks
+from skws.formats.frame_records import frame_chunks
 from skws.formats.jsonl import TextReader
 from skws.formats.splits import Holds, read_pieces, unpack_bad
 from skws.spec.enums import OnError

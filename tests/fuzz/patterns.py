@@ -8,11 +8,11 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from skws_patterns.evaluator import Evaluator
 from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query, refuse_unless_hierarchical
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import former_spellings, parse_pattern
+from skws_patterns.language.pattern_parser import former_spellings, parse_pattern
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow

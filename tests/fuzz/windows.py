@@ -13,9 +13,14 @@ from skws_windows.automata.regular import Selection
 from skws_windows.automata.smso import guards_of
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.grammar import parse, tree
-from skws_windows.language.parse import formula_expression, parse_expression, parse_formula, parse_regular
-from skws_windows.processor.processor import Processor
+from skws_windows.language.window_grammar import parse, tree
+from skws_windows.language.window_parser import (
+    formula_expression,
+    parse_expression,
+    parse_formula,
+    parse_regular,
+)
+from skws_windows.processor.stream_processor import Processor
 from tests.fuzz.fuzzing import ODD_TEXTS, Language, told, words_and_signs
 from tests.oracles.formulas import satisfied
 from tests.window_streams import ALPHABET, first_of, selected, windows_by_definition

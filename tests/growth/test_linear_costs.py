@@ -31,14 +31,14 @@ from skws.keywords.plan import Plan, network_counts
 from skws.queries.kinds import plan_of, plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.plan import WindowPlan
-from skws.sources.files import FilesFeed
+from skws.sources.growing_files import FilesFeed
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
 from skws_mesh.networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
+from skws_schema.infer.joins_by_values import find_possible
 from skws_schema.infer.keys import SampledTable, find_key, find_references
-from skws_schema.infer.possible import find_possible
 from skws_schema.model import Schema
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema

@@ -21,7 +21,7 @@ import pytest
 
 from skws.jobs import journal as journals
 from skws.jobs.local import LocalWatch
-from skws.sinks.addresses import open_sinks
+from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import OnError
 from skws.spec.query import PATTERN, Query
 from skws_schema.errors import StateError

@@ -22,8 +22,8 @@ from confluent_kafka import Consumer, TopicPartition
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.local import LocalWatch
 from skws.results.model import Result
-from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
+from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SchemaError, StateError, UsageError
 from tests.jobs.test_killed_watch import ready, write
 from tests.jobs.test_sinks import result, run

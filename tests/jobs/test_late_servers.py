@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skws.jobs.local import LocalWatch
-from skws.sources.postgres import feed
+from skws.sources.postgres import change_feed as feed
 from skws.sources.postgres.spool import copy_tables
 from tests.commands import Skws
 from tests.jobs.watching import (

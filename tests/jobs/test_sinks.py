@@ -22,10 +22,10 @@ from msgspec.structs import replace as changed
 from skws.jobs.fanout import SinkFanout
 from skws.results.model import LiveResult, Part, Result, ResultTuple, Score
 from skws.sinks import webhook
-from skws.sinks.addresses import parse_sink
 from skws.sinks.base import Run, Sink, SinkError
-from skws.sinks.files import JsonLinesSink
+from skws.sinks.file_sinks import JsonLinesSink
 from skws.sinks.formats import StdoutSink
+from skws.sinks.sink_addresses import parse_sink
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import StateError, UsageError
 from tests.commands import Skws
@@ -285,7 +285,7 @@ def test_a_table_that_was_dropped_is_told(tmp_path: Path) -> None:
 
 
 def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skws.sinks.database._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("skws.sinks.database_sink._BUSY_SECONDS", 0.01)
     path, told = tmp_path / "out.db", list[str]()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from skws.jobs.local import LocalWatch
-from skws.sources.postgres.address import slots_of_this_host
+from skws.sources.postgres.database_address import slots_of_this_host
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from skws_windows.window import TimeWindow

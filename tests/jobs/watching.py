@@ -13,8 +13,8 @@ import orjson
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
-from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
+from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from tests.sim.shop import SCHEMA as SCHEMA

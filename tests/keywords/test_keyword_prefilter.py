@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.analysis import PIECE, fold, stem
+from skws.keywords.chunk_table import FOLDING, hopeless, unstemmed
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
-from skws.keywords.table import FOLDING, hopeless, unstemmed
 from tests.strategies import examples
 
 _SUFFIXES = """

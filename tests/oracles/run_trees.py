@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from skws_patterns import evaluator
+from skws_patterns import tuple_evaluator as evaluator
 from skws_patterns.pcea import PCEA, Equality, Key, State, Transition, key
 from skws_schema.model import Row
 

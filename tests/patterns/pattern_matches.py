@@ -19,7 +19,7 @@ from skws_patterns.language.expression import (
     sequence,
     star,
 )
-from skws_patterns.language.parse import Agreement, Filter, Keyword, Pattern, Reference
+from skws_patterns.language.pattern_parser import Agreement, Filter, Keyword, Pattern, Reference
 from skws_schema.model import COMPARED, Attribute, AttributeType, Op, Relation, Row, Schema, Value
 
 # A set of (position, variable): one match.

@@ -11,9 +11,9 @@ import pytest
 
 from skws_patterns.hcq import Atom, ConjunctiveQuery, Variable
 from skws_patterns.hcq_automaton import automaton_of
-from skws_patterns.language import progress
+from skws_patterns.language import automaton_states as progress
 from skws_patterns.language.compile import compile_pattern, parallel_automaton
-from skws_patterns.language.parse import parse_pattern
+from skws_patterns.language.pattern_parser import parse_pattern
 from skws_patterns.language.resolve import resolve
 from skws_schema.budgets import OverBudgetError, StepBudget, watch_steps, within_steps
 from skws_schema.errors import PatternError
@@ -79,7 +79,7 @@ def test_steps_are_limited_too() -> None:
 def test_steps_are_the_same_in_every_process() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"
-        "from skws_patterns.language.progress import Layout\n"
+        "from skws_patterns.language.automaton_states import Layout\n"
         "from skws_patterns.language.compile import Parallel\n"
         "pattern = parse_pattern('(* a OR * b)+ AND (* c OR (A d AND B e))', SCHEMA)\n"
         "layout = Layout(resolve(pattern, SCHEMA, contains))\n"

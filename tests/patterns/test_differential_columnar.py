@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws_patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
-from skws_patterns.evaluator import Evaluator
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
 from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import Pattern, parse_pattern
+from skws_patterns.language.pattern_parser import Pattern, parse_pattern
 from skws_patterns.pcea import PCEA
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_patterns.evaluator import Evaluator, Node, count, insert, valuations
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
+from skws_patterns.tuple_evaluator import Evaluator, Node, count, insert, valuations
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import by_label

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from skws.queries.patterns.explain import AutomatonDrawing
-from skws_patterns.columnar import column_plan
-from skws_patterns.evaluator import Evaluator, Valuation
+from skws_patterns.columnar_evaluator import column_plan
+from skws_patterns.language.automaton_states import Layout, NotExpressibleError
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
-from skws_patterns.language.parse import Pattern, parse_pattern
-from skws_patterns.language.progress import Layout, NotExpressibleError
+from skws_patterns.language.pattern_parser import Pattern, parse_pattern
 from skws_patterns.language.resolve import Resolved, resolve
 from skws_patterns.pcea import PCEA, Equality, Source, State, Transition, Unary
+from skws_patterns.tuple_evaluator import Evaluator, Valuation
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_patterns.evaluator import Evaluator, Valuation
 from skws_patterns.hcq import ConjunctiveQuery, is_hierarchical, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA
+from skws_patterns.tuple_evaluator import Evaluator, Valuation
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import accepting_runs, by_label

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skws_patterns.evaluator import Evaluator
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA, Transition, Unary
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_windows.window import CountWindow, Unbounded, Window
 from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from skws_patterns.evaluator import Evaluator
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import Agreement, Filter, Keyword, former_spellings, parse_pattern
+from skws_patterns.language.pattern_parser import Agreement, Filter, Keyword, former_spellings, parse_pattern
 from skws_patterns.pcea import PCEA, Contains
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow

@@ -17,7 +17,7 @@ from skws.results.model import Result
 from skws_patterns.hcq import ConjunctiveQuery, root_of_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import Pattern
+from skws_patterns.language.pattern_parser import Pattern
 from skws_patterns.pcea import RootKey
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema

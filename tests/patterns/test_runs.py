@@ -13,7 +13,7 @@ from skws.queries.evaluator import OrderedBatch
 from skws.queries.patterns.kind import ReplayedPattern
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
-from skws_patterns.columnar import NONE, Column, Numbers
+from skws_patterns.columnar_evaluator import NONE, Column, Numbers
 from skws_schema.model import Value
 from skws_windows.window import Unbounded, Window
 from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told

@@ -16,11 +16,11 @@ from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query, Stream
-from skws_patterns.evaluator import Evaluator
 from skws_patterns.hcq import is_hierarchical, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
-from skws_patterns.language.parse import parse_pattern
+from skws_patterns.language.pattern_parser import parse_pattern
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_schema.yaml.load import load_schema

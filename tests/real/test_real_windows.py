@@ -13,7 +13,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import windows
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
-from skws_windows.processor.processor import Window
+from skws_windows.processor.stream_processor import Window
 from tests.keywords.texts_and_queries import terms
 from tests.places import DATA, ROOT
 

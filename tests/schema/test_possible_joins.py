@@ -9,7 +9,7 @@ import pytest
 from skws_schema.errors import UsageError
 from skws_schema.infer.infer import infer
 from skws_schema.model import Join
-from skws_schema.yaml.joins import join_of, with_join
+from skws_schema.yaml.add_join import join_of, with_join
 from skws_schema.yaml.load import parse_schema
 
 Tables = Mapping[str, Mapping[str, Sequence[object]]]

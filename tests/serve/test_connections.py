@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from skws.serve.event_publisher import Hub
 from skws.serve.events import START, Event, Position
-from skws.serve.hub import Hub
 from skws.serve.server import Server, connections, listening
 from skws.serve.streams import EventStream, StreamLimits, Streams, Subscription
 from tests.waiting import until

@@ -10,8 +10,8 @@ import orjson
 
 from skws.jobs.control import Command
 from skws.results.model import LiveResult, Result, ResultTuple
+from skws.serve.event_publisher import DIGESTED, Hub
 from skws.serve.events import SEGMENT, Event, Position
-from skws.serve.hub import DIGESTED, Hub
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import Run
 from skws.spec.query import Query

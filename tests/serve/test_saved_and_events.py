@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from skws.serve.guard import MOST_ANSWER
+from skws.serve.request_guard import MOST_ANSWER
 from tests.jobs.watching import append, customer, lines, order
 from tests.serve.serving import Serving, Stream, results, serving, shop
 from tests.waiting import until

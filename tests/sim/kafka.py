@@ -14,10 +14,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
-from skws.sources.kafka import feed as feeds
-from skws.sources.kafka.address import Address
+from skws.sources.kafka import topic_feed as feeds
 from skws.sources.kafka.client import Partition, transient
-from skws.sources.kafka.feed import KafkaSource
+from skws.sources.kafka.topic_address import Address
+from skws.sources.kafka.topic_feed import KafkaSource
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Row
 from tests.sim.files import Upstream

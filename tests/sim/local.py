@@ -27,8 +27,8 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.queries.operator import SHARED
 from skws.queries.session import Session
-from skws.sinks.database import SqliteSink
-from skws.sinks.files import JsonLinesSink, ParquetSink
+from skws.sinks.database_sink import SqliteSink
+from skws.sinks.file_sinks import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from skws.results.model import LiveResult
 from skws.spec.query import Query
 from skws_patterns.hcq import parse_conjunctive_query
-from skws_patterns.language.parse import parse_pattern
+from skws_patterns.language.pattern_parser import parse_pattern
 from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.oracles.oracle import Shape

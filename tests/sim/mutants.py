@@ -309,13 +309,13 @@ _mutant(
 _mutant(
     "half-a-line",
     "a line of a file that is half written counts as a record",
-    ("skws.sources.files:_lines_end", "not _is_object(line)", "not line"),
+    ("skws.sources.growing_files:_lines_end", "not _is_object(line)", "not line"),
 )
 _mutant(
     "offset-behind",
     "the offset of a file is that before the last record",
     (
-        "skws.sources.files:_json_part",
+        "skws.sources.growing_files:_json_part",
         "return Part(Chunk.of(read_split(split, schema)), end)",
         "return Part(Chunk.of(read_split(split, schema)), max(at, end - 1))",
     ),
@@ -413,20 +413,24 @@ _mutant(
 _mutant(
     "message-again",
     "messages that a broker gives twice are read twice",
-    ("skws.sources.kafka.reader:PartitionReader.fill", "(message.offset() or 0) >= queue.fetched", "True"),
+    (
+        "skws.sources.kafka.topic_reader:PartitionReader.fill",
+        "(message.offset() or 0) >= queue.fetched",
+        "True",
+    ),
     source="kafka",
 )
 _mutant(
     "partition-from-its-end",
     "a new partition is read from its end",
-    ("skws.sources.kafka.feed:KafkaFeed._with_new", "begin, _ =", "_, begin ="),
+    ("skws.sources.kafka.topic_feed:KafkaFeed._with_new", "begin, _ =", "_, begin ="),
     source="kafka",
 )
 _mutant(
     "offset-not-kept",
     "the offset of a partition does not move past what was given",
     (
-        "skws.sources.kafka.feed:KafkaFeed.poll",
+        "skws.sources.kafka.topic_feed:KafkaFeed.poll",
         "position = replace(position, next=reader.offsets(), horizon=horizon)",
         "pass",
     ),

@@ -28,8 +28,8 @@ from skws.jobs.control import RunControl
 from skws.sources.feed import Source
 from skws.sources.postgres import slot as slots
 from skws.sources.postgres import spool
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws.sources.postgres.pgoutput import EPOCH_MICROS
 from skws_schema.model import Row
 from tests.sim.files import Upstream

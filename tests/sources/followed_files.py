@@ -8,7 +8,7 @@ import orjson
 
 from skws.data.batch import BadRecord, Item
 from skws.sources.feed import Offset
-from skws.sources.files import FilesFeed
+from skws.sources.growing_files import FilesFeed
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
 T = AttributeType

@@ -11,8 +11,8 @@ import pytest
 
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws_schema.errors import SourceError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema

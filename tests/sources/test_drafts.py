@@ -9,7 +9,7 @@ import pytest
 
 from skws.formats.files import entries
 from skws.sources.addresses import postgres_identity
-from skws.sources.drafts import draft_of, inferred
+from skws.sources.inferred_schemas import draft_of, inferred
 from skws_schema.errors import SkwsError, SourceError, UsageError
 from tests.commands import Skws
 

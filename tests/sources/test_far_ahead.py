@@ -15,10 +15,10 @@ from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.jobs.local import LocalWatch
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset
-from skws.sources.files import FilesFeed
+from skws.sources.growing_files import FilesFeed
 from skws.sources.horizon import BoundedFeed, BoundedSource, Horizon
-from skws.sources.kafka.address import Address
-from skws.sources.kafka.feed import KafkaSource
+from skws.sources.kafka.topic_address import Address
+from skws.sources.kafka.topic_feed import KafkaSource
 from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.pgoutput import Begin, Column, Commit, Identity, Insert

@@ -15,7 +15,7 @@ import pytest
 
 from skws.data.batch import BadRecord, Chunk, Item
 from skws.sources.feed import Feed, FeedPart, Offset
-from skws.sources.files import FilesFeed, FilesSource
+from skws.sources.growing_files import FilesFeed, FilesSource
 from skws.sources.horizon import BoundedSource, Horizon
 from skws_schema.errors import SourceError
 from tests.sources.followed_files import SCHEMA, line, numbers

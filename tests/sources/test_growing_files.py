@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.blocks import ColumnBlock
 from skws.formats import plan, read_split
-from skws.sources.files import FilesFeed
+from skws.sources.growing_files import FilesFeed
 from skws.sources.postgres.catalog import MatchedTables, Table
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
+from skws.sources.postgres.log_history import Server
 from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert
 from skws.sources.postgres.pgoutput import Relation as Described
-from skws.sources.postgres.server import Server
 from skws.sources.postgres.slot import Position
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

@@ -14,7 +14,7 @@ import pytest
 from skws.data.batch import BadRecord, Item, Record
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
-from skws.sources.kafka.reader import PartitionReader
+from skws.sources.kafka.topic_reader import PartitionReader
 from skws.sources.retry import GIVE_UP
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
@@ -166,9 +166,9 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
 ) -> None:
     """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
     # A hundred thousand messages, which the broker of the tests would take long for.
-    monkeypatch.setattr("skws.sources.kafka.reader._LEAST_WAITING", 50)
-    monkeypatch.setattr("skws.sources.kafka.reader._MOST_WAITING", 150)
-    monkeypatch.setattr("skws.sources.kafka.reader._CHUNK", 40)
+    monkeypatch.setattr("skws.sources.kafka.topic_reader._LEAST_WAITING", 50)
+    monkeypatch.setattr("skws.sources.kafka.topic_reader._MOST_WAITING", 150)
+    monkeypatch.setattr("skws.sources.kafka.topic_reader._CHUNK", 40)
     waiting: list[int] = []
     fill = PartitionReader.fill
 

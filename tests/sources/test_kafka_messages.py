@@ -14,8 +14,8 @@ import pytest
 from skws.data.batch import BadRecord, Record
 from skws.formats.dead_letters import place
 from skws.sources.horizon import Horizon
-from skws.sources.kafka.address import Form
-from skws.sources.kafka.reader import TopicReader
+from skws.sources.kafka.topic_address import Form
+from skws.sources.kafka.topic_reader import TopicReader
 from skws_schema.errors import SourceError
 from skws_schema.model import AttributeType, iso
 from tests.sources.following import SCHEMA

@@ -9,8 +9,8 @@ import pytest
 
 from skws.formats import files
 from skws.sources import folder
-from skws.sources.files import FilesFeed, Part, read_part
 from skws.sources.folder import SourceFile
+from skws.sources.growing_files import FilesFeed, Part, read_part
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
@@ -224,7 +224,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
         return read_part(found, SCHEMA, *arguments[1:], **more)
 
     # Between the look at a folder and the reading of its files there is no other way in.
-    monkeypatch.setattr("skws.sources.files.read_part", rotate)
+    monkeypatch.setattr("skws.sources.growing_files.read_part", rotate)
     assert follower.poll() == [1, 1]
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
 

@@ -9,9 +9,9 @@ from random import Random
 
 from skws.data.batch import Item, Record
 from skws.sources.feed import Feed, Offset
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
-from skws.sources.postgres.server import lsn_of
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.log_history import lsn_of
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
 from tests.strategies import seeds

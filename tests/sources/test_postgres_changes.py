@@ -16,8 +16,8 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.feed import Feed
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.postgres import Database

@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 from psycopg2.extensions import connection
 
-from skws.sources.postgres import feed as postgres_feed
+from skws.sources.postgres import change_feed as postgres_feed
 from skws.sources.postgres import spool
 from skws.sources.postgres.slot import create_slot
 from skws_schema.errors import NotYetError, SourceError

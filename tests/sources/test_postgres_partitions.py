@@ -9,8 +9,8 @@ import psycopg2
 import pytest
 
 from skws.data.batch import BadRecord, Item
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.postgres import Database

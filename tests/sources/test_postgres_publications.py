@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from skws.sources.feed import Feed
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import Dropped, PostgresSource
+from skws.sources.postgres.change_feed import Dropped, PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws.sources.postgres.slot import server_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database

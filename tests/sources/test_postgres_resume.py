@@ -15,7 +15,7 @@ import pytest
 
 from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
-from skws.sources.postgres.address import Address
+from skws.sources.postgres.database_address import Address
 from skws.sources.postgres.slot import Position, SlotStream
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock

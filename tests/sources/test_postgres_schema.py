@@ -10,8 +10,8 @@ import pytest
 
 from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from tests.postgres import Database, Server, binaries

@@ -12,9 +12,9 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.feed import PostgresSource
-from skws.sources.postgres.server import lsn_of, lsn_text
+from skws.sources.postgres.change_feed import PostgresSource
+from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.log_history import lsn_of, lsn_text
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
 from tests.sources.following import SCHEMA, TABLES, follow, insert, movies, opened, shown, source

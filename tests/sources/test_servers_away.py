@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
-from skws.sources.postgres.address import Address
+from skws.sources.postgres.database_address import Address
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from skws.sources.addresses import parse_source
 from skws.sources.feed import redacted
-from skws.sources.files import FilesSource
-from skws.sources.postgres.feed import PostgresSource
+from skws.sources.growing_files import FilesSource
+from skws.sources.postgres.change_feed import PostgresSource
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import SourceError, UsageError

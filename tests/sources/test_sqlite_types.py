@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skws.formats.rows import RowReader
-from skws.sources.drafts import draft_of
+from skws.sources.inferred_schemas import draft_of
 from skws.sources.sqlite import SqliteDatabase
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from skws.sources.feed import Batch
-from skws.sources.files import FilesFeed
+from skws.sources.growing_files import FilesFeed
 from skws.spark.source_reader import SourcePartition, SourceReader, reader_of
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import YAML, append, customer, order

@@ -11,8 +11,8 @@ from textual.widgets import OptionList, Static
 from skws.cli.demo import movie_files
 from skws_tui.app import SkwsApp
 from skws_tui.screens.dialogs import ACTIONS, ConfirmScreen
-from skws_tui.screens.live import LiveScreen
-from skws_tui.screens.schema import SchemaScreen
+from skws_tui.screens.live_screen import LiveScreen
+from skws_tui.screens.schema_screen import SchemaScreen
 from skws_tui.services.user_files import load_session
 from skws_tui.widgets.result_pane import ResultList
 from skws_tui.widgets.search_box import QueryBox

@@ -17,8 +17,8 @@ from textual.widgets import Input, Static
 
 from skws_schema.yaml.load import load_schema
 from skws_tui.screens.dialogs import PromptScreen
-from skws_tui.services.drawing import Phrase, sentence
 from skws_tui.services.request import UiRequest, live_job
+from skws_tui.services.result_drawing import Phrase, sentence
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job

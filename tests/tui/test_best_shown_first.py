@@ -14,9 +14,9 @@ from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice
-from skws_tui.services.job import MOST_BEST
+from skws_tui.services.live_job import MOST_BEST
 from skws_tui.services.request import UiRequest
-from skws_tui.services.results import BestResults, Selection, Sort
+from skws_tui.services.result_buffer import BestResults, Selection, Sort
 from skws_tui.services.view import EventQueue, View
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario

@@ -19,7 +19,7 @@ from skws.spec.query import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.results import Selection, Sort
+from skws_tui.services.result_buffer import Selection, Sort
 from skws_tui.services.typed import TypedQuery, as_query, parse_typed
 from skws_tui.services.user_files import export
 from skws_tui.services.view import EventQueue, JobEvents, View

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.cli.demo import movie_files
-from skws_tui.screens.search import SearchScreen
+from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.widgets.search_box import SearchBox
 from tests.strategies import THOROUGH, examples, seeds
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until

@@ -12,7 +12,7 @@ from textual.events import Paste
 from textual.widgets import Static
 
 from skws_schema.yaml.load import load_schema
-from skws_tui.fence import Printable
+from skws_tui.error_boundary import Printable
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.user_files import Session, save_session
 from tests.cli.test_printable_output import EVIL, RAW, SCHEMA

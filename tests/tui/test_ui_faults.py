@@ -13,11 +13,11 @@ import pytest
 from textual.message_pump import MessagePump
 
 from skws_schema.errors import SkwsError
-from skws_tui.fence import OffThread, TooLongError, hooks
+from skws_tui.error_boundary import OffThread, TooLongError, hooks
 from skws_tui.screens.dialogs import PickScreen
-from skws_tui.screens.live import StatusLine
-from skws_tui.screens.metrics import MetricsScreen
-from skws_tui.screens.search import SearchScreen
+from skws_tui.screens.live_screen import StatusLine
+from skws_tui.screens.metrics_screen import MetricsScreen
+from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.analyzer import Analyzer
 from skws_tui.services.user_files import Session, fault_line, faults_file, save_session
 from skws_tui.services.view import View

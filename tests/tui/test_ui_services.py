@@ -23,11 +23,20 @@ from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.screens.dialogs import ACTIONS
-from skws_tui.screens.metrics import resampled
+from skws_tui.screens.metrics_screen import resampled
 from skws_tui.services.analyzer import change_text, folded, read_draft
-from skws_tui.services.drawing import Columns, Drawer, Phrase, duration, plain_text, sentence, separator, when
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.results import ResultBuffer, Selection, Sort
+from skws_tui.services.result_buffer import ResultBuffer, Selection, Sort
+from skws_tui.services.result_drawing import (
+    Columns,
+    Drawer,
+    Phrase,
+    duration,
+    plain_text,
+    sentence,
+    separator,
+    when,
+)
 from skws_tui.services.user_files import (
     Session,
     export,

@@ -20,8 +20,8 @@ from skws.jobs.metrics import Metrics
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.entry import new_job
-from skws_tui.screens.networks import NetworksScreen
-from skws_tui.screens.search import SearchScreen
+from skws_tui.screens.networks_screen import NetworksScreen
+from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest, live_job
 
 SPEED = 1_600_000_000

@@ -14,8 +14,13 @@ from skws_windows.automata import smso as m
 from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.language.parse import formula_expression, parse_expression, parse_formula, parse_pairs
-from skws_windows.processor.processor import Processor
+from skws_windows.language.window_parser import (
+    formula_expression,
+    parse_expression,
+    parse_formula,
+    parse_pairs,
+)
+from skws_windows.processor.stream_processor import Processor
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, words
 

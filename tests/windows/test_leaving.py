@@ -18,7 +18,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.automata.regular import Limits
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.letters import Ints, RowSource
-from skws_windows.processor.run import Key
+from skws_windows.processor.live_starts import Key
 from skws_windows.processor.spans import ANY, Code, Leaving, Tracker, Trail
 from skws_windows.window import FOREVER, ExpressionWindow
 from tests.jobs.watching import SCHEMA

@@ -18,7 +18,7 @@ from skws_windows.automata import regular as r
 from skws_windows.automata.regular import Limits, Selection, WindowExpression, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.processor.processor import Processor
+from skws_windows.processor.stream_processor import Processor
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, first_of, regulars, selected, windows_by_definition, words
 

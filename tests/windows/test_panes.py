@@ -20,7 +20,7 @@ from skws_windows.automata.regular import Selection, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.processor.panes import Aggregate, Forest, Monoid, monoid, names, register, unregister
-from skws_windows.processor.processor import Processor
+from skws_windows.processor.stream_processor import Processor
 from tests.strategies import examples, seeds
 from tests.window_streams import ALPHABET, regulars, words
 

@@ -13,7 +13,7 @@ from skws_windows.automata.smso import window_expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.processor.processor import Processor
+from skws_windows.processor.stream_processor import Processor
 from tests.oracles.formulas import formula_of, satisfied
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, simple_guards, windows_by_definition, words

@@ -18,9 +18,9 @@ from skws_windows.automata.regular import Limits, Selection, WindowExpression, e
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.parse import parse_expression, parse_pairs
-from skws_windows.processor.processor import Processor
-from skws_windows.verdict import Bound, Verdict, check, compiled
+from skws_windows.language.window_parser import parse_expression, parse_pairs
+from skws_windows.overlap_verdict import Bound, Verdict, check, compiled
+from skws_windows.processor.stream_processor import Processor
 from tests.places import ROOT
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, regulars, words

@@ -11,8 +11,8 @@ from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
 from skws_windows.automata.regular import Letter, Limits, Selection
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
-from skws_windows.language.parse import parse_expression, parse_pairs, parse_regular
-from skws_windows.processor.processor import Processor
+from skws_windows.language.window_parser import parse_expression, parse_pairs, parse_regular
+from skws_windows.processor.stream_processor import Processor
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window, parse_window
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, guards, matches, regulars, words

@@ -21,10 +21,10 @@ from skws.jobs.metrics import Metrics
 from skws.results.model import Result
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted, without_picture
-from skws_tui.fence import EventsReady, Failed, FencedApp, OffThread, ViewChanged
+from skws_tui.error_boundary import EventsReady, Failed, FencedApp, OffThread, ViewChanged
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
-from skws_tui.screens.live import LiveScreen, Notice
-from skws_tui.screens.search import SearchScreen
+from skws_tui.screens.live_screen import LiveScreen, Notice
+from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
     Session,
@@ -40,7 +40,7 @@ from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
     from skws_tui.services.browsing import Place
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
 
 _LEAST_GAP: Final = 0.1
 """Seconds between two drawings of events, fast enough to read along."""
@@ -200,7 +200,7 @@ class SkwsApp(FencedApp):
         self.call_later(self._show_rows, place)
 
     def _show_rows(self, place: Place) -> None:
-        from skws_tui.screens.rows import RowsScreen  # noqa: PLC0415 - loads when the user first goes there
+        from skws_tui.screens.rows_screen import RowsScreen  # noqa: PLC0415 - loads when the user first goes there
 
         screen = self._screen_of("rows")
         assert isinstance(screen, RowsScreen)  # noqa: S101 - the mode has been switched to
@@ -240,7 +240,7 @@ class SkwsApp(FencedApp):
 
     def action_help(self) -> None:
         """The menu of what can be done here."""
-        from skws_tui.screens.menu import menu_of  # noqa: PLC0415 - loads when it is first asked for
+        from skws_tui.screens.menu_entries import menu_of  # noqa: PLC0415 - loads when it is first asked for
 
         entries = {entry.text: entry for entry in menu_of(self)}
         choices = [(entry.text, entry.note) for entry in entries.values()]

@@ -19,7 +19,7 @@ from skws_tui.services.user_files import state_folder
 
 if TYPE_CHECKING:
     from skws.jobs.control import Host
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
     from skws_tui.services.view import EventQueue
 
 _STDIN: Final = 0
@@ -30,11 +30,11 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     job = request.job
     with _spark_at_hand(job.master) if job.engine is EngineName.SPARK else nullcontext():
-        from skws_tui.services.job import expect_short_pauses  # noqa: PLC0415
+        from skws_tui.services.live_job import expect_short_pauses  # noqa: PLC0415
 
         expect_short_pauses()
         from skws_tui.app import SkwsApp  # noqa: PLC0415
-        from skws_tui.fence import hooks  # noqa: PLC0415
+        from skws_tui.error_boundary import hooks  # noqa: PLC0415
 
         app = SkwsApp(request, new_job if job.source else None)
         if os.isatty(_STDIN):
@@ -61,7 +61,7 @@ def _end_on_hang_up() -> None:
 
 def new_job(request: UiRequest, events: EventQueue) -> LiveJob:
     """A job on the host that the request names. Raises UsageError."""
-    from skws_tui.services.job import LiveJob  # noqa: PLC0415 - loaded with the app
+    from skws_tui.services.live_job import LiveJob  # noqa: PLC0415 - loaded with the app
 
     return LiveJob(request, events, None if request.job.engine is EngineName.LOCAL else _spark_host)
 

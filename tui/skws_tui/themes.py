@@ -15,7 +15,7 @@ from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
 
 from skws_schema.errors import UsageError, nearest
-from skws_tui.services.drawing import Palette
+from skws_tui.services.result_drawing import Palette
 
 DARK: Final = "skws-dark"
 LIGHT: Final = "skws-light"

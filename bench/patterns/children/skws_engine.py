@@ -14,9 +14,9 @@ import numpy as np
 from bench.patterns.loads import LOADS, Event, Load
 from skws.memory import expect_long_lived_objects
 from skws.queries.patterns.text import read_query
-from skws_patterns.columnar import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
-from skws_patterns.evaluator import Evaluator
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
 from skws_patterns.pcea import PCEA
+from skws_patterns.tuple_evaluator import Evaluator
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
 

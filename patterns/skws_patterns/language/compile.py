@@ -24,6 +24,16 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, TypeAlias
 
+from skws_patterns.language.automaton_states import (
+    MOST_TRANSITIONS,
+    End,
+    Layout,
+    NotExpressibleError,
+    Progress,
+    Sources,
+    Step,
+    TooManyTransitionsError,
+)
 from skws_patterns.language.expression import (
     EMPTY,
     Alternation,
@@ -39,17 +49,7 @@ from skws_patterns.language.expression import (
     nullable,
     sequence,
 )
-from skws_patterns.language.parse import Pattern
-from skws_patterns.language.progress import (
-    MOST_TRANSITIONS,
-    End,
-    Layout,
-    NotExpressibleError,
-    Progress,
-    Sources,
-    Step,
-    TooManyTransitionsError,
-)
+from skws_patterns.language.pattern_parser import Pattern
 from skws_patterns.language.resolve import Resolved, TextMatch, resolve
 from skws_patterns.pcea import PCEA, RootKey, root_key
 from skws_schema.budgets import OverBudgetError

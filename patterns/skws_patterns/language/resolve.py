@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from skws_patterns.language.expression import Letter, letters
-from skws_patterns.language.parse import Agreement, Comparison, Filter, Keyword, Pattern, Reference, Span
+from skws_patterns.language.pattern_parser import (
+    Agreement,
+    Comparison,
+    Filter,
+    Keyword,
+    Pattern,
+    Reference,
+    Span,
+)
 from skws_patterns.pcea import Compared, Contains, Related, Same, Test, Unary, typed
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, AttributeType, Op, Row, Schema

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from skws_schema.errors import SchemaError
 from skws_schema.infer.column_profile import FEW_ODD, ColumnProfile, profile
+from skws_schema.infer.joins_by_values import find_possible
 from skws_schema.infer.keys import (
     MIN_CONFIDENCE,
     Finding,
@@ -26,10 +27,9 @@ from skws_schema.infer.keys import (
     implied_joins,
     widened_keys,
 )
-from skws_schema.infer.possible import find_possible
 from skws_schema.model import PLACE, Attribute, AttributeType, Join, Possible, Relation, Schema, sides
 from skws_schema.yaml.document import as_name, attribute_text, head, is_name, join_lines, names, scalar
-from skws_schema.yaml.possible import IMPLIED, possible_joins
+from skws_schema.yaml.suggested_joins import IMPLIED, possible_joins
 
 SAMPLE_ROWS = 50_000
 SAMPLE_OF_DATABASE: Final = 10_000

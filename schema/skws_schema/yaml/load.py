@@ -30,7 +30,7 @@ from skws_schema.yaml.document import (
 )
 from skws_schema.yaml.located import Located, locate, place_of
 from skws_schema.yaml.located import Path as Place
-from skws_schema.yaml.possible import possible_joins
+from skws_schema.yaml.suggested_joins import possible_joins
 
 # PyYAML reads about 200 kB a second; a relation and its join take about 120 bytes.
 MAX_BYTES = 1 << 20

@@ -22,7 +22,7 @@ from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.queries.patterns.text import PatternQuery, pattern_notes, read_query
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
-from skws_patterns.columnar import (
+from skws_patterns.columnar_evaluator import (
     MOST_RESULTS,
     ColumnarEvaluator,
     Found,
@@ -30,7 +30,7 @@ from skws_patterns.columnar import (
     Tuples,
     column_plan,
 )
-from skws_patterns.evaluator import Valuation
+from skws_patterns.tuple_evaluator import Valuation
 from skws_schema.errors import UsageError
 from skws_schema.evolution import nameable
 from skws_schema.model import Row, Schema

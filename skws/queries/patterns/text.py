@@ -18,7 +18,7 @@ from skws_patterns.hcq import (
 )
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import CompiledPattern, compile_pattern
-from skws_patterns.language.parse import Keyword, former_spellings, parse_pattern
+from skws_patterns.language.pattern_parser import Keyword, former_spellings, parse_pattern
 from skws_patterns.pcea import PCEA, RootKey
 from skws_schema.errors import PatternError
 from skws_schema.model import Row, Schema

@@ -20,11 +20,16 @@ from skws_windows.automata.regular import Selection, WindowExpression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
-from skws_windows.language.parse import former_spellings, formula_expression, parse_expression, parse_pairs
+from skws_windows.language.window_parser import (
+    former_spellings,
+    formula_expression,
+    parse_expression,
+    parse_pairs,
+)
+from skws_windows.overlap_verdict import Bound, Verdict, check, compiled
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
-from skws_windows.processor.processor import Processor
-from skws_windows.verdict import Bound, Verdict, check, compiled
+from skws_windows.processor.stream_processor import Processor
 from skws_windows.window import ExpressionWindow, Window, parse_window
 
 FLAG: Final = "--force-unbounded-windows"

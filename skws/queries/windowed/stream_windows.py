@@ -21,12 +21,12 @@ from skws.sinks.text import value_text, visible
 from skws_schema.model import AttributeType, Schema, Value
 from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord
 from skws_windows.guards.letters import Column, exact, time_column, typed
-from skws_windows.processor.processor import Processor, Window
 from skws_windows.processor.spans import Spans, Tracker
+from skws_windows.processor.stream_processor import Processor, Window
 from skws_windows.window import ExpressionWindow
 
 if TYPE_CHECKING:
-    from skws_windows.processor.run import Key
+    from skws_windows.processor.live_starts import Key
 
 RECENT: Final = 200
 """The number of ended windows that are remembered to be drawn."""

@@ -25,9 +25,9 @@ from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.automata.regular import WindowExpression
 from skws_windows.guards.alphabet import Alphabet
+from skws_windows.overlap_verdict import Verdict, Witness
 from skws_windows.processor.panes import Aggregate
-from skws_windows.processor.processor import Key, Window
-from skws_windows.verdict import Verdict, Witness
+from skws_windows.processor.stream_processor import Key, Window
 from skws_windows.window import MICROSECOND
 
 _WIDTHS: Final = (8, 8, 8, 20, 20)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from skws.sources.kafka.address import Address, Settings
+from skws.sources.kafka.topic_address import Address, Settings
 from skws_schema.errors import NotYetError, SchemaError, SourceError
 
 Partition: TypeAlias = tuple[str, int]

@@ -17,8 +17,7 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from skws.formats.rows import RowReader, typed_rows
-from skws.sources.postgres.address import Address
-from skws.sources.postgres.identities import Partition, advice, faults, identifies, written
+from skws.sources.postgres.database_address import Address
 from skws.sources.postgres.numerics import (
     AS_TEXT,
     NUMERIC,
@@ -31,6 +30,7 @@ from skws.sources.postgres.numerics import (
 )
 from skws.sources.postgres.numerics import identifies as identifies_rows
 from skws.sources.postgres.pgoutput import Identity
+from skws.sources.postgres.replica_identity import Partition, advice, faults, identifies, written
 from skws_schema.errors import SourceError, nearest
 from skws_schema.infer.column_profile import EVENT, LATER, tokens
 from skws_schema.infer.infer import (

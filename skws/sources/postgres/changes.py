@@ -24,7 +24,7 @@ from skws.data.values import MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables
-from skws.sources.postgres.identities import Partition, advice, identifies, written
+from skws.sources.postgres.log_history import lsn_text
 from skws.sources.postgres.numerics import NUMBER_OF_TYPE, without_zeros
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
@@ -38,7 +38,7 @@ from skws.sources.postgres.pgoutput import (
     Truncate,
     Update,
 )
-from skws.sources.postgres.server import lsn_text
+from skws.sources.postgres.replica_identity import Partition, advice, identifies, written
 from skws.sources.postgres.slot import Position
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from psycopg2.extensions import cursor
 
 from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.identities import written
+from skws.sources.postgres.replica_identity import written
 from skws_schema.errors import SourceError
 
 _KINDS: Final = ("insert", "update", "delete", "truncate")

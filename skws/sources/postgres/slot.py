@@ -24,11 +24,11 @@ from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection
 from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.sources.feed import Clock, Offset, parse_offset, readable
-from skws.sources.postgres.address import Address
 from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.log_history import Server, check_server, lsn_of, lsn_text
 from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
 from skws.sources.postgres.publication import Publication, Wanted
-from skws.sources.postgres.server import Server, check_server, lsn_of, lsn_text
 from skws.sources.postgres.spool import client_of, publishing
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError

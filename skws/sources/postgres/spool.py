@@ -31,8 +31,8 @@ from psycopg2.sql import SQL, Identifier, Literal
 from skws.data.batch import Chunk, Ints, Item
 from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
 from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.identities import written
 from skws.sources.postgres.numerics import AS_TEXT
+from skws.sources.postgres.replica_identity import written
 from skws_mesh.columnar.columns import NOTHING
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema

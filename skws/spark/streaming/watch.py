@@ -24,8 +24,8 @@ from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.evaluator import Load
 from skws.queries.kinds import plans_of
 from skws.queries.operator import QueryPlan
-from skws.sinks.addresses import open_sinks
 from skws.sinks.base import Run, Sink
+from skws.sinks.sink_addresses import open_sinks
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors

@@ -13,8 +13,8 @@ from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
 from skws.jobs.fanout import Routing
 from skws.results.model import Result, ResultTuple
-from skws.sinks.addresses import open_sinks, parse_sink
 from skws.sinks.base import Run, SinkError
+from skws.sinks.sink_addresses import open_sinks, parse_sink
 from skws.sinks.webhook import Program
 from skws.spec.query import TOP, Query
 from skws_schema.errors import ConfigurationError

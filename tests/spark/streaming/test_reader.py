@@ -51,7 +51,7 @@ def test_what_a_monitor_compares_reaches_the_driver(tmp_path: Path, monkeypatch:
     source = tmp_path / "in.jsonl"
     append(source, customer(1, 1), order(2, 1))
     known = Backlog("3 bytes of log behind", 3, 40)
-    monkeypatch.setattr("skws.sources.files.FilesFeed.backlog", lambda *_: known)
+    monkeypatch.setattr("skws.sources.growing_files.FilesFeed.backlog", lambda *_: known)
     reading = reader(tmp_path, str(source))
     rows, _ = reading.read(reading.initialOffset())
     assert MicroBatch.from_bytes(next(iter(rows))[2]).head.backlog == known

@@ -61,7 +61,7 @@ def _loaded_late(name: str) -> ScreenMaker:
     """Makes a screen whose module is loaded when the user first goes there."""
 
     def load() -> Screen[Any]:
-        module = import_module(f"skws_tui.screens.{name}")
+        module = import_module(f"skws_tui.screens.{name}_screen")
         screen: Screen[Any] = getattr(module, f"{name.capitalize()}Screen")()
         return screen
 

@@ -18,7 +18,7 @@ from skws.keywords.suggest import completions, similar
 from skws.queries.diagnosis import KeywordCounts
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
-from skws.sources import drafts
+from skws.sources import inferred_schemas as drafts
 from skws.spec.job import Job
 from skws_schema.errors import Problem, SchemaError, SkwsError, UsageError
 from skws_schema.evolution import SchemaChange

@@ -15,7 +15,7 @@ from skws_schema.errors import SkwsError
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
 from skws_tui.services.request import UiRequest
-from skws_tui.services.results import BestResults, ResultBuffer
+from skws_tui.services.result_buffer import BestResults, ResultBuffer
 from skws_tui.services.typed import parse_typed
 from skws_windows.window import ExpressionWindow, parse_window
 

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from skws.queries.windowed.stream_windows import LABEL, timeline
 from skws.sinks.text import fitted, instant, shortened, visible
 from skws_schema.errors import counted
-from skws_tui.services.drawing import Palette
-from skws_tui.services.results import Sort
+from skws_tui.services.result_buffer import Sort
+from skws_tui.services.result_drawing import Palette
 from skws_tui.services.view import View
 from skws_windows.window import MICROSECOND, ExpressionWindow
 

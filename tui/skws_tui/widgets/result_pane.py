@@ -27,14 +27,14 @@ from textual.widgets import Static
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import counted
-from skws_tui.services.drawing import Columns, Drawer
-from skws_tui.services.results import ListedResult, Selection
+from skws_tui.services.result_buffer import ListedResult, Selection
+from skws_tui.services.result_drawing import Columns, Drawer
 from skws_tui.services.typed import parse_typed
 from skws_tui.services.view import View
 from skws_tui.widgets.start_menu import StartMenu
 
 if TYPE_CHECKING:
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
 
 _DRAWN: Final = 600
 """Drawn results in the cache: a page is drawn again at every key."""

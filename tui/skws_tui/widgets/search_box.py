@@ -21,13 +21,13 @@ from skws.sinks.text import visible
 from skws.spec.query import completed
 from skws_schema.errors import without_picture
 from skws_schema.model import Schema
-from skws_tui.fence import OffThread, TooLongError
-from skws_tui.services.drawing import Palette
+from skws_tui.error_boundary import OffThread, TooLongError
+from skws_tui.services.result_drawing import Palette
 from skws_tui.services.typed import Analysis
 from skws_tui.services.view import View
 
 if TYPE_CHECKING:
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
 
 
 class LineInput(Input):

@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from skws.sinks.text import visible
 from skws_schema.errors import counted
-from skws_tui.services.drawing import Palette
+from skws_tui.services.result_drawing import Palette
 from skws_tui.services.start import RelationShown, Start, Trial
 
 _EARLIER: Final = 3

@@ -11,11 +11,11 @@ from textual.message import Message
 from textual.widget import Widget
 
 from skws.sinks.text import instant
-from skws_tui.services.drawing import Palette
+from skws_tui.services.result_drawing import Palette
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
 
 _LEFT: Final = 9
 _RIGHT: Final = 16

@@ -10,13 +10,13 @@ from skws_schema.errors import UsageError, nearest
 from skws_schema.model import COMPARED, AttributeType, instant
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, FieldInfo
-from skws_windows.language.grammar import fault, position, taken, tree, unquoted
+from skws_windows.language.window_grammar import fault, position, taken, tree, unquoted
 from skws_windows.window import parse_duration
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-    from skws_windows.language.grammar import Node
+    from skws_windows.language.window_grammar import Node
 
 MAX_BACK: Final = 100
 _MIRRORED: Final = {">": "<", ">=": "<="}

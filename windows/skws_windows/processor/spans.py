@@ -24,8 +24,8 @@ from skws_schema.model import Value
 from skws_windows.automata.regular import Limits, Selection, WindowExpression
 from skws_windows.guards.alphabet import ABSENT, Alphabet
 from skws_windows.guards.letters import Flags, Ints, Source
-from skws_windows.processor.processor import Advance, Processor
-from skws_windows.processor.run import Key
+from skws_windows.processor.live_starts import Key
+from skws_windows.processor.stream_processor import Advance, Processor
 from skws_windows.window import FOREVER
 
 ANY: Final = -1

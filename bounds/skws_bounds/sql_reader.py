@@ -16,8 +16,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from skws_bounds.names import UnknownNameError, promises, resolve, stream_of
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Place, Query, Stream, Union
+from skws_bounds.promises import UnknownNameError, promises, resolve, stream_of
 from skws_schema.errors import SqlError
 from skws_schema.model import AttributeType, Op, Schema
 from skws_schema.yaml.check import bound_value

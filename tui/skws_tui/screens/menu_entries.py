@@ -10,7 +10,7 @@ from textual import actions
 from textual.binding import Binding
 from textual.dom import DOMNode
 
-from skws_tui.screens.live import shown_key
+from skws_tui.screens.live_screen import shown_key
 
 if TYPE_CHECKING:
     from skws_tui.app import SkwsApp

@@ -23,13 +23,13 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
 from skws_windows.language.conditions import Conditions
-from skws_windows.language.grammar import fault, parse, position, shallow, tree
-from skws_windows.language.grammar import tree as as_tree
+from skws_windows.language.window_grammar import fault, parse, position, shallow, tree
+from skws_windows.language.window_grammar import tree as as_tree
 
 if TYPE_CHECKING:
     from lark import Token, Tree
 
-    from skws_windows.language.grammar import Node
+    from skws_windows.language.window_grammar import Node
 
 MAX_REPEATS: Final = 200
 MAX_LETTERS: Final = 500

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from skws_patterns.evaluator import holds_function, reach_of
 from skws_patterns.pcea import PCEA, Columns, Source, State, Transition
+from skws_patterns.tuple_evaluator import holds_function, reach_of
 from skws_schema.model import Key, Row, Value
 from skws_windows.guards.letters import Flags, Ints
 from skws_windows.window import FOREVER, Window

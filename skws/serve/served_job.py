@@ -21,10 +21,10 @@ from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
 from skws.results.model import Result
+from skws.serve.event_publisher import Hub
 from skws.serve.events import Position
-from skws.serve.hub import Hub
 from skws.serve.saved import SavedSearch
-from skws.sinks.addresses import open_sinks
+from skws.sinks.sink_addresses import open_sinks
 from skws.spec.job import Job
 from skws.spec.query import Query, Stream
 from skws_schema.budgets import within

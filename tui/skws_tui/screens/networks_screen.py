@@ -24,8 +24,8 @@ from skws.keywords.plan import Plan
 from skws.sinks.text import visible
 from skws_mesh.networks import node_text
 from skws_schema.errors import SkwsError, counted
-from skws_tui.fence import OffThread
-from skws_tui.screens.live import FilteredScreen
+from skws_tui.error_boundary import OffThread
+from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.typed import TypedQuery, parse_typed
 from skws_tui.services.view import View

@@ -190,7 +190,7 @@ class Replay:
 
     def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
         if self.in_order and self._columnar:
-            from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
+            from skws.formats import parquet_files as parquet  # noqa: PLC0415 - only Parquet loads Arrow
 
             return parquet.batches(self._streams, self.schema, _Meter(progress).advance)
         arrivals = self.arrivals(policy, progress)
@@ -202,7 +202,7 @@ class Replay:
         if not self._has_streams:
             return False
         if self._columnar:
-            from skws.formats import parquet  # noqa: PLC0415 - only Parquet loads Arrow
+            from skws.formats import parquet_files as parquet  # noqa: PLC0415 - only Parquet loads Arrow
 
             return parquet.plain(self._streams, self.schema)
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)

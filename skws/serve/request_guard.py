@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skws.data.values import shown
 from skws.hosts import LOOPBACK, address_of, host_name
-from skws.serve.faults import error_body
+from skws.serve.error_answers import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT
 from skws_schema.errors import nearest, not_utf8
 

@@ -15,8 +15,8 @@ from textual.widgets import Static
 
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import fitted, visible
-from skws_tui.screens.live import LiveScreen
-from skws_tui.services.drawing import Palette, day_or_time, duration
+from skws_tui.screens.live_screen import LiveScreen
+from skws_tui.services.result_drawing import Palette, day_or_time, duration
 from skws_tui.services.view import POINTS, View
 from skws_tui.widgets.time_line import bars
 

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, cast
 
 from lark import Token, Tree
 
-from skws_patterns.grammar import constant_value, parse, span
 from skws_patterns.language.expression import (
     Expression,
     Letter,
@@ -23,9 +22,10 @@ from skws_patterns.language.expression import (
     sequence,
     size,
 )
+from skws_patterns.pattern_grammar import constant_value, parse, span
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Op, Relation, Schema, Value
-from skws_windows.language.grammar import unquoted
+from skws_windows.language.window_grammar import unquoted
 from skws_windows.window import Window, parse_window
 
 Span: TypeAlias = tuple[int, int]

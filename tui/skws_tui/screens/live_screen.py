@@ -18,15 +18,15 @@ from textual.widget import Widget
 
 from skws.sinks.text import visible
 from skws_schema.errors import counted
-from skws_tui.fence import ViewChanged
-from skws_tui.services.drawing import Palette, day_or_time
+from skws_tui.error_boundary import ViewChanged
+from skws_tui.services.result_drawing import Palette, day_or_time
 from skws_tui.services.view import View
 from skws_tui.themes import palette
 from skws_tui.widgets.search_box import FilterBox
 
 if TYPE_CHECKING:
     from skws_tui.app import SkwsApp
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
 
 _PINNED: Final = ("help", "quit")
 """Actions that are always shown, at the end."""

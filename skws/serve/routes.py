@@ -30,9 +30,10 @@ from skws.queries.diagnosis import EmptyResult
 from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
+from skws.serve.error_answers import FAULTS, Fault, Json, error_body, handle_errors
 from skws.serve.events import Event, Position
-from skws.serve.faults import FAULTS, Fault, Json, error_body, handle_errors
-from skws.serve.guard import (
+from skws.serve.measures import Measures
+from skws.serve.request_guard import (
     MOST_ANSWER,
     CompleteBody,
     SavedBodies,
@@ -41,9 +42,8 @@ from skws.serve.guard import (
     SearchBody,
     StrictRoute,
 )
-from skws.serve.job import NotReadyError, ServedJob, marked
-from skws.serve.measures import Measures
 from skws.serve.saved import SavedSearch
+from skws.serve.served_job import NotReadyError, ServedJob, marked
 from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
 from skws.spec.query import (
     KEYWORDS,

@@ -11,8 +11,8 @@ from skws_bounds.case import CaseRun, Rows
 from skws_bounds.lto import MOST_CASES, Case, cases
 from skws_bounds.maxref import unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
-from skws_bounds.names import Promises
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Query, Stream, Union
+from skws_bounds.promises import Promises
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
 from skws_schema.model import COMPARED, Row, Schema

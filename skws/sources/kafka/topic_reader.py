@@ -36,8 +36,8 @@ from skws.formats.exact_json import loads
 from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
 from skws.sources.horizon import ANY_TIME, Horizon
-from skws.sources.kafka.address import Address, Form
 from skws.sources.kafka.client import Client, Partition
+from skws.sources.kafka.topic_address import Address, Form
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import AttributeType, Relation, Row, Schema

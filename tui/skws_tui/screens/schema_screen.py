@@ -21,10 +21,10 @@ from skws.durable import replaced
 from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError, UsageError, counted
 from skws_schema.model import Schema
-from skws_schema.yaml.joins import join_of, with_join
-from skws_tui.fence import Failed, OffThread, TooLongError
+from skws_schema.yaml.add_join import join_of, with_join
+from skws_tui.error_boundary import Failed, OffThread, TooLongError
 from skws_tui.screens.dialogs import ConfirmScreen, PickScreen, PromptScreen
-from skws_tui.screens.live import LiveScreen
+from skws_tui.screens.live_screen import LiveScreen
 from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
 
 _SAMPLING: Final = 120.0

@@ -20,9 +20,9 @@ from skws_windows.automata.k_sla import trimmed
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
 from skws_windows.guards.letters import Column, Columns, Ints, Letters, RowSource, Source
+from skws_windows.processor.live_starts import Key, Run, Window, one_is_enough
 from skws_windows.processor.macrostates import REMEMBERED, Configurations
 from skws_windows.processor.panes import Aggregate, panes
-from skws_windows.processor.run import Key, Run, Window, one_is_enough
 
 
 class Part(NamedTuple):

@@ -22,7 +22,7 @@ from skws.sinks.row_names import RowNames
 from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema
-from skws_tui.services.results import ListedResult
+from skws_tui.services.result_buffer import ListedResult
 from skws_tui.services.view import View
 from skws_windows.window import Unbounded
 

@@ -11,7 +11,7 @@ from skws_schema.errors import UsageError, nearest
 from skws_schema.model import AttributeType, Join, Schema, sides
 from skws_schema.yaml.document import join_lines
 from skws_schema.yaml.load import Side, parse_condition, parse_schema
-from skws_schema.yaml.possible import possible_of
+from skws_schema.yaml.suggested_joins import possible_of
 
 _JOINS: Final = re.compile(r"joins:\s*(?:\[\s*\])?\s*(?:#.*)?")
 _EMPTY: Final = re.compile(r"\s*\[\s*\]")

@@ -28,7 +28,7 @@ from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
 from skws_schema.budgets import within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
-from skws_tui.services.results import BestResults
+from skws_tui.services.result_buffer import BestResults
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine

@@ -21,7 +21,7 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
 from skws_windows.overlap import Edge, Pattern, TypeGraph, find_pattern, type_graphs
-from skws_windows.processor.processor import Processor
+from skws_windows.processor.stream_processor import Processor
 
 REPETITIONS: Final = 3
 _MORE: Final = 2

@@ -189,7 +189,7 @@ def check_whole(found: SourceFile) -> None:
 def _end(found: SourceFile) -> int:
     if found.format is not Format.PARQUET:
         return END
-    from skws.formats.parquet import group_ranges  # noqa: PLC0415 - Arrow is slow to import
+    from skws.formats.parquet_files import group_ranges  # noqa: PLC0415 - Arrow is slow to import
 
     ranges = group_ranges(found.path, END)
     return ranges[-1][1] if ranges else 0

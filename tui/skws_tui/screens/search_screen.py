@@ -23,11 +23,11 @@ from skws.data.values import MalformedError, timestamp
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted
-from skws_tui.fence import OffThread, ViewChanged
+from skws_tui.error_boundary import OffThread, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
-from skws_tui.screens.live import FilteredScreen
-from skws_tui.services.drawing import Columns, Drawer, day_or_time, plain_text
-from skws_tui.services.results import Selection, Sort, relations_of
+from skws_tui.screens.live_screen import FilteredScreen
+from skws_tui.services.result_buffer import Selection, Sort, relations_of
+from skws_tui.services.result_drawing import Columns, Drawer, day_or_time, plain_text
 from skws_tui.services.start import Start
 from skws_tui.services.typed import text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowLines
@@ -37,7 +37,7 @@ from skws_tui.widgets.start_menu import StartMenu
 from skws_tui.widgets.time_line import TimeLine
 
 if TYPE_CHECKING:  # they load behind the first picture
-    from skws_tui.services.job import LiveJob
+    from skws_tui.services.live_job import LiveJob
     from skws_tui.services.live_rows import LiveRows
 
 _EXPLAINED: Final = 3

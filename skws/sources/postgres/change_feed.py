@@ -18,9 +18,9 @@ from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, connection
 from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, SystemClock
 from skws.sources.horizon import ANY_TIME, Horizon
-from skws.sources.postgres.address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
+from skws.sources.postgres.database_address import Address, is_abandoned, slots_of_this_host
 from skws.sources.postgres.presence import FollowedTables, name_of
 from skws.sources.postgres.publication import Wanted
 from skws.sources.postgres.slot import (

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from skws.sinks.text import visible
-from skws_tui.screens.live import FilteredScreen
+from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.view import LogLine
 from skws_tui.widgets.search_box import FilterBox
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
 from skws.data.values import LARGEST, Unreadable
-from skws.formats.parquet import ArrowReader, python_values
+from skws.formats.parquet_files import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
 from skws.formats.sampling import SampleRow, Samples
 from skws_schema.errors import UsageError, nearest

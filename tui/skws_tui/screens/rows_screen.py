@@ -14,8 +14,8 @@ from textual.worker import Worker
 
 from skws.sinks.text import shortened, value_text, visible
 from skws_schema.errors import SkwsError, counted
-from skws_tui.fence import Failed, OffThread
-from skws_tui.screens.live import FilteredScreen
+from skws_tui.error_boundary import Failed, OffThread
+from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.browsing import Page, Place, page_of, places_from
 from skws_tui.widgets.search_box import FilterBox
 

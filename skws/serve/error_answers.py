@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from skws.data.values import shown
-from skws.serve.job import NotReadyError
+from skws.serve.served_job import NotReadyError
 from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
 

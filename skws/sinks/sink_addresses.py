@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from skws.extras import SINKS, extension, installed
 from skws.sinks.base import Sink
-from skws.sinks.database import PARAMETERS, SqliteSink, Table
-from skws.sinks.files import JsonLinesSink, ParquetSink
+from skws.sinks.database_sink import PARAMETERS, SqliteSink, Table
+from skws.sinks.file_sinks import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sources.feed import parameters, redacted
-from skws.sources.kafka.address import Address as KafkaAddress
+from skws.sources.kafka.topic_address import Address as KafkaAddress
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
@@ -80,7 +80,7 @@ def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, 
 def _postgres(text: str) -> Sink:
     with installed():
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.address import Address  # noqa: PLC0415
+        from skws.sources.postgres.database_address import Address  # noqa: PLC0415
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     own = {name: value for name, value in pairs if name in PARAMETERS}

@@ -26,9 +26,9 @@ from skws.sources.feed import (
     static_relations,
 )
 from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, Mark, latest_between
-from skws.sources.kafka.address import Address, Begin, Lost, Settings
 from skws.sources.kafka.client import Client, Partition, gone
-from skws.sources.kafka.reader import (
+from skws.sources.kafka.topic_address import Address, Begin, Lost, Settings
+from skws.sources.kafka.topic_reader import (
     GapError,
     Message,
     PartitionReader,

@@ -10,7 +10,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from skws_schema.errors import PatternError
-from skws_windows.language.grammar import unquoted
+from skws_windows.language.window_grammar import unquoted
 
 _GRAMMAR: Final = r"""
     pattern: ["pattern"i ":"] _expression [_WHERE condition (_AND condition)*] [_WITHIN window]

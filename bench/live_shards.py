@@ -24,7 +24,7 @@ from skws.data.batch import RecordBatch, together
 from skws.data.packing import expanded
 from skws.formats import Replay
 from skws.formats.jsonl import ChunkReader
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.memory import expect_long_lived_objects
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.layout import Layout, Wanted
@@ -90,7 +90,7 @@ def live_shards(
 def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
     """Write the micro-batches of each shard."""
     began = time.process_time()
-    head = BatchHeader(0.0, tuple(Command.adding(query) for query in job.named().values()))
+    head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("wb")) for path in paths]
         for number, batch in enumerate(_batches(job, replay)):

@@ -37,7 +37,7 @@ from skws.data.batch import RecordBatch
 from skws.data.packing import packed, unpacked
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.splits import Piece, read_pieces
+from skws.formats.splits import PackedPiece, read_pieces
 from skws.queries.kinds import plan_of
 from skws.queries.partitioning import Partitioning
 from skws.queries.slice_tasks import SliceRanges, blocks_of
@@ -194,7 +194,7 @@ def _searched_part(job: Job, one: Slice, path: Path) -> Share:
     return Share(time.process_time() - began, peak() - before, results)
 
 
-def _pieces(path: Path) -> Iterator[tuple[Piece, RecordBatch]]:
+def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     with path.open("rb") as file:
         while file.peek(1):
             piece, blob = pickle.load(file)

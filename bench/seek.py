@@ -15,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, sleep
 
-from skws.jobs.control import Command, RunControl
+from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.spec.job import Job
@@ -49,7 +49,7 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
     watch = LocalWatch(job, [], Log(), control=control, lasting=True)
     watch.open()
     for text in QUERIES:
-        control.submit(Command.adding(Query(text, name=text)))
+        control.submit(JobCommand.adding(Query(text, name=text)))
     watch.step()
     while control.times is None:  # they are read beside the job
         sleep(0.1)

@@ -35,7 +35,7 @@ from bench.processes import processor_seconds
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName
@@ -55,7 +55,7 @@ class Clocked:
     every: float = 1.0
     given: list[tuple[float, LiveResult]] = field(default_factory=list)
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         """Nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - a sink has it

@@ -25,7 +25,7 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.networks_screen import NetworksScreen
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.result_buffer import Selection
+from skws_tui.services.result_buffer import ListSelection
 from skws_tui.themes import DARK, LIGHT
 from skws_windows.window import Unbounded
 
@@ -77,7 +77,7 @@ async def _ended(app: SkwsApp, pilot: Pilot[None]) -> None:
     """Results of which some were retracted and some have expired."""
     await _search(app, pilot)
     results = app.view.results
-    listed = results.listed(Selection())
+    listed = results.listed(ListSelection())
     results.take([replace(row.result, op="-") for row in listed[:2] if isinstance(row.result, Result)])
     results.expire(max(row.result.end or 0 for row in listed))
     await pilot.press("escape")

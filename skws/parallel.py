@@ -36,7 +36,7 @@ from skws.data.packing import packed, unpacked
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split, Spool
 from skws.formats.jsonl_order import timed_blocks
-from skws.formats.splits import Holds, Piece, read_pieces, unpack_bad
+from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, share
 from skws.queries.kinds import plan_of
 from skws.queries.partitioning import plan_keys
@@ -80,7 +80,7 @@ class _End:
     error: BaseException | None = None
 
 
-class Worker:
+class ProcessWorker:
     """A worker as its tasks see it: ``number`` among all; ``spools`` are those of the run."""
 
     def __init__(self, number: int, spools: Sequence[Spool], channel: Connection) -> None:
@@ -219,7 +219,7 @@ def _serve(number: int, spools: Sequence[Spool], channel: Connection, memory: Me
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.freeze()
-    worker = Worker(number, spools, channel)
+    worker = ProcessWorker(number, spools, channel)
     while True:
         try:
             task, arguments = channel.recv()
@@ -228,7 +228,7 @@ def _serve(number: int, spools: Sequence[Spool], channel: Connection, memory: Me
         worker.emit(_done(worker, task, arguments, memory))
 
 
-def _done(worker: Worker, task: Any, arguments: tuple[Any, ...], memory: MemoryShare | None) -> _End:
+def _done(worker: ProcessWorker, task: Any, arguments: tuple[Any, ...], memory: MemoryShare | None) -> _End:
     try:
         if memory is None:
             task(worker, *arguments)
@@ -261,7 +261,7 @@ _EVENING: Final = 0.03  # processes of one machine are about as quick as each ot
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SpooledBytes:
     """Bytes in one of the spools of a run."""
 
     spool: int
@@ -276,7 +276,7 @@ class Stored:
 class _Found:
     """Results of a slice as lines, and when each is given. ``spools``: once they are with the command."""
 
-    lines: Stored
+    lines: SpooledBytes
     times: npt.NDArray[np.float64]
     spools: Sequence[Spool] = ()
 
@@ -284,7 +284,7 @@ class _Found:
         return Lines(self.lines.read(self.spools), self.times).timed()
 
 
-_Pieces: TypeAlias = list[tuple[Piece, Stored]]
+_Pieces: TypeAlias = list[tuple[PackedPiece, SpooledBytes]]
 
 
 class ParallelSearch(SlicedRun):
@@ -379,12 +379,12 @@ class ParallelSearch(SlicedRun):
                 tasks.append((_search_pieces, (spool, one, *asked, pieces, counting)))
         return tasks
 
-    def _sliced(self, pieces: Sequence[Piece]) -> Slicing:
+    def _sliced(self, pieces: Sequence[PackedPiece]) -> Slicing:
         return plan_slices(
             pieces, self._queries, self._stream, self._window, self._jobs, self._least, _EVENING
         )
 
-    def _planned(self, pieces: Sequence[Piece]) -> Slicing | None:
+    def _planned(self, pieces: Sequence[PackedPiece]) -> Slicing | None:
         return plan_parts(pieces, self._queries, self._stream, self._window, self._jobs, self._least)
 
     def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
@@ -436,7 +436,7 @@ class ParallelSearch(SlicedRun):
             self.counts = run.counts
 
 
-def overlap(pieces: Sequence[Piece]) -> int:
+def overlap(pieces: Sequence[PackedPiece]) -> int:
     """The most records in pieces that overlap in time: a merge holds them at once."""
     streamed = [piece for piece in pieces if piece.holds is Holds.RECORDS]
     begins, ends = np.array([p.first for p in streamed]), np.array([p.last for p in streamed])
@@ -453,42 +453,42 @@ def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
     return sorted(read, key=lambda each: (each[0].holds, each[0].first, each[0].place))
 
 
-def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[Piece, RecordBatch]]:
+def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     for piece, stored in pieces:
         check()
         yield piece, unpacked(stored.read(spools))
 
 
-def _look(worker: Worker, split: Split) -> None:
+def _look(worker: ProcessWorker, split: Split) -> None:
     """A task: the times of a split."""
     worker.emit(timed_blocks(split))
 
 
-def _read_and_pack(worker: Worker, split: Split, schema: Schema) -> None:
+def _read_and_pack(worker: ProcessWorker, split: Split, schema: Schema) -> None:
     """A task: the pieces of a split."""
     for piece, blob in read_pieces(split, schema):
         place = worker.spools[worker.number].append(blob)
-        worker.emit((piece, Stored(worker.number, place, len(blob))))
+        worker.emit((piece, SpooledBytes(worker.number, place, len(blob))))
 
 
-def _divide(worker: Worker, slicing: Slicing, held: tuple[Piece, Stored]) -> None:
+def _divide(worker: ProcessWorker, slicing: Slicing, held: tuple[PackedPiece, SpooledBytes]) -> None:
     """A task: what each part of the keys has of a piece."""
     for piece, batch in _unpacked([held], worker.spools):
         for part, own, records in slicing.parts_of(piece, batch):
             blob = packed(records)
             place = worker.spools[worker.number].append(blob)
-            worker.emit((part, own, Stored(worker.number, place, len(blob))))
+            worker.emit((part, own, SpooledBytes(worker.number, place, len(blob))))
 
 
 def _search_range(
-    worker: Worker, spool: int, ranges: SliceRanges, queries: Sequence[Query], stream: Stream
+    worker: ProcessWorker, spool: int, ranges: SliceRanges, queries: Sequence[Query], stream: Stream
 ) -> None:
     """A task: the results of a slice of a replay in order of time."""
     _emit(worker, spool, search_range(ranges, queries, stream))
 
 
 def _search_pieces(
-    worker: Worker,
+    worker: ProcessWorker,
     spool: int,
     one: Slice,
     queries: Sequence[Query],
@@ -501,11 +501,11 @@ def _search_pieces(
     _emit(worker, spool, search_pieces(one, queries, stream, read, counting=counting))
 
 
-def _emit(worker: Worker, spool: int, messages: Iterable[Emitted]) -> None:
+def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> None:
     """On their way to the command; results are stored."""
     for message in messages:
         if isinstance(message, Lines):
             place = worker.spools[spool].append(message.text)
-            worker.emit(_Found(Stored(spool, place, len(message.text)), message.times))
+            worker.emit(_Found(SpooledBytes(spool, place, len(message.text)), message.times))
         else:
             worker.emit(message)

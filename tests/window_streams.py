@@ -53,12 +53,12 @@ def numeric(k: int) -> st.SearchStrategy[g.Term]:
         field,
         st.integers(-1, 1),
     )
-    return st.one_of(field, field, linear, st.builds(g.Constant, number))
+    return st.one_of(field, field, linear, st.builds(g.GuardConstant, number))
 
 
 def guard_atoms(k: int) -> st.SearchStrategy[g.Guard]:
-    text = st.one_of(fields(("s",), k), st.builds(g.Constant, st.sampled_from(("red", "red green", ""))))
-    truth = st.one_of(fields(("b",), k), st.builds(g.Constant, st.booleans()))
+    text = st.one_of(fields(("s",), k), st.builds(g.GuardConstant, st.sampled_from(("red", "red green", ""))))
+    truth = st.one_of(fields(("b",), k), st.builds(g.GuardConstant, st.booleans()))
     equal = st.sampled_from(("=", "!="))
     return st.one_of(
         st.builds(g.Compare, st.sampled_from(g.OPERATORS), numeric(k), numeric(k)),
@@ -86,7 +86,7 @@ def guards(k: int) -> st.SearchStrategy[g.Guard]:
 def simple_guards(k: int) -> st.SearchStrategy[g.Guard]:
     """Guards that hold about every other time, over few values."""
     above = st.builds(
-        lambda back, c: g.Compare("<", g.Constant(c), g.Field("x", back)),
+        lambda back, c: g.Compare("<", g.GuardConstant(c), g.Field("x", back)),
         st.integers(0, k),
         st.integers(0, 1),
     )
@@ -102,9 +102,9 @@ def simple_guards(k: int) -> st.SearchStrategy[g.Guard]:
 
 def regulars(k: int, leaves: int = 5) -> st.SearchStrategy[r.Regular]:
     return st.recursive(
-        st.one_of(st.builds(r.Letter, simple_guards(k)), st.just(r.IDENTITY)),
+        st.one_of(st.builds(r.LetterBlock, simple_guards(k)), st.just(r.IDENTITY)),
         lambda inner: st.one_of(
-            st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Star, inner)
+            st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Repetition, inner)
         ),
         max_leaves=leaves,
     )
@@ -185,9 +185,9 @@ def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tupl
     match regular:
         case r.Nothing():
             return set()
-        case r.Identity():
+        case r.FixedLength():
             return {(i, i) for i in places}
-        case r.Letter(guard):
+        case r.LetterBlock(guard):
             return {
                 (i, i + 1) for i in places if i < len(word) and holds(guard, word[i - k : i + 1], ALPHABET)
             }
@@ -196,7 +196,7 @@ def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tupl
         case r.Then(a, b):
             second = _spans(b, word, k)
             return {(i, m) for i, j in _spans(a, word, k) for h, m in second if h == j}
-        case r.Star(inner):
+        case r.Repetition(inner):
             found, step = {(i, i) for i in places}, _spans(inner, word, k)
             while True:
                 more = found | {(i, m) for i, j in found for h, m in step if h == j}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.bounded.load import SECOND, Meter, records
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 
@@ -26,7 +26,7 @@ def schema() -> Schema:
 
 def main(count: int, every: int) -> None:
     described = schema()
-    run = Run(parse_sql(QUERY, described), described, {})
+    run = UnionRun(parse_sql(QUERY, described), described, {})
     meter = Meter()
     results = 0
     for name, value, time in records(count):

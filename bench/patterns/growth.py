@@ -13,7 +13,7 @@ from itertools import islice
 
 from bench.patterns.children.skws_engine import evaluator
 from bench.patterns.loads import DRAWN, NESTED, STAR, Event, Load
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
 # How many values x has: about 1, 100, 10,000 and 1,000,000 matches an event in a window of 3,000 events.
@@ -126,14 +126,14 @@ def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
         yield Delay(window, matches, told, min(firsts), min(each))
 
 
-def _full(load: Load, window: int, event: Callable[[int], Event]) -> Evaluator:
+def _full(load: Load, window: int, event: Callable[[int], Event]) -> TupleEvaluator:
     running = evaluator(load, window)
     for position in range(window + 1):
         running.update(*event(position))
     return running
 
 
-def _matches_of_an_event(running: Evaluator, event: Callable[[int], Event], position: int) -> float:
+def _matches_of_an_event(running: TupleEvaluator, event: Callable[[int], Event], position: int) -> float:
     """The mean over some events: few where a window is long, as counting takes time with what it holds."""
     asked, found = 30 if position < _LONG else 3, 0
     for i in range(position, position + asked):

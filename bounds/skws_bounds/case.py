@@ -12,15 +12,15 @@ from skws_bounds.modified import Modified
 from skws_bounds.normal_form import Attr, Constant, Domain, Extreme
 from skws_bounds.synopsis import (
     Binding,
+    BindingStep,
+    ClassReader,
     Emit,
-    Interval,
     Keep,
     Key,
     Ranks,
-    RowReader,
-    Step,
     Synopsis,
     Table,
+    ValueInterval,
     extend,
     step_for,
     table_of,
@@ -28,7 +28,7 @@ from skws_bounds.synopsis import (
 from skws_schema.model import Row, Schema, Value
 
 
-class Columns:
+class ClassColumns:
     """The columns that bind each class, and the filters of each class.
 
     The rows of ``known`` (static relations, finite streams) give the values of extremes.
@@ -51,7 +51,7 @@ class Columns:
         self._intervals = [self._interval(n) for n in range(len(closure.members))] if self.possible else []
         self._used = self._used_classes()
 
-    def reader(self, alias: str) -> RowReader:
+    def reader(self, alias: str) -> ClassReader:
         """The reader of a stream's rows."""
         closure = self._query.closure
         first: dict[int, int] = {}
@@ -66,7 +66,7 @@ class Columns:
         classes = tuple(first)
         at = {number: position for position, number in enumerate(classes)}
         intervals = [(at[n], self._intervals[n]) for n in classes] if self.possible else []
-        return RowReader(
+        return ClassReader(
             classes,
             tuple(first.values()),
             tuple(at[n] for n in classes if n in self._compared),
@@ -75,7 +75,7 @@ class Columns:
             tuple(same),
         )
 
-    def known_rows(self) -> Iterator[tuple[RowReader, list[Key]]]:
+    def known_rows(self) -> Iterator[tuple[ClassReader, list[Key]]]:
         """The reader and the values of each static relation and finite stream."""
         for stream in (*self._query.static, *self._query.finite):
             reader = self.reader(stream.alias)
@@ -123,7 +123,7 @@ class Columns:
         column = self._column(term)
         return frozenset(t if column < 0 else r[column] for t, r in self._known[term.stream]) - {None}
 
-    def _interval(self, number: int) -> Interval:
+    def _interval(self, number: int) -> ValueInterval:
         closure = self._query.closure
         fixed = [{t.value} for t in closure.members[number] if isinstance(t, Constant)]
         fixed += [
@@ -137,7 +137,7 @@ class Columns:
         mixed = closure.whole(number) and any(
             t.domain is Domain.NUMBER for t in closure.members[number] if isinstance(t, Attr)
         )
-        return Interval(max(lows, default=None), min(highs, default=None), allowed, mixed)
+        return ValueInterval(max(lows, default=None), min(highs, default=None), allowed, mixed)
 
     def _constants(self, number: int) -> Iterator[Any]:
         for term in self._query.closure.members[number]:
@@ -165,7 +165,7 @@ class Node:
     """One node: reads its tuples, joins them with its children's synopses, and fills its own."""
 
     def __init__(
-        self, query: Modified, number: int, columns: Columns, *, distinct: bool, probe: set[int]
+        self, query: Modified, number: int, columns: ClassColumns, *, distinct: bool, probe: set[int]
     ) -> None:
         aliases = query.nodes[number]
         pairs = tuple(comparisons(query))
@@ -174,7 +174,7 @@ class Node:
         self._readers = tuple(columns.reader(a) for a in aliases)
         self._size = len(query.closure.members)
         bound: set[int] = set()
-        self._steps: list[Step] = []
+        self._steps: list[BindingStep] = []
         self._probes: list[tuple[int, ...]] = []
         for reader in self._readers:
             shared = tuple(c for c in reader.classes if c in bound)
@@ -185,7 +185,7 @@ class Node:
         self._prepare(query, number, columns, distinct=distinct, probe=probe)
 
     def _prepare(
-        self, query: Modified, number: int, columns: Columns, *, distinct: bool, probe: set[int]
+        self, query: Modified, number: int, columns: ClassColumns, *, distinct: bool, probe: set[int]
     ) -> None:
         needed = kept(query, number)
         alone = query.graph.roots == (number,)
@@ -241,7 +241,7 @@ class CaseRun:
     """
 
     def __init__(self, query: Modified, schema: Schema, known: Known, *, distinct: bool) -> None:
-        columns = Columns(query, schema, known)
+        columns = ClassColumns(query, schema, known)
         self._size = len(query.closure.members)
         self._outputs = [t.value if isinstance(t, Constant) else None for t in query.query.output]
         self._classes = [
@@ -266,7 +266,9 @@ class CaseRun:
         others = [set(kept(query, r).exact) for r in query.graph.roots if r != number]
         return set.intersection(*others) if others else set()
 
-    def _top(self, query: Modified, columns: Columns, first: int) -> tuple[list[Step], list[Table]]:
+    def _top(
+        self, query: Modified, columns: ClassColumns, first: int
+    ) -> tuple[list[BindingStep], list[Table]]:
         """The steps that join new entries of a root with the other roots and the known rows."""
         bound: set[int] = set()
         pairs = tuple(comparisons(query))

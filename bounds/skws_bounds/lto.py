@@ -16,7 +16,7 @@ from itertools import chain
 
 from skws_bounds.maxref import Failure
 from skws_bounds.modified import Modified, modified
-from skws_bounds.normal_form import Atom, Attr, Domain, Query, Term
+from skws_bounds.normal_form import Atom, Attr, Domain, SpjQuery, Term
 from skws_bounds.theorems import time_cases
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
@@ -35,7 +35,7 @@ class Case:
     failures: tuple[Failure, ...]
 
 
-def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
+def cases(query: SpjQuery, criterion: Criterion) -> Iterator[Case]:
     """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
 
     In each the dependency graph is a forest. Raises OverBudgetError.
@@ -45,7 +45,7 @@ def cases(query: Query, criterion: Criterion) -> Iterator[Case]:
         yield from _cases(forest, criterion, budget)
 
 
-def forests(query: Query, budget: StepBudget) -> Iterator[Modified]:
+def forests(query: SpjQuery, budget: StepBudget) -> Iterator[Modified]:
     """Split by the order of streams until the dependency graph is a forest. Raises OverBudgetError."""
     budget.spend()
     found = modified(query)

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from skws_bounds.closure import Closure, bits
 from skws_bounds.modified import Modified
-from skws_bounds.normal_form import Atom, Attr, Place, Term
+from skws_bounds.normal_form import Atom, Attr, Term, TextSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Failure:
     attributes: tuple[Attr, ...] = ()
     necessary: bool = True
     joins: tuple[Inequality, ...] = ()
-    columns: tuple[Place, ...] = ()
+    columns: tuple[TextSpan, ...] = ()
     atoms: tuple[Atom, ...] = ()
 
     def explained(self, closure: Closure) -> Failure:
@@ -138,7 +138,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptClasses:
     """Classes that a node keeps.
 
     ``exact``: by their values. ``ranked``: by their rank among the values of static
@@ -158,7 +158,7 @@ class Kept:
         return (*self.exact, *self.ranked)
 
 
-def kept(query: Modified, node: int) -> Kept:
+def kept(query: Modified, node: int) -> KeptClasses:
     """The classes that a node of a forest keeps, or puts out if it is the only root."""
     inside = query.graph.subtrees[node]
     own = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
@@ -170,7 +170,7 @@ def kept(query: Modified, node: int) -> Kept:
     unbounded = tuple(n for n in exact if n in query.unbounded)
     directions = {n: {up for number, _, up in outward if number == n} for n in unbounded}
     free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, inside)]
-    return Kept(
+    return KeptClasses(
         exact,
         tuple(n for n in own if n in known),
         unbounded,

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from skws_bounds.closure import Closure
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, Query, Stream, Term
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, QueryStream, SpjQuery, Term
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
@@ -30,7 +30,7 @@ _CASES: Final = {
 }
 
 
-def conjunctions(query: Query, budget: StepBudget) -> Iterator[Query]:
+def conjunctions(query: SpjQuery, budget: StepBudget) -> Iterator[SpjQuery]:
     """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out.
 
     Exponentially many in the atoms that are split. Raises OverBudgetError.
@@ -130,12 +130,12 @@ class Graph:
 class Modified:
     """A conjunctive query: its closure, its nodes (of infinite streams), finite and static streams."""
 
-    query: Query
+    query: SpjQuery
     closure: Closure
     nodes: tuple[tuple[str, ...], ...]
     graph: Graph
-    finite: tuple[Stream, ...]
-    static: tuple[Stream, ...]
+    finite: tuple[QueryStream, ...]
+    static: tuple[QueryStream, ...]
 
     @cached_property
     def node_of(self) -> dict[str, int]:
@@ -182,7 +182,7 @@ class Modified:
         return replace(self, query=self.query.adding(*more), closure=closure) if closure.consistent else None
 
 
-def modified(query: Query) -> Modified | None:
+def modified(query: SpjQuery) -> Modified | None:
     """A conjunctive query, preprocessed by steps 2 and 3; None if contradictory."""
     also = [t for t in query.output if isinstance(t, Attr)]
     also += [s.time for s in query.streams if s.time is not None]
@@ -204,7 +204,7 @@ def _ordered(attr: Attr) -> bool:
     return attr.domain not in (Domain.TEXT, Domain.TIME)
 
 
-def _finite(query: Query, closure: Closure) -> list[Stream]:
+def _finite(query: SpjQuery, closure: Closure) -> list[QueryStream]:
     """Streams declared finite, or whose time has an upper bound: a constant or a finite stream's time."""
     finite = [s for s in query.streams if s.kind is Kind.FINITE]
     infinite = [s for s in query.streams if s.kind is Kind.INFINITE]
@@ -217,7 +217,7 @@ def _finite(query: Query, closure: Closure) -> list[Stream]:
     return finite
 
 
-def _nodes(query: Query, closure: Closure, anchors: list[str]) -> tuple[tuple[str, ...], ...]:
+def _nodes(query: SpjQuery, closure: Closure, anchors: list[str]) -> tuple[tuple[str, ...], ...]:
     groups: dict[int, list[str]] = {}
     for stream in query.streams:
         if stream.alias not in anchors and stream.time is not None:
@@ -225,7 +225,7 @@ def _nodes(query: Query, closure: Closure, anchors: list[str]) -> tuple[tuple[st
     return tuple(tuple(group) for group in groups.values())
 
 
-def _graph(query: Query, closure: Closure, nodes: tuple[tuple[str, ...], ...]) -> Graph:
+def _graph(query: SpjQuery, closure: Closure, nodes: tuple[tuple[str, ...], ...]) -> Graph:
     times = [closure.class_of[query.stream(node[0]).clock] for node in nodes]
     above = (closure.above[time] for time in times)
     return Graph(tuple(frozenset(n for n, t in enumerate(times) if mask >> t & 1) for mask in above))

@@ -93,7 +93,7 @@ Term: TypeAlias = Attr | Constant | Extreme
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextSpan:
     """Where an atom stands in the text: offsets of its first character and after its last."""
 
     start: int
@@ -113,7 +113,7 @@ class Atom:
     op: Op
     right: Term
     text: str = ""
-    place: Place | None = None
+    place: TextSpan | None = None
     assumed: bool = False
     case: bool = False
 
@@ -133,7 +133,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class QueryStream:
     """A stream or static relation of the query.
 
     ``relation``: its name in the schema. ``time``: its application time, None
@@ -156,27 +156,27 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SpjQuery:
     """One select-project-join query.
 
     ``output`` is the list L, its columns
     named by ``names`` and standing at ``places`` in the text.
     """
 
-    streams: tuple[Stream, ...]
+    streams: tuple[QueryStream, ...]
     atoms: tuple[Atom, ...]
     output: tuple[Attr | Constant, ...]
     names: tuple[str, ...]
-    places: tuple[Place | None, ...] = ()
+    places: tuple[TextSpan | None, ...] = ()
 
-    def written(self, attr: Attr) -> tuple[Place, ...]:
+    def written(self, attr: Attr) -> tuple[TextSpan, ...]:
         """Where an attribute is projected out in the text."""
         return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
 
-    def stream(self, alias: str) -> Stream:
+    def stream(self, alias: str) -> QueryStream:
         return next(s for s in self.streams if s.alias == alias)
 
-    def adding(self, *atoms: Atom) -> Query:
+    def adding(self, *atoms: Atom) -> SpjQuery:
         return replace(self, atoms=(*self.atoms, *atoms))
 
 
@@ -184,6 +184,6 @@ class Query:
 class Union:
     """Queries with the same columns, together; ``distinct``: duplicates are eliminated. ``text``: the SQL."""
 
-    queries: tuple[Query, ...]
+    queries: tuple[SpjQuery, ...]
     distinct: bool
     text: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import ceil, floor
 from typing import Any
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Stream
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, QueryStream
 from skws_schema.errors import BadRecordsError, nearest
 from skws_schema.model import Attribute, Op, Relation, Schema, Value, meant
 
@@ -18,17 +18,17 @@ class UnknownNameError(Exception):
     """A name is unknown or ambiguous; the text says what was expected."""
 
 
-def stream_of(schema: Schema, name: str, alias: str) -> Stream:
+def stream_of(schema: Schema, name: str, alias: str) -> QueryStream:
     """The stream of a relation. Raises UnknownNameError."""
     there = [r.name for r in schema.relations if r.attributes]  # what a change removed has none left
     relation = schema.relation(_meant(name, there, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
-        return Stream(alias, relation.name, kind)
-    return Stream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
+        return QueryStream(alias, relation.name, kind)
+    return QueryStream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
 
 
-def attribute_of(schema: Schema, stream: Stream, name: str) -> Attr:
+def attribute_of(schema: Schema, stream: QueryStream, name: str) -> Attr:
     """An attribute of a stream, or its application time. Raises UnknownNameError."""
     relation = schema.relation(stream.relation)
     known = [a.name for a in relation.attributes]
@@ -40,7 +40,7 @@ def attribute_of(schema: Schema, stream: Stream, name: str) -> Attr:
     return Attr(stream.alias, found, Domain.of(_attribute(relation, found).type))
 
 
-def resolve(schema: Schema, streams: list[Stream], qualifier: str, name: str) -> Attr:
+def resolve(schema: Schema, streams: list[QueryStream], qualifier: str, name: str) -> Attr:
     """``qualifier.name``, or the only attribute called ``name``. Raises UnknownNameError."""
     if qualifier:
         alias = _meant(qualifier, [s.alias for s in streams], "stream of this query")
@@ -59,7 +59,7 @@ def resolve(schema: Schema, streams: list[Stream], qualifier: str, name: str) ->
     return found[0]
 
 
-def promises(schema: Schema, streams: list[Stream]) -> tuple[Atom, ...]:
+def promises(schema: Schema, streams: list[QueryStream]) -> tuple[Atom, ...]:
     """The bounds that the schema gives to attributes, as assumed atoms."""
     return tuple(
         atom

@@ -11,7 +11,7 @@ from skws_bounds.case import CaseRun, Rows
 from skws_bounds.lto import MOST_CASES, Case, cases
 from skws_bounds.maxref import unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, QueryStream, SpjQuery, Union
 from skws_bounds.promises import Promises
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
@@ -39,7 +39,7 @@ def horizon(query: Modified) -> int:
     return max(ends.values(), default=0)
 
 
-def _by_constants(query: Modified, stream: Stream) -> Iterator[int]:
+def _by_constants(query: Modified, stream: QueryStream) -> Iterator[int]:
     own = query.closure.class_of[stream.clock]
     for number, members in enumerate(query.closure.members):
         for term in members:
@@ -50,7 +50,7 @@ def _by_constants(query: Modified, stream: Stream) -> Iterator[int]:
                     yield term.value
 
 
-def _by_streams(query: Modified, stream: Stream, ends: dict[str, int]) -> Iterator[int]:
+def _by_streams(query: Modified, stream: QueryStream, ends: dict[str, int]) -> Iterator[int]:
     own = query.closure.class_of[stream.clock]
     for other in query.finite:
         number = query.closure.class_of[other.clock]
@@ -61,7 +61,7 @@ def _by_streams(query: Modified, stream: Stream, ends: dict[str, int]) -> Iterat
 Output = tuple[Any, ...]
 
 
-class Run:
+class UnionRun:
     """A running union of queries.
 
     ``tables``: the rows of static relations, by name. Raises UsageError if the
@@ -125,7 +125,7 @@ class QueryRun:
 
     def __init__(
         self,
-        query: Query,
+        query: SpjQuery,
         schema: Schema,
         tables: Mapping[str, Sequence[Row]],
         *,
@@ -165,7 +165,7 @@ class QueryRun:
         return kept + sum(run.entries for run in self.runs)
 
     @property
-    def _streams(self) -> list[Stream]:
+    def _streams(self) -> list[QueryStream]:
         return [s for s in self._query.streams if s.kind is not Kind.STATIC]
 
     def _advance(self, time: int, rows: Rows, found: Counter[Output]) -> None:
@@ -220,7 +220,7 @@ def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
     return {alias: [(time, tuple(row)) for time, row in items] for alias, items in bags.items()}
 
 
-def _kept_cases(query: Query, *, distinct: bool) -> Iterator[Case]:
+def _kept_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
     """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
     criterion = partial(unkeepable, distinct=distinct)
     try:
@@ -238,13 +238,13 @@ Bags = Mapping[str, Sequence[tuple[int, Row]]]
 """The (time, row) of the tuples of each stream, by alias."""
 
 
-def results(query: Query, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
+def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
     found: Counter[tuple[Any, ...]] = Counter()
     _Join(query, schema, [bags[s.alias] for s in query.streams], found).run()
     return found
 
 
-def added(query: Query, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
+def added(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
     """The results that ``new`` tuples add to those of ``past`` ones."""
     found: Counter[tuple[Any, ...]] = Counter()
     for at, stream in enumerate(query.streams):
@@ -258,7 +258,7 @@ def added(query: Query, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[
 class _Join:
     def __init__(
         self,
-        query: Query,
+        query: SpjQuery,
         schema: Schema,
         bags: list[Sequence[tuple[int, Row]]],
         found: Counter[tuple[Any, ...]],
@@ -301,6 +301,6 @@ class _Join:
         return time if column < 0 else row[column]
 
 
-def _columns(stream: Stream, schema: Schema) -> dict[str, int]:
+def _columns(stream: QueryStream, schema: Schema) -> dict[str, int]:
     columns = dict(schema.relation(stream.relation).columns)
     return columns if stream.time is None else {**columns, stream.time.name: -1}

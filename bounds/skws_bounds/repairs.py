@@ -8,7 +8,7 @@ from itertools import combinations
 
 from skws_bounds.maxref import Failure
 from skws_bounds.modified import MOST_STEPS, conjunctions, modified
-from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, QueryStream, SpjQuery, Union
 from skws_bounds.verdict import Verdict, is_bounded
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import Op
@@ -132,10 +132,10 @@ def _bound(attr: Attr) -> Change:
     )
 
 
-def _order(later: Stream, earlier: Stream) -> Change:
+def _order(later: QueryStream, earlier: QueryStream) -> Change:
     atom = Atom(later.clock, Op.GREATER, earlier.clock)
 
-    def apply(query: Query) -> Query:
+    def apply(query: SpjQuery) -> SpjQuery:
         aliases = {s.alias for s in query.streams}
         return query.adding(atom) if {later.alias, earlier.alias} <= aliases else query
 
@@ -143,7 +143,7 @@ def _order(later: Stream, earlier: Stream) -> Change:
 
 
 def _project_away(attr: Attr) -> Change:
-    def apply(query: Query) -> Query:
+    def apply(query: SpjQuery) -> SpjQuery:
         kept = [i for i, term in enumerate(query.output) if term != attr]
         return replace(
             query,
@@ -166,6 +166,6 @@ def _leave_out(atom: Atom) -> Change:
     return Change(f"leave out the condition {atom}", apply)
 
 
-def _each(union: Union, alias: str, apply: Callable[[Query], Query]) -> Union:
+def _each(union: Union, alias: str, apply: Callable[[SpjQuery], SpjQuery]) -> Union:
     queries = (apply(q) if alias in {s.alias for s in q.streams} else q for q in union.queries)
     return replace(union, queries=tuple(queries))

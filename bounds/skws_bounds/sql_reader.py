@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Place, Query, Stream, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, QueryStream, SpjQuery, TextSpan, Union
 from skws_bounds.promises import UnknownNameError, promises, resolve, stream_of
 from skws_schema.errors import SqlError
 from skws_schema.model import AttributeType, Op, Schema
@@ -61,7 +61,7 @@ class Conditions:
 class Reader:
     """Reads the expressions of one SELECT."""
 
-    def __init__(self, text: str, schema: Schema, streams: list[Stream]) -> None:
+    def __init__(self, text: str, schema: Schema, streams: list[QueryStream]) -> None:
         self._text = text
         self._schema = schema
         self._streams = streams
@@ -164,7 +164,7 @@ class Reader:
         return -value if negative else value
 
 
-def place_of(tree: exp.Expr, text: str) -> Place:
+def place_of(tree: exp.Expr, text: str) -> TextSpan:
     """The part of the text that an expression was read from, from its first name or literal to its last.
 
     NULL and TRUE have no place of their own; the place is that of the expression around them.
@@ -173,9 +173,9 @@ def place_of(tree: exp.Expr, text: str) -> Place:
     while node is not None:
         marks = [part.meta for part in node.walk() if "start" in part.meta and "end" in part.meta]
         if marks:
-            return Place(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
+            return TextSpan(min(m["start"] for m in marks), max(m["end"] for m in marks) + 1)
         node = node.parent
-    return Place(0, len(text))
+    return TextSpan(0, len(text))
 
 
 def nothing_but(
@@ -305,10 +305,10 @@ class _Select:
     def __init__(self, text: str, schema: Schema) -> None:
         self._text = text
         self._schema = schema
-        self._streams: list[Stream] = []
+        self._streams: list[QueryStream] = []
         self._on: list[exp.Expr] = []
 
-    def queries(self, select: exp.Select) -> Iterator[Query]:
+    def queries(self, select: exp.Select) -> Iterator[SpjQuery]:
         nothing_but(self._text, select, "expressions from from_ joins where distinct")
         if select.args.get("distinct"):
             nothing_but(self._text, select.args["distinct"], "", "DISTINCT {} is not select-project-join")
@@ -332,7 +332,7 @@ class _Select:
                 self._text, select, f"the lists of IN make {len(choices)} cases; at most {MOST_QUERIES}"
             )
         for chosen in choices:
-            yield Query(tuple(self._streams), (*atoms, *chosen), terms, names, places)
+            yield SpjQuery(tuple(self._streams), (*atoms, *chosen), terms, names, places)
 
     def _from(self, select: exp.Select) -> None:
         source = select.args.get("from_") or select.args.get("from")

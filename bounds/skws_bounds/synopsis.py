@@ -22,7 +22,7 @@ Emit: TypeAlias = Callable[[Binding, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ValueInterval:
     """The values a class may take: strictly between two, and among ``allowed`` if that is not None.
 
     ``whole``: only integers, although a column of fractions may hold them.
@@ -48,7 +48,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class RowReader:
+class ClassReader:
     """Reads rows of one stream: ``columns[i]`` (-1: the time) has the values of ``classes[i]``.
 
     ``needed``: positions that must not be NULL; ``intervals``: (position,
@@ -59,7 +59,7 @@ class RowReader:
     classes: tuple[int, ...]
     columns: tuple[int, ...]
     needed: tuple[int, ...]
-    intervals: tuple[tuple[int, Interval], ...]
+    intervals: tuple[tuple[int, ValueInterval], ...]
     checks: tuple[tuple[int, int], ...]
     same: tuple[tuple[int, int], ...]
 
@@ -82,7 +82,7 @@ class RowReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BindingStep:
     """One step that extends a binding by the entries of a table.
 
     ``probe``: classes bound before, by which the table is looked up. Of the
@@ -104,7 +104,7 @@ def step_for(
     bound: set[int],
     comparisons: Iterable[tuple[int, int]],
     best: int = -1,
-) -> Step:
+) -> BindingStep:
     """The step for a table of a layout (probe classes, other classes); adds what it binds to ``bound``."""
     probe, rest = layout
     same = tuple((i, c) for i, c in enumerate(rest) if c in bound)
@@ -112,11 +112,16 @@ def step_for(
     new = {c for _, c in fresh} | ({best} if best >= 0 else set())
     bound |= new
     checks = tuple((a, b) for a, b in comparisons if {a, b} <= bound and {a, b} & new)
-    return Step(probe, same, fresh, checks, best)
+    return BindingStep(probe, same, fresh, checks, best)
 
 
 def extend(
-    binding: Binding, weight: int, steps: Sequence[Step], tables: Sequence[Table], emit: Emit, depth: int = 0
+    binding: Binding,
+    weight: int,
+    steps: Sequence[BindingStep],
+    tables: Sequence[Table],
+    emit: Emit,
+    depth: int = 0,
 ) -> None:
     """Call ``emit`` for each way to extend a binding through all tables, with the product of counts."""
     step = steps[depth]

@@ -19,7 +19,7 @@ from skws_bounds.closure import Closure, bits
 from skws_bounds.lto import Criterion, compared, forests, pair_orders
 from skws_bounds.maxref import Failure, Inequality, unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions, modified
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Query, Term, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, SpjQuery, Term, Union
 from skws_bounds.theorems import theorem_1, theorem_2
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import Op
@@ -233,7 +233,7 @@ def _failures(union: Union, budget: StepBudget) -> Iterator[Failure]:
         yield from _query_failures(query, budget, distinct=union.distinct)
 
 
-def _query_failures(query: Query, steps: StepBudget, *, distinct: bool) -> Iterator[Failure]:
+def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> Iterator[Failure]:
     reported: set[object] = set()
     budget = StepBudget(MOST_LOOKED_AT, steps.stage)
     for conjunction in conjunctions(query, steps):

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from skws_patterns.pcea import PCEA, Columns, Source, State, Transition
+from skws_patterns.pcea import PCEA, Columns, RunSource, State, Transition
 from skws_patterns.tuple_evaluator import holds_function, reach_of
 from skws_schema.model import Key, Row, Value
 from skws_windows.guards.letters import Flags, Ints
@@ -33,14 +33,14 @@ _SHORT: Final = 1 << 16  # numbers below are sorted by their digits
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ValueColumn:
     """Values of some tuples; ``integers``: the same as an array, None if some are not integers."""
 
     values: list[Value]
     integers: Ints | None
 
     @classmethod
-    def of(cls, values: Iterable[Value]) -> Column:
+    def of(cls, values: Iterable[Value]) -> ValueColumn:
         listed = [*values]
         try:
             # Takes only integers, and booleans, which equal 0 and 1 as keys too.
@@ -60,7 +60,7 @@ class Numbers:
     def __len__(self) -> int:
         return len(self._of)
 
-    def of(self, columns: Sequence[Column], count: int) -> Ints:
+    def of(self, columns: Sequence[ValueColumn], count: int) -> Ints:
         """The numbers of ``count`` keys, given by column; NONE for those with a NULL."""
         if not columns:
             return np.zeros(count, dtype=np.int64)
@@ -93,7 +93,7 @@ def order_of(numbers: Ints) -> Ints:
     return np.argsort((numbers + 1).astype(np.uint16) if short else numbers, kind="stable")
 
 
-def _packed(columns: Sequence[Column]) -> tuple[Ints, int] | None:
+def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
     """Columns of integers combined into one, and the number of values that it can have.
 
     None if there are other values, or the numbers do not fit 64 bits.
@@ -156,7 +156,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SortedRuns:
     """Runs of a state sorted by key and last tuple: their ``order``, and ``codes`` made of both."""
 
     codes: Ints
@@ -166,7 +166,7 @@ class Table:
     width: int
 
     @classmethod
-    def of(cls, number: Ints, runs: Runs, base: int, until: int) -> Table:
+    def of(cls, number: Ints, runs: Runs, base: int, until: int) -> SortedRuns:
         """The runs whose key is defined; positions lie from ``base`` to ``until``."""
         width = until - base + 1
         by_last = np.argsort(runs.last, kind="stable")  # fast, because it consists of sorted parts
@@ -231,7 +231,7 @@ _FEW: Final = 1_000
 # A state, and the key columns of its last tuple, by relation: H of the paper.
 Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
 # Of a source: its state, its table, the place in it where the runs of each tuple begin, and their number.
-Near: TypeAlias = tuple[State, Table, Ints, Ints]
+Near: TypeAlias = tuple[State, SortedRuns, Ints, Ints]
 
 
 class TooManyRunsError(Exception):
@@ -239,7 +239,7 @@ class TooManyRunsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Tuples:
+class TupleBatch:
     """Tuples in order of arrival: positions, relations, ticks that do not fall, rows."""
 
     position: Ints
@@ -250,12 +250,12 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def from_tick(self, low: int) -> Tuples:
+    def from_tick(self, low: int) -> TupleBatch:
         first = int(np.searchsorted(self.tick, low))
-        return Tuples(self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:])
+        return TupleBatch(self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:])
 
-    def followed_by(self, other: Tuples) -> Tuples:
-        return Tuples(
+    def followed_by(self, other: TupleBatch) -> TupleBatch:
+        return TupleBatch(
             np.concatenate([self.position, other.position]),
             np.concatenate([self.relation, other.relation]),
             np.concatenate([self.tick, other.tick]),
@@ -264,7 +264,7 @@ class Tuples:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Valuations:
     """Results in order of their last tuples: positions of these, and a row of positions for each label.
 
     -1 where a label marks nothing.
@@ -283,11 +283,11 @@ class _State:
 
     runs: Runs
     numbers: dict[Slot, Ints] = field(default_factory=dict)
-    tables: dict[Slot, Table] = field(default_factory=dict)
+    tables: dict[Slot, SortedRuns] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Kept:
+class EvaluatorState:
     """The state from batch to batch.
 
     ``column``: that of each label in the runs; ``slots``: the keys that runs are looked up by; ``numbers``:
@@ -299,15 +299,15 @@ class Kept:
     column: dict[str, int]
     slots: tuple[Slot, ...]
     numbers: Numbers
-    live: Tuples
+    live: TupleBatch
     most_results: int
     states: dict[State, _State] = field(default_factory=dict)
 
 
-class Batch:
+class RunBatch:
     """One batch of tuples: forms their runs, and changes the state once all are formed."""
 
-    def __init__(self, kept: Kept, tuples: Tuples) -> None:
+    def __init__(self, kept: EvaluatorState, tuples: TupleBatch) -> None:
         self._kept = kept
         self._tuples = tuples
         self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
@@ -318,10 +318,10 @@ class Batch:
         self._states: dict[State, _State] = {}
         self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
         self._numbers: dict[tuple[int, Columns], Ints] = {}
-        self._columns: dict[tuple[int, int], Column] = {}
+        self._columns: dict[tuple[int, int], ValueColumn] = {}
         self._of_all: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
 
-    def taken(self) -> Found:
+    def taken(self) -> Valuations:
         kept, labels = self._kept, len(self._kept.column)
         results = []
         for state, transitions in kept.plan.into:
@@ -336,7 +336,7 @@ class Batch:
         kept.live = self._alive.from_tick(int(self._low[-1]))
         found = Runs.together(results, labels)
         order = np.argsort(found.last, kind="stable")
-        return Found(found.last[order], found.marked[:, order])
+        return Valuations(found.last[order], found.marked[:, order])
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition forms, and their last tuples, by number in the batch."""
@@ -353,7 +353,7 @@ class Batch:
                 near = [(state, table, begin[kept], count[kept]) for state, table, begin, count in near]
         return self._products(transition, reading, near)
 
-    def _near(self, source: Source, relation: int, reading: Ints) -> tuple[Ints, Ints]:
+    def _near(self, source: RunSource, relation: int, reading: Ints) -> tuple[Ints, Ints]:
         """The places in a source's table of the runs that some tuples may gather, and their numbers."""
         slot, columns = (source.state, source.equality.left), source.equality.right
         asked = slot, relation, columns
@@ -435,7 +435,7 @@ class Batch:
         for slot in slots:
             kept = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
             grown.numbers[slot] = number = np.concatenate([kept, self._under(slot, np.concatenate(lasts))])
-            grown.tables[slot] = Table.of(number, runs, base, until)
+            grown.tables[slot] = SortedRuns.of(number, runs, base, until)
         return grown
 
     def _under(self, slot: Slot, last: Ints) -> Ints:
@@ -456,11 +456,11 @@ class Batch:
             found[mine] = self._kept.numbers.of(columns_of, len(mine))
         return found
 
-    def _column(self, relation: int, column: int) -> Column:
+    def _column(self, relation: int, column: int) -> ValueColumn:
         found = self._columns.get((relation, column))
         if found is None:
             rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
-            found = self._columns[relation, column] = Column.of(map(itemgetter(column), rows))
+            found = self._columns[relation, column] = ValueColumn.of(map(itemgetter(column), rows))
         return found
 
     def _forget(self) -> None:
@@ -479,13 +479,13 @@ class ColumnarEvaluator:
     def __init__(self, plan: ColumnPlan, window: Window, most_results: int = MOST_RESULTS) -> None:
         none = np.empty(0, dtype=np.int64)
         sources = {(s.state, s.equality.left): None for t in plan.pcea.transitions for s in t.sources}
-        self._kept = Kept(
+        self._kept = EvaluatorState(
             plan,
             reach_of(window),
             {label: column for column, label in enumerate(plan.labels)},
             tuple(sources),
             Numbers(),
-            Tuples(none, none, none, []),
+            TupleBatch(none, none, none, []),
             most_results,
         )
 
@@ -500,9 +500,9 @@ class ColumnarEvaluator:
         columns = live.position.tolist(), live.relation.tolist(), live.rows, live.tick.tolist()
         yield from zip(*columns, strict=True)
 
-    def take(self, tuples: Tuples) -> Found:
+    def take(self, tuples: TupleBatch) -> Valuations:
         """The results that a batch completes. Raises TooManyRunsError; after that only ``live`` is valid."""
         if len(tuples):
-            return Batch(self._kept, tuples).taken()
+            return RunBatch(self._kept, tuples).taken()
         none = Runs.none(len(self._kept.column))
-        return Found(none.last, none.marked)
+        return Valuations(none.last, none.marked)

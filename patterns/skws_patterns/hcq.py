@@ -28,7 +28,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantTerm:
     """A value that the tuple must have."""
 
     value: Value
@@ -38,11 +38,11 @@ class Constant:
 
 
 # None for an attribute written ``_``: a variable that occurs nowhere else.
-Term: TypeAlias = Variable | Constant | None
+Term: TypeAlias = Variable | ConstantTerm | None
 
 
 @dataclass(frozen=True)
-class Atom:
+class RelationAtom:
     """R(terms): a tuple of a relation (its position in the schema), one term for each attribute."""
 
     relation: int
@@ -70,7 +70,7 @@ class ConjunctiveQuery:
     """
 
     head: tuple[str, ...]
-    atoms: tuple[Atom, ...]
+    atoms: tuple[RelationAtom, ...]
 
     def __post_init__(self) -> None:
         if not self.atoms:
@@ -166,7 +166,7 @@ def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
     return ConjunctiveQuery(tuple(map(str, head)), atoms)
 
 
-def _atom(text: str, tree: Tree[Token], schema: Schema) -> Atom:
+def _atom(text: str, tree: Tree[Token], schema: Schema) -> RelationAtom:
     name, *terms = cast("list[Token]", tree.children)
     relation = schema.index.get(name)
     if relation is None:
@@ -181,10 +181,10 @@ def _atom(text: str, tree: Tree[Token], schema: Schema) -> Atom:
             *span(tree),
             f"{name} has {len(described.attributes)} attributes ({names}), not {len(terms)}",
         )
-    return Atom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
+    return RelationAtom(relation, tuple(_term(text, t, described, i) for i, t in enumerate(terms)))
 
 
-def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[Atom, ...], schema: Schema) -> None:
+def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[RelationAtom, ...], schema: Schema) -> None:
     """Raises PatternError for a variable in attributes that are never equal."""
     first: dict[str, tuple[str, Attribute]] = {}
     for tree, atom in zip(body, atoms, strict=True):
@@ -206,7 +206,7 @@ def _term(text: str, token: Token, relation: Relation, column: int) -> Term:
     if token.type == "NAME":
         return None if str(token) == "_" else Variable(str(token))
     try:
-        return Constant(typed(constant_value(token), relation.attributes[column]))
+        return ConstantTerm(typed(constant_value(token), relation.attributes[column]))
     except ValueError as error:
         raise PatternError.at(text, *span(token), str(error)) from None
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final
 
-from skws_patterns.hcq import FRESH, Atom, ConjunctiveQuery, Constant, Inner, Term, compact, qtree
-from skws_patterns.pcea import PCEA, Columns, Compared, Equality, Same, Source, Test, Transition, Unary
+from skws_patterns.hcq import FRESH, ConjunctiveQuery, ConstantTerm, Inner, RelationAtom, Term, compact, qtree
+from skws_patterns.pcea import PCEA, Columns, ConstantTest, Equality, RunSource, Same, Test, Transition, Unary
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import PatternError
 from skws_schema.model import Op
@@ -56,21 +56,21 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
     return sorted(found, key=lambda pair: (len(pair[0]), sorted(pair[0])))
 
 
-def unary_of(atoms: list[Atom]) -> Unary | None:
+def unary_of(atoms: list[RelationAtom]) -> Unary | None:
     """The tuples that satisfy all of some atoms of one relation at once; None if there are none."""
     tests: list[Test] = []
     for columns, terms in _classes(atoms):
-        constants = [term.value for term in terms if isinstance(term, Constant)]
+        constants = [term.value for term in terms if isinstance(term, ConstantTerm)]
         if any(value != constants[0] for value in constants):
             return None
         if constants:
-            tests += [Compared(column, Op.EQUAL, constants[0]) for column in columns]
+            tests += [ConstantTest(column, Op.EQUAL, constants[0]) for column in columns]
         elif len(columns) > 1 or any(sum(t in atom.terms for atom in atoms) > 1 for t in terms):
             tests.append(Same(tuple(columns)))  # even of one column: a NULL does not join itself
     return Unary(atoms[0].relation, tuple(tests))
 
 
-def _classes(atoms: list[Atom]) -> list[tuple[list[int], list[Term]]]:
+def _classes(atoms: list[RelationAtom]) -> list[tuple[list[int], list[Term]]]:
     """Columns that must be equal, with their terms."""
     parts: list[tuple[set[int], set[Term]]] = []
     for column in range(len(atoms[0].terms)):
@@ -123,10 +123,10 @@ def automaton_of(query: ConjunctiveQuery) -> PCEA:
     Raises ValueError if the query is not hierarchical, PatternError if
     self-joins make the automaton too large.
     """
-    return _Construction(query).pcea()
+    return _HcqConstruction(query).pcea()
 
 
-class _Construction:
+class _HcqConstruction:
     def __init__(self, query: ConjunctiveQuery) -> None:
         self._query = query
         self._tree = compact(qtree(query))
@@ -189,17 +189,17 @@ class _Construction:
                 variants[place][relation] = last
         return variants
 
-    def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[Source, ...]]:
+    def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[RunSource, ...]]:
         """The ways to have read all atoms below a node but those of the last tuple: C of the paper."""
-        ways: list[list[Source]] = []
+        ways: list[list[RunSource]] = []
         for child in self._incomplete(node, last):
             if isinstance(child, int):
                 read = _Last(frozenset({child}), Unary(self._query.atoms[child].relation))
-                ways.append([Source(AtomState(child), self._equality([read], last))])
+                ways.append([RunSource(AtomState(child), self._equality([read], last))])
             else:
                 ways.append(
                     [
-                        Source(VariableState(child.variable, i), self._equality(list(v.values()), last))
+                        RunSource(VariableState(child.variable, i), self._equality(list(v.values()), last))
                         for i, v in enumerate(self._variants[child.variable])
                     ]
                 )

@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ConstantTest:
     """The value of a column compared with a constant; false where it is NULL."""
 
     column: int
@@ -67,7 +67,7 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
-class Contains:
+class TextTest:
     """The row contains a text, as ``matches`` decides; equal if ``text`` and ``columns`` are."""
 
     text: str
@@ -78,13 +78,13 @@ class Contains:
         return self.matches(row)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Contains) and (self.text, self.columns) == (other.text, other.columns)
+        return isinstance(other, TextTest) and (self.text, self.columns) == (other.text, other.columns)
 
     def __hash__(self) -> int:
         return hash((self.text, self.columns))
 
 
-Test: TypeAlias = Compared | Same | Related | Contains
+Test: TypeAlias = ConstantTest | Same | Related | TextTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _fixed(unary: Unary) -> dict[int, Value]:
     return {
         test.column: test.value
         for test in unary.tests
-        if isinstance(test, Compared) and test.operator is Op.EQUAL
+        if isinstance(test, ConstantTest) and test.operator is Op.EQUAL
     }
 
 
@@ -213,7 +213,7 @@ State: TypeAlias = Hashable
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RunSource:
     """A state from which a transition takes a run, and how its last tuple compares with the one read."""
 
     state: State
@@ -227,7 +227,7 @@ class Transition:
     ``sources`` are P together with B; none for a transition that starts a run.
     """
 
-    sources: tuple[Source, ...]
+    sources: tuple[RunSource, ...]
     unary: Unary
     labels: frozenset[str]
     target: State

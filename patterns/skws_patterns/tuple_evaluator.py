@@ -180,7 +180,7 @@ class RelationProgram:
     steps: tuple[tuple[Holds | None, tuple[Step, ...]], ...]
 
 
-class Program:
+class PceaProgram:
     """The programs of a PCEA by relation, and the tables they share."""
 
     def __init__(self, pcea: PCEA, relations: int) -> None:
@@ -229,7 +229,7 @@ def holds_function(unary: Unary) -> Holds | None:
 _ALWAYS: Final = -4 * FOREVER
 
 
-class Evaluator:
+class TupleEvaluator:
     """Evaluates an unambiguous PCEA with equality predicates over one stream.
 
     ``relations``: how many the schema has. Results are the valuations whose
@@ -239,7 +239,7 @@ class Evaluator:
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
-        self._program = Program(pcea, relations)
+        self._program = PceaProgram(pcea, relations)
         # How far before the next tuple the first of a result may be, in ticks. What has left stays out.
         self._reach = reach_of(window)
         self._by_count = by_position(window)

@@ -67,7 +67,7 @@ class StreamTuple:
         return self.start == ALWAYS
 
 
-class Mark(NamedTuple):
+class LifeEvent(NamedTuple):
     """An insertion (``inserted`` is its tuple) or a deletion (None) at a tick; ``arrival`` breaks ties.
 
     ``truncates``: the deletion is one of all tuples.
@@ -94,7 +94,7 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Timeline:
+class IdentityTimeline:
     """What lives of one identity, and what later records may still affect.
 
     ``before``: the tuples alive just before the first of ``marks``. ``live``: those alive after the last one
@@ -108,7 +108,7 @@ class Timeline:
     keyed: bool
     queued: int | None = None
     before: deque[StreamTuple] = field(default_factory=deque)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[LifeEvent] = field(default_factory=list)
     live: deque[StreamTuple] = field(default_factory=deque)
     ended: deque[tuple[int, int, int]] = field(default_factory=deque)
     unmatched: int = 0
@@ -116,7 +116,7 @@ class Timeline:
     _late: bool = False
     _twins: tuple[int, int] = (ALWAYS, 0)  # the latest tick, and its insertions
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: LifeEvent) -> None:
         """Add a mark, for ``settle`` to apply."""
         last = self.marks[-1] if self.marks else mark
         if mark.tick > last.tick or (mark.tick == last.tick and mark.arrival >= last.arrival):
@@ -132,7 +132,7 @@ class Timeline:
         """Add the mark of a truncation, unless there is one at its tick: no tuple stands between them."""
         first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
         if not any(mark.truncates for mark in self.marks[first:end]):
-            self.add(Mark(tick, arrival, None, truncates=True))
+            self.add(LifeEvent(tick, arrival, None, truncates=True))
 
     def lives_at(self, tick: int) -> bool:
         """True if a tuple is alive at a tick."""
@@ -204,7 +204,7 @@ class Timeline:
         rows = chain(self.ended, present)
         return next(((start, number) for start, number, end in rows if start < tick <= end), None)
 
-    def _apply(self, mark: Mark, ends: dict[StreamTuple, int]) -> None:
+    def _apply(self, mark: LifeEvent, ends: dict[StreamTuple, int]) -> None:
         unmatched = self._passes(self.live, mark, ends, [])
         self.unmatched += unmatched
         single = mark.inserted is None and not mark.truncates
@@ -213,7 +213,7 @@ class Timeline:
             self.queued = mark.tick if self.queued is None else min(mark.tick, self.queued)
 
     def _passes(
-        self, live: deque[StreamTuple], mark: Mark, ends: dict[StreamTuple, int], gone: list[StreamTuple]
+        self, live: deque[StreamTuple], mark: LifeEvent, ends: dict[StreamTuple, int], gone: list[StreamTuple]
     ) -> bool:
         """Let a mark change what is alive: keyed it ends the tuple before it, else a deletion the oldest.
 
@@ -239,7 +239,7 @@ class Timeline:
         return inserted is None and not met
 
 
-def _inserted(marks: Iterable[Mark]) -> Iterator[StreamTuple]:
+def _inserted(marks: Iterable[LifeEvent]) -> Iterator[StreamTuple]:
     return (mark.inserted for mark in marks if mark.inserted is not None)
 
 
@@ -380,7 +380,7 @@ class Lifespans:
         self._keeper = keeper
         self._lateness = lateness
         self._schema = schema
-        self._known: dict[GroupKey, StreamTuple | Timeline] = {}
+        self._known: dict[GroupKey, StreamTuple | IdentityTimeline] = {}
         self._horizon = self._reached = ALWAYS
         self._truncations: dict[int, _Truncations] = {}  # of the relations that have had one
         self._marked: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
@@ -411,7 +411,7 @@ class Lifespans:
         self._horizon = max(self._horizon, tick - self._lateness)
         changes = Changes()
         alone: dict[GroupKey, StreamTuple] = {}
-        touched: dict[GroupKey, Timeline] = {}
+        touched: dict[GroupKey, IdentityTimeline] = {}
         fresh: set[StreamTuple] = set()
         end = self._window.end(tick)
         for relation, row, delete, time, place in self._with_fronts(tick, records):
@@ -432,7 +432,7 @@ class Lifespans:
                 fresh.add(new)
                 if not timeline.keyed:
                     new.occurrence = timeline.insertions(tick)
-            timeline.add(Mark(tick, next(self._arrival), new))
+            timeline.add(LifeEvent(tick, next(self._arrival), new))
             if relation in self._truncations:
                 truncations = self._truncations[relation]
                 truncations.touch(key)
@@ -466,7 +466,7 @@ class Lifespans:
 
     def _apply(self, key: GroupKey, tick: int, new: StreamTuple | None, changes: Changes) -> None:
         known = self._known.pop(key, None)
-        assert not isinstance(known, Timeline)  # noqa: S101 - it is simple
+        assert not isinstance(known, IdentityTimeline)  # noqa: S101 - it is simple
         if known is not None and self._window.end(known.start) > tick:
             changes.ended.append((known, tick))
         elif new is None:
@@ -489,7 +489,7 @@ class Lifespans:
         relation: int,
         tick: int,
         alone: dict[GroupKey, StreamTuple],
-        touched: dict[GroupKey, Timeline],
+        touched: dict[GroupKey, IdentityTimeline],
         fresh: set[StreamTuple],
         changes: Changes,
     ) -> None:
@@ -514,7 +514,7 @@ class Lifespans:
             timeline = self._timeline(key)
             if key in touched or (timeline.lives_at(tick) if late else not timeline.is_over):
                 touched[key] = timeline
-                timeline.add(Mark(tick, arrival, None, truncates=True))
+                timeline.add(LifeEvent(tick, arrival, None, truncates=True))
         if not late:
             truncations.before |= truncations.since
             truncations.since = {}
@@ -539,7 +539,7 @@ class Lifespans:
         key = identity(self._schema, known.relation, known.row)
         self._reached = max(self._reached, known.start)
         timeline = self._timeline(key)
-        timeline.add(Mark(known.start, next(self._arrival), known))
+        timeline.add(LifeEvent(known.start, next(self._arrival), known))
         if known.relation in self._truncations:
             self._truncations[known.relation].touch(key)
         timeline.settle({known}, Changes())
@@ -554,9 +554,9 @@ class Lifespans:
         tick = horizon - self._window.end(0)
         return [front for key in self._queues if (front := self._front(key, tick))]
 
-    def timelines(self) -> list[tuple[GroupKey, Timeline]]:
+    def timelines(self) -> list[tuple[GroupKey, IdentityTimeline]]:
         """Of the identities of which several tuples live, or that late records may correct."""
-        return [(key, each) for key, each in self._known.items() if isinstance(each, Timeline)]
+        return [(key, each) for key, each in self._known.items() if isinstance(each, IdentityTimeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
         """Take the result of ``fronts`` before a replay; that of an earlier horizon still holds.
@@ -590,7 +590,7 @@ class Lifespans:
 
     def _trim(self, key: GroupKey, horizon: int) -> None:
         known = self._known.get(key)
-        if isinstance(known, Timeline):
+        if isinstance(known, IdentityTimeline):
             if known.trim(horizon):
                 self._drop(key)
             elif known.ended and not (known.before or known.marks):
@@ -665,17 +665,17 @@ class Lifespans:
         oldest = timeline.oldest(tick)
         return None if oldest is None else Front(relation, row, *oldest, tick)
 
-    def _timeline(self, key: GroupKey) -> Timeline:
+    def _timeline(self, key: GroupKey) -> IdentityTimeline:
         """The timeline of an identity, up to date; a tuple that was alone begins it."""
         known = self._known.get(key)
-        if isinstance(known, Timeline):
+        if isinstance(known, IdentityTimeline):
             if known.marks and known.marks[0].tick < self._horizon:
                 known.trim(self._horizon)
             self._emptied.pop(key, None)
             return known
         front = self._fronts.get(key)
         queued = None if front is None else front.start
-        timeline = self._known[key] = Timeline(self._window, key[2], queued)
+        timeline = self._known[key] = IdentityTimeline(self._window, key[2], queued)
         if known is not None and known.start < self._horizon:
             timeline.before.append(known)
             timeline.live.append(known)
@@ -685,9 +685,9 @@ class Lifespans:
             if truncations is not None and (before := truncations.at(known.start)) is not None:
                 timeline.end_all(*before)  # it came after it, as it is alive
                 _, arrival = before
-            timeline.add(Mark(known.start, arrival, known))
+            timeline.add(LifeEvent(known.start, arrival, known))
         return timeline
 
 
-def _living(known: StreamTuple | Timeline) -> Iterable[StreamTuple]:
-    return known.live if isinstance(known, Timeline) else (known,)
+def _living(known: StreamTuple | IdentityTimeline) -> Iterable[StreamTuple]:
+    return known.live if isinstance(known, IdentityTimeline) else (known,)

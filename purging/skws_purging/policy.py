@@ -34,7 +34,7 @@ class OutputBuffer(Protocol):
     def clear(self) -> None: ...
 
 
-class Operator(Hashable, Protocol):
+class PurgedOperator(Hashable, Protocol):
     """A source or a join, as purging sees it."""
 
     @property
@@ -50,7 +50,7 @@ class Operator(Hashable, Protocol):
         ...
 
 
-Op = TypeVar("Op", bound=Operator)
+Op = TypeVar("Op", bound=PurgedOperator)
 
 
 class PurgePolicy(Generic[Op]):

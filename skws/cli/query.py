@@ -13,7 +13,7 @@ import typer
 from skws.cli import options
 from skws.cli.given import pattern_query, query_text
 from skws.cli.terminal import tell
-from skws.jobs.control import Command, ControlFolder
+from skws.jobs.control import ControlFolder, JobCommand
 from skws.sinks.text import escaped, visible
 from skws.spec.query import KEYWORDS, Query
 from skws_schema.errors import SkwsError, UsageError
@@ -52,7 +52,7 @@ def add(
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
     asked = _asked(query or [], pattern, without or [])
-    send(control, Command.adding(replace(asked, name=name, max_size=max_size)), wait)
+    send(control, JobCommand.adding(replace(asked, name=name, max_size=max_size)), wait)
 
 
 def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:
@@ -65,7 +65,7 @@ def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:
 @app.command("remove", cls=options.Command)
 def remove(name: Name, control: options.Control, wait: Wait = 10.0) -> None:
     """Remove a standing query."""
-    send(control, Command("remove", name), wait)
+    send(control, JobCommand("remove", name), wait)
 
 
 @app.command("list", cls=options.Command)
@@ -96,7 +96,7 @@ def _folder(control: Path) -> ControlFolder:
     return ControlFolder(control)
 
 
-def send(control: Path, command: Command, wait: float) -> None:
+def send(control: Path, command: JobCommand, wait: float) -> None:
     """Send a command and wait for its answer. Raises UsageError if the job refuses it."""
     answer = _folder(control).ask(command, wait)
     if answer is None:

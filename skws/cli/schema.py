@@ -14,7 +14,7 @@ from skws.cli.data import schema_file
 from skws.cli.given import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.durable import replaced
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.sources.inferred_schemas import inferred
 from skws_schema.errors import SourceError, StateError, counted
 from skws_schema.show import show as show_text
@@ -126,7 +126,7 @@ def apply(file: SchemaPath, control: options.Control, wait: query.Wait = 10.0) -
     skws schema apply films.yaml --control DIR
     """
     described = read_schema(file)
-    query.send(control, Command("schema", file.name, schema=to_yaml(described)), wait)
+    query.send(control, JobCommand("schema", file.name, schema=to_yaml(described)), wait)
 
 
 @app.command("infer", cls=options.Command, short_help="Draft a schema from replay files, or from a database.")

@@ -89,7 +89,7 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
         sinks = [routing]
         reloading = Reloading(file.path, file.alerts, routing.change, file.asked, notes)
 
-    unanswered = Unanswered(request, notes)
+    unanswered = EmptyResultDiagnosis(request, notes)
 
     def each_step() -> None:
         if reloading is not None:
@@ -230,7 +230,7 @@ _MOST: Final = 5
 """Queries that are explained; of the others only the number is told."""
 
 
-class Unanswered:
+class EmptyResultDiagnosis:
     """Listens to a job (``JobListener``) and keeps its ``most`` latest records until they are looked at."""
 
     def __init__(self, job: Job, log: Log, most: int = KEPT) -> None:

@@ -290,7 +290,7 @@ class Holds(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PackedPiece:
     """What is known of a packed piece. ``split`` and ``number``: its place in the order of arrival.
 
     ``first`` and ``last``: its times in microseconds, 0 unless it holds records of streams, which are in
@@ -332,7 +332,7 @@ class Packer:
         self._held: list[RecordBatch] = []
         self._sorted = True
 
-    def records(self, batch: RecordBatch) -> Iterator[tuple[Piece, bytes]]:
+    def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
         """Take records in order of arrival; gives the pieces that are complete."""
         if self._tables and (static := np.isin(batch.relation, self._tables)).any():
             yield self._table(batch.taken(static))
@@ -346,12 +346,12 @@ class Packer:
         if sum(map(len, self._held)) >= (BATCH if self._sorted else MEMORY_RECORDS):
             yield from self.rest()
 
-    def bad(self, records: Sequence[BadRecord]) -> Iterator[tuple[Piece, bytes]]:
+    def bad(self, records: Sequence[BadRecord]) -> Iterator[tuple[PackedPiece, bytes]]:
         """Take input that is no record."""
         if records:
             yield self._next(Holds.BAD, 0, 0, len(records)), pickle.dumps(list(records), protocol=5)
 
-    def rest(self) -> Iterator[tuple[Piece, bytes]]:
+    def rest(self) -> Iterator[tuple[PackedPiece, bytes]]:
         """What is left when the split has been read."""
         held, in_order = self._held, self._sorted
         self._held, self._sorted = [], True
@@ -365,7 +365,7 @@ class Packer:
         for begin in range(0, len(batch), _MIXED):
             yield self._packed([batch.taken(slice(begin, begin + _MIXED))])
 
-    def _packed(self, batches: list[RecordBatch]) -> tuple[Piece, bytes]:
+    def _packed(self, batches: list[RecordBatch]) -> tuple[PackedPiece, bytes]:
         check()
         size = sum(map(len, batches))
         deleting = [batch for batch in batches if batch.delete is not None]
@@ -375,7 +375,7 @@ class Packer:
         piece = self._next(Holds.RECORDS, first, last, size, deletions, dequeues=dequeues)
         return piece, packed(together(batches))
 
-    def _table(self, batch: RecordBatch) -> tuple[Piece, bytes]:
+    def _table(self, batch: RecordBatch) -> tuple[PackedPiece, bytes]:
         return self._next(Holds.TABLE, 0, 0, len(batch)), packed(batch)
 
     def _dequeues(self, batch: RecordBatch) -> bool:
@@ -387,12 +387,12 @@ class Packer:
 
     def _next(
         self, holds: Holds, first: int, last: int, size: int, deletions: int = 0, *, dequeues: bool = False
-    ) -> Piece:
+    ) -> PackedPiece:
         self._number += 1
-        return Piece(self._split, self._number - 1, holds, first, last, size, deletions, dequeues)
+        return PackedPiece(self._split, self._number - 1, holds, first, last, size, deletions, dequeues)
 
 
-def read_pieces(split: Split, schema: Schema) -> Iterator[tuple[Piece, bytes]]:
+def read_pieces(split: Split, schema: Schema) -> Iterator[tuple[PackedPiece, bytes]]:
     """The pieces of a split. Raises SourceError if the file cannot be read."""
     packer = Packer(split.ordinal, schema)
     with explained(f"{split.path}: cannot read", SourceError):

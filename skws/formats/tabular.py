@@ -80,7 +80,7 @@ class ColumnReader:
         self._own = {name: columns.index(name) for name in own if name in columns}
         self._json = self._own.get("row")
         self._flat = [(name, column) for name, column in self._own.items() if name in FLAT]
-        self._layouts: dict[str, _Layout] = {}
+        self._layouts: dict[str, _AttributeColumns] = {}
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record of one row. Raises MalformedError."""
@@ -121,7 +121,7 @@ class ColumnReader:
             return reader.deletion(row) if delete else reader.insertion(row)
         layout = self._layouts.get(reader.relation.name)
         if layout is None:
-            layout = _Layout(reader, self.columns, self._own.keys(), self._convert)
+            layout = _AttributeColumns(reader, self.columns, self._own.keys(), self._convert)
             self._layouts[reader.relation.name] = layout
         return layout.row(values, delete=delete)
 
@@ -138,7 +138,7 @@ class ColumnReader:
             raise MalformedError(f"the column 'row' is not JSON: {error}") from None
 
 
-class _Layout:
+class _AttributeColumns:
     """The columns of one relation's attributes."""
 
     def __init__(

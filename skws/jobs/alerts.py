@@ -12,7 +12,7 @@ import orjson
 import yaml
 from msgspec import structs
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keyword_plans import ranking_of, top_of
@@ -433,7 +433,7 @@ class Reloading:
         self._state = _state(path)
         self._looked = 0
 
-    def each_second(self, now: int, submit: Callable[[Command], object]) -> None:
+    def each_second(self, now: int, submit: Callable[[JobCommand], object]) -> None:
         """Submit the changes of the file, if a second has passed; ``now`` in microseconds.
 
         A file with faults changes nothing.
@@ -460,14 +460,14 @@ class Reloading:
             f"{self._path}: {len(alerts):,} queries now, {counted(len(commands), 'change')}",
         )
 
-    def _commands(self, alerts: Mapping[str, Alert]) -> list[Command]:
+    def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:
         before = self._asked({name: each.query for name, each in self._alerts.items()})
         after = self._asked({name: each.query for name, each in alerts.items()})
         gone = [name for name, query in before.items() if after.get(name) != query]
         new = [(name, query) for name, query in after.items() if before.get(name) != query]
         return [
-            *(Command("remove", name) for name in gone),
-            *(Command.adding(replace(query, name=name)) for name, query in new),
+            *(JobCommand("remove", name) for name in gone),
+            *(JobCommand.adding(replace(query, name=name)) for name, query in new),
         ]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.queries.operator import QueryPlan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult
-    from skws.sinks.base import Run
+    from skws.sinks.base import SinkRun
     from skws.sources.replays import TimeBuckets
     from skws_mesh.backend import OperatorState
     from skws_mesh.networks import Prefix
@@ -57,7 +57,7 @@ _LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class JobCommand:
     """Add a query, remove the query of a name, or change to a schema (YAML text).
 
     ``query``: what to add; its ``name`` is that of the command, and its ``max_size`` None for the job's own.
@@ -70,7 +70,7 @@ class Command:
     id: str = ""
 
     @classmethod
-    def adding(cls, query: Query, id: str = "") -> Command:  # noqa: A002 - of the command
+    def adding(cls, query: Query, id: str = "") -> JobCommand:  # noqa: A002 - of the command
         return cls("add", query.name, query, id=id)
 
     @property
@@ -86,7 +86,7 @@ class Command:
         return {"op": self.op, **self.query.to_dict(), "id": self.id}
 
     @classmethod
-    def of(cls, fields: Any) -> Command:
+    def of(cls, fields: Any) -> JobCommand:
         """A command from parsed JSON. Raises ValueError for anything else."""
         match fields:
             case {"op": "add", "name": str(name), "query": str(query)} if name and query:
@@ -156,13 +156,13 @@ class BatchListener(Protocol):
     committed come again with the same numbers and results.
     """
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         """Called once, first."""
 
     def take(
         self,
         number: int,
-        commands: Sequence[Command],
+        commands: Sequence[JobCommand],
         results: Sequence[LiveResult],
         standing: Callable[[], Sequence[Query]],
     ) -> None:
@@ -243,7 +243,7 @@ class RunControl:
     ) -> None:
         self.clock = clock or StoppableClock()
         self.pace = Pace(self.clock, replay_rate(job))
-        self._commands: list[Command] = []
+        self._commands: list[JobCommand] = []
         self._plans: dict[str, QueryPlan] = {}
         self._futures: dict[str, Future[Answer]] = {}
         self._lock = Lock()
@@ -304,13 +304,13 @@ class RunControl:
     def status(self) -> Status:
         return replace(self._status, paused=self.pace.paused, speed=self.pace.rate)
 
-    def submit(self, command: Command) -> Future[Answer]:
+    def submit(self, command: JobCommand) -> Future[Answer]:
         """Carry out a command; the future resolves in the job's thread."""
         (future,) = self.submit_all([command])
         return future
 
     def submit_all(
-        self, commands: Sequence[Command], plans: Mapping[str, QueryPlan] | None = None
+        self, commands: Sequence[JobCommand], plans: Mapping[str, QueryPlan] | None = None
     ) -> list[Future[Answer]]:
         """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread.
 
@@ -329,7 +329,7 @@ class RunControl:
                 future.set_result(Answer(command.id, ended))
         return futures
 
-    def take_commands(self) -> tuple[list[Command], Mapping[str, QueryPlan]]:
+    def take_commands(self) -> tuple[list[JobCommand], Mapping[str, QueryPlan]]:
         """All submitted commands, and the plans of their queries that are known, by name.
 
         For the job's thread, as all that follows.
@@ -361,10 +361,10 @@ class RunControl:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadCommands:
     """Commands read up to the offset ``end``. ``faults`` answers the lines that are no commands."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[JobCommand, ...]
     faults: tuple[Answer, ...]
     end: int
 
@@ -377,13 +377,13 @@ class ControlFolder:
         with explained(f"{folder}: cannot be a control folder", SourceError):
             private_folder(folder)
 
-    def send(self, command: Command) -> str:
+    def send(self, command: JobCommand) -> str:
         """Append a command; returns the id of its answer."""
         identity = uuid4().hex
         self._append(_COMMANDS, orjson.dumps({**command.to_dict(), "id": identity}))
         return identity
 
-    def read(self, start: int) -> Read:
+    def read(self, start: int) -> ReadCommands:
         """The commands after an offset; an unfinished last line is left for later.
 
         A file that is shorter, or has no end of a line there, was emptied: its commands are new.
@@ -393,16 +393,16 @@ class ControlFolder:
             whole = whole[1:]
         elif start:
             start, whole = 0, self._after(_COMMANDS, 0)
-        commands: list[Command] = []
+        commands: list[JobCommand] = []
         faults: list[Answer] = []
         for line in whole.splitlines():
             fields = _loaded(line)
             try:
-                commands.append(Command.of(fields))
+                commands.append(JobCommand.of(fields))
             except ValueError as error:
                 identity = fields.get("id", "") if isinstance(fields, dict) else ""
                 faults.append(Answer(str(identity), f"no command: {error}"))
-        return Read(tuple(commands), tuple(faults), start + len(whole))
+        return ReadCommands(tuple(commands), tuple(faults), start + len(whole))
 
     def end(self) -> int:
         """The offset after the last command."""
@@ -416,7 +416,7 @@ class ControlFolder:
         lines = map(_loaded, self._after(_ANSWERS, start).splitlines())
         return [Answer(**fields) for fields in lines if isinstance(fields, dict)]
 
-    def ask(self, command: Command, seconds: float) -> Answer | None:
+    def ask(self, command: JobCommand, seconds: float) -> Answer | None:
         """Send a command and wait up to ``seconds`` for its answer; None if none comes."""
         start = self._size(_ANSWERS)
         sent = self.send(command)

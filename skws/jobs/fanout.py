@@ -11,7 +11,7 @@ from skws.data.batch import BadRecord
 from skws.formats.dead_letters import dead_letter, unwritable_notice
 from skws.jobs.alerts import Alert, Limiter
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, Marks, Run, Sink, WholeSink
+from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink
 from skws.sinks.file_sinks import BatchFile
 from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SkwsError, UsageError, counted
@@ -23,7 +23,7 @@ _LIMITS: Final = "limits"
 class SinkFanout:
     """All sinks of a job, and its file of dead letters if it has one. Raises SinkError."""
 
-    def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: Run) -> None:
+    def __init__(self, sinks: Sequence[Sink], letters: Path | None, run: SinkRun) -> None:
         self._sinks = [WholeSink(sink) for sink in sinks]
         self._letters: BatchFile | None = None
         self._batch = 0
@@ -32,7 +32,7 @@ class SinkFanout:
         for sink in self._sinks:
             sink.open(run)
         if letters is not None:
-            self._letters = BatchFile(letters, Marks(run, "dead letters"), run)
+            self._letters = BatchFile(letters, SinkProgress(run, "dead letters"), run)
 
     @property
     def every(self) -> float:
@@ -101,9 +101,9 @@ class Routing:
         self._routes: dict[str, _Route] = {}  # by the name of an alert
         self._limiters: dict[str, Limiter] = {}  # by the name of an alert
         self._alerts: dict[str, Alert] = {}
-        self._run: Run | None = None
+        self._run: SinkRun | None = None
         self._last = NONE
-        self._marks: Marks | None = None
+        self._marks: SinkProgress | None = None
         self._kept: list[dict[str, Any]] = []  # states of the limits, the latest first
         self._begun = True
         self._route(alerts)
@@ -116,11 +116,11 @@ class Routing:
     def every(self) -> float:
         return max((sink.every for sink in self._all()), default=1.0)
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         """Raises UsageError for a limit by what the schema does not have."""
         _check(self._alerts, run.schema)
         self._run = run
-        self._marks = Marks(run, _LIMITS)
+        self._marks = SinkProgress(run, _LIMITS)
         self._kept = self._marks.read().get("limits", [])
         self._begun = False
         for sink in self._all():

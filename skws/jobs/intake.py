@@ -68,7 +68,7 @@ class BatchSizer:
             self.limit = min(self.most, self.limit * 2)
 
 
-class Intake:
+class BadRecordPolicy:
     """Applies the policy to bad records; ``bad`` counts and logs them."""
 
     def __init__(self, on_error: OnError) -> None:

@@ -33,7 +33,7 @@ from skws.durable import (
     removed,
     replaced,
 )
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, record_count
 from skws.sources.feed import Offset
@@ -45,7 +45,7 @@ from skws_purging.retention import LogPart
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """A micro-batch: the input up to the offset ``end`` of the source and ``control`` of the control folder.
 
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
@@ -57,7 +57,7 @@ class Entry:
     number: int
     end: Offset
     control: int
-    commands: tuple[Command, ...] = ()
+    commands: tuple[JobCommand, ...] = ()
     records: RecordBatch = NO_RECORDS
     letters: tuple[str, ...] = ()
     bad: int = 0
@@ -105,11 +105,11 @@ class Entry:
         return b"".join((head, space, b"\n", *recent, laid_out(self.records)))
 
     @classmethod
-    def from_bytes(cls, text: bytes) -> Entry:
+    def from_bytes(cls, text: bytes) -> JournalEntry:
         """Inverse of ``to_bytes``. Columns of the records are views of the text."""
         view, end = memoryview(text), text.find(b"\n")
         fields = orjson.loads(view if end < 0 else view[:end])
-        fields["commands"] = tuple(map(Command.of, fields["commands"]))
+        fields["commands"] = tuple(map(JobCommand.of, fields["commands"]))
         recent, at = [], end + 1
         for position, now, size in fields.get("recent", ()):
             recent.append(LoggedBatch(position, now, laid_in(view[at : at + size])[0]))
@@ -122,7 +122,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PriorState:
     """The state before an entry: of the stream, the standing queries and the schemas after the first."""
 
     position: int = 0
@@ -134,8 +134,8 @@ class Before:
 class Whole(NamedTuple):
     """An entry in place of all of a log, and the state before it. Its records are the ``lasting`` ones."""
 
-    entry: Entry
-    before: Before
+    entry: JournalEntry
+    before: PriorState
     lasting: LastingRecords
 
     @property
@@ -161,7 +161,7 @@ _BEGINS: Final = b'{"begins":'
 """How what stands behind an entry begins."""
 
 
-def _with_begins(entry: Entry, texts: Sequence[bytes]) -> Entry:
+def _with_begins(entry: JournalEntry, texts: Sequence[bytes]) -> JournalEntry:
     if not texts:
         return entry
     begins = {name: [*some] for name, some in entry.begins.items()}
@@ -185,7 +185,7 @@ class Segment:
 
     path: Path
     first: int
-    before: Before = Before()
+    before: PriorState = PriorState()
     latest: int | None = None
     after: int = 0
     size: int = 0
@@ -205,7 +205,7 @@ class Segment:
         }
         return orjson.dumps(fields)
 
-    def count(self, entry: Entry, size: int) -> None:
+    def count(self, entry: JournalEntry, size: int) -> None:
         self.grow(size, entry.size, entry.insertions, entry.latest)
 
     def grow(self, size: int, records: int, insertions: int, latest: int | None) -> None:
@@ -264,10 +264,10 @@ class Journal:
         if paths:
             self.last = self._last_of(paths[-1])
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """All entries, oldest first; an unfinished one at the end is skipped."""
         number = self.segments[0].first if self.segments else 1
-        before: Entry | None = None
+        before: JournalEntry | None = None
         for segment in self.segments:
             if segment.first != number:
                 raise damaged(self.folder, f" (micro-batch {number:,} is missing)")
@@ -318,7 +318,7 @@ class Journal:
                 else:
                     yield from entry.recent
 
-    def append(self, entry: Entry, before: Before) -> Entry:
+    def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
         """Append an entry; it survives a kill of this process. Gives it with many records as arrays."""
         with self._writing():
             if self._file is None and self.segments:  # of an earlier process, repaired
@@ -331,7 +331,11 @@ class Journal:
             self._file.append(frame)
         self.segments[-1].count(entry, len(frame))
         self.tail += len(frame)
-        return entry if len(entry.records) < _MANY else replace(entry, records=Entry.from_bytes(text).records)
+        return (
+            entry
+            if len(entry.records) < _MANY
+            else replace(entry, records=JournalEntry.from_bytes(text).records)
+        )
 
     def append_begins(self, begins: Begins) -> None:
         """Append what the last entry led to; nothing happens without entries."""
@@ -411,7 +415,7 @@ class Journal:
         self.segments.append(segment)
         return file
 
-    def _read(self, segment: Segment, leading: list[bytes], *, last: bool) -> Iterator[Entry]:
+    def _read(self, segment: Segment, leading: list[bytes], *, last: bool) -> Iterator[JournalEntry]:
         _, good = next(self._frames(segment.path), (b"", 0))
         for short, end in self._entries(segment.path, leading):
             entry = self._whole(short)
@@ -422,13 +426,13 @@ class Journal:
         if not last and good < segment.path.stat().st_size:
             raise damaged(segment.path, f" behind byte {good:,}")
 
-    def _whole(self, entry: Entry) -> Entry:
+    def _whole(self, entry: JournalEntry) -> JournalEntry:
         """An entry with the records that are in row files."""
         if not entry.files:
             return entry
         return replace(entry, records=self._files.read(entry.files, entry.records))
 
-    def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[Entry, int]]:
+    def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[JournalEntry, int]]:
         """The entries of a segment, with the ends of what stands behind them.
 
         ``leading`` receives begins that stand before them, behind the last entry of the segment before: this
@@ -444,7 +448,7 @@ class Journal:
                 continue
             if entry is not None:
                 yield entry, at
-            entry, at = Entry.from_bytes(text), end
+            entry, at = JournalEntry.from_bytes(text), end
         if entry is not None:
             yield entry, at
 
@@ -461,7 +465,7 @@ class Journal:
             raise damaged(path)
         fields = orjson.loads(head)
         standing = tuple(Query.from_dict(one) for one in fields["standing"])
-        before = Before(fields["position"], fields["now"], standing, tuple(fields["schemas"]))
+        before = PriorState(fields["position"], fields["now"], standing, tuple(fields["schemas"]))
         return Segment(path, int(path.stem), before, after=before.position)
 
     def _headless(self, path: Path) -> bool:
@@ -488,7 +492,7 @@ class Recent:
         self.records = 0
         """Of all parts."""
 
-    def append(self, entry: Entry, before: Before) -> Entry:
+    def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
         while self._parts and self._over(self._parts[0][1]):
             *_, batch = self._parts.popleft()
             self.records -= len(batch.batch) + record_count(batch.recent)
@@ -507,7 +511,7 @@ class Recent:
         """The records as they came, as far as they are in the log; oldest first."""
         return chain.from_iterable(batch.recent or (batch,) for *_, batch in self._parts)
 
-    def _add(self, entry: Entry, before: Before) -> None:
+    def _add(self, entry: JournalEntry, before: PriorState) -> None:
         self.records += entry.size
         if len(entry.records) or entry.recent:
             part = LogPart(entry.latest, before.position + entry.insertions)

@@ -15,19 +15,19 @@ from skws.formats.dead_letters import Late, late_letters, late_notice, malformed
 from skws.index import tell_missing
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.clock import Rest, Turns, at_rate, ending_on_signals, paced
-from skws.jobs.control import Answer, BatchListener, Command, ControlFolder, JobListener, Move, RunControl
+from skws.jobs.control import Answer, BatchListener, ControlFolder, JobCommand, JobListener, Move, RunControl
 from skws.jobs.fanout import SinkFanout
-from skws.jobs.intake import BatchSizer, Input, Intake
-from skws.jobs.journal import Entry, Journal, Recent
+from skws.jobs.intake import BadRecordPolicy, BatchSizer, Input
+from skws.jobs.journal import Journal, JournalEntry, Recent
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
 from skws.jobs.publishing import Publishing
-from skws.jobs.standing import Inbox
-from skws.jobs.worker import Outcome, Start, Worker, known_standing, resume
+from skws.jobs.standing import CommandQueue
+from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, known_standing, resume
 from skws.memory import expect_long_lived_objects, return_large_arrays, warn_by
 from skws.queries.kinds import plans_of
 from skws.queries.operator import LoggedBatch, QueryPlan, changed
-from skws.sinks.base import NONE, Run, Sink
+from skws.sinks.base import NONE, Sink, SinkRun
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source
 from skws.sources.replays import ReplayFeed
@@ -83,7 +83,7 @@ class LocalWatch:
         warn_by(partial(log.warning, "memory"))
         self._sinks = sinks
         self._log = log
-        self._inbox = Inbox(log, self.control)
+        self._inbox = CommandQueue(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
         self._listener = listener
@@ -102,28 +102,28 @@ class LocalWatch:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None
         self._recent: Recent | None = None
-        self._run: Run | None = None
+        self._run: SinkRun | None = None
         self._out: SinkFanout | None = None
         self._prepare(request)
         self._state: State = "starting"
         self._full = False  # the limit of results is reached
-        self._start: Start | None = None  # while the static tables have not all arrived
+        self._start: RunStart | None = None  # while the static tables have not all arrived
         self._tables: list[Record] = []
         self._table_letters: tuple[str, ...] = ()  # of static tables, for the first micro-batch
         self._first_late: Late | None = None
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
         self._logged_to: Offset = {}
-        self._last: Entry | None = None  # without its records
+        self._last: JournalEntry | None = None  # without its records
         self._looked_at = 0  # records of the log that may live
         self._tail_kept = 0  # bytes of the log when it could not be replaced by what lives
         self._number = self._written = self._committed = 0
         self._committed_at = self.clock.now()
 
     def _prepare(self, request: Job) -> None:
-        self.worker = Worker(request, self._past, self._plans)
+        self.worker = BatchWorker(request, self._past, self._plans)
         self.gauges = Gauges(request, self.clock.now())
-        self.intake = Intake(request.on_error)
+        self.intake = BadRecordPolicy(request.on_error)
         self.sizer = BatchSizer()
         if request.keeps_past and self._checkpoint is None:
             self._recent = Recent(self._over)
@@ -240,7 +240,7 @@ class LocalWatch:
         self._each_step()
         return busy
 
-    def _poll(self) -> tuple[list[Command], Batch]:
+    def _poll(self) -> tuple[list[JobCommand], Batch]:
         """New commands and records. A change of the schema comes without records."""
         commands = self._fitting(self._inbox.commands(self.worker.standing))
         if any(command.op == "schema" for command in commands):
@@ -252,7 +252,7 @@ class LocalWatch:
         self.control.times = feed.times if isinstance(feed, ReplayFeed) else None
         return commands, polled
 
-    def _take(self, commands: list[Command], polled: Batch) -> None:
+    def _take(self, commands: list[JobCommand], polled: Batch) -> None:
         """Log, process and write a micro-batch. Raises BadRecordsError, SinkError, StateError."""
         arrived = self.clock.now()
         began = perf_counter()
@@ -325,15 +325,15 @@ class LocalWatch:
             self._onlooker.moved()
             self._onlooker.load_tables(self._tables)
         self._take_until(feed, start, time)
-        self._take([Command.adding(one) for one in standing], Batch(NOTHING, self._offset))
+        self._take([JobCommand.adding(one) for one in standing], Batch(NOTHING, self._offset))
 
-    def _logged(self, commands: list[Command], polled: Batch) -> Entry:
+    def _logged(self, commands: list[JobCommand], polled: Batch) -> JournalEntry:
         """The micro-batch, appended to the log."""
         bad = polled.read.bad
         letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
         self._tell_passed_over()
         self._number += 1
-        entry = Entry(
+        entry = JournalEntry(
             self._number,
             polled.end,
             self._inbox.read_to,
@@ -391,7 +391,7 @@ class LocalWatch:
     def _lives_for_ever(self) -> bool:
         return isinstance(self.request.plan_window, Unbounded)
 
-    def _write(self, entry: Entry, outcome: Outcome) -> None:
+    def _write(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
         """Write the results of a micro-batch, up to the limit."""
         results, unwritable = self.intake.writable(outcome.results)
         self._warn_of(unwritable)
@@ -508,13 +508,13 @@ class LocalWatch:
             known.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
         return first
 
-    def _new_run(self, request: Job) -> Run:
+    def _new_run(self, request: Job) -> SinkRun:
         """The run as its sinks see it."""
         checkpoint = self._checkpoint
         kept: dict[str, Any] = (
             {"id": uuid4().hex, "folder": None} if checkpoint is None else checkpoint.kept_run()
         )
-        return Run(
+        return SinkRun(
             **kept,
             schema=request.schema,
             match_names=request.match_names,
@@ -523,7 +523,7 @@ class LocalWatch:
             repeating=checkpoint is not None and not checkpoint.fresh,
         )
 
-    def _starting_point(self, request: Job) -> Start | None:
+    def _starting_point(self, request: Job) -> RunStart | None:
         """None if the job was stopped before its source was there."""
         checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.fresh:
@@ -540,7 +540,7 @@ class LocalWatch:
         self._log.info("resumed", f"resuming after micro-batch {start.number}", batch=start.number)
         return start
 
-    def _first_start(self, request: Job) -> Start | None:
+    def _first_start(self, request: Job) -> RunStart | None:
         begun = self._input.begin(request.schema)
         if begun is None:
             return None
@@ -551,9 +551,9 @@ class LocalWatch:
             if self._checkpoint is not None:
                 self._checkpoint.begin(tables, offset)
             self.worker.load_tables(tables)
-        return Start(offset)
+        return RunStart(offset)
 
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: RunStart) -> None:
         """Go on from a point, with the queries that this start is given."""
         self._offset = self._logged_to = start.offset
         self._number = self._written = start.number
@@ -568,7 +568,7 @@ class LocalWatch:
         if checkpoint is not None:
             checkpoint.give(self._given)
 
-    def _poll_tables(self, start: Start) -> bool:
+    def _poll_tables(self, start: RunStart) -> bool:
         """Static tables come before the stream, and queries begin after them. False if no row came."""
         rows = self._input.poll_tables()
         self._tables += self._good_rows(rows)
@@ -588,7 +588,7 @@ class LocalWatch:
             self._onlooker.load_tables(records)
         return records
 
-    def _fitting(self, commands: list[Command]) -> list[Command]:
+    def _fitting(self, commands: list[JobCommand]) -> list[JobCommand]:
         """The commands without changes of the schema that the source refuses, which are answered."""
         try:
             self._fit(commands)
@@ -599,7 +599,7 @@ class LocalWatch:
             return good
         return commands
 
-    def _fit(self, commands: list[Command]) -> None:
+    def _fit(self, commands: list[JobCommand]) -> None:
         """Make the source read by the schema that commands change to. Raises SourceError."""
         before = stream = self.worker.standing.stream
         for command in commands:
@@ -618,7 +618,7 @@ class LocalWatch:
             self._log.info("source", "the source has ended; its last window is still searched")
         self._state = "ended"
 
-    def _late_letters(self, outcome: Outcome) -> tuple[str, ...]:
+    def _late_letters(self, outcome: BatchOutcome) -> tuple[str, ...]:
         return self._letters(late_letters(outcome.late, self.schema, self.request.stream.lateness))
 
     def _letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 
-from skws.jobs.control import Answer, Command, ControlFolder, RunControl
+from skws.jobs.control import Answer, ControlFolder, JobCommand, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
 from skws.queries.kinds import plan_of
@@ -50,7 +50,7 @@ class StandingQueries:
         """All, in the order in which they were added."""
         return tuple(self._standing.values())
 
-    def apply(self, command: Command) -> list[Result]:
+    def apply(self, command: JobCommand) -> list[Result]:
         """Carry out a command; returns the snapshot of a new query. Raises SkwsError."""
         if command.op == "remove":
             if self._live is not None:
@@ -64,7 +64,7 @@ class StandingQueries:
             return [] if self._live is None else self._live.change_schema(command.schema)
         return self.stand_all([self._named(command)])
 
-    def apply_all(self, commands: Iterable[Command]) -> list[Result]:
+    def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
         """Carry out commands; queries that are added one behind the other are added together."""
         found: list[Result] = []
         for op, together in groupby(commands, key=attrgetter("op")):
@@ -74,7 +74,7 @@ class StandingQueries:
                 found += [result for command in together for result in self.apply(command)]
         return found
 
-    def after(self, commands: Iterable[Command]) -> StandingQueries:
+    def after(self, commands: Iterable[JobCommand]) -> StandingQueries:
         """What commands that can be carried out will make of these; nothing answers them."""
         found = StandingQueries(self._request)
         found._standing, found.stream = self._standing.copy(), self.stream
@@ -82,12 +82,12 @@ class StandingQueries:
             found.apply(command)
         return found
 
-    def notes(self, command: Command) -> tuple[str, ...]:
+    def notes(self, command: JobCommand) -> tuple[str, ...]:
         """The ignored parts of an added query."""
         known = self._standing.get(command.name) if command.op == "add" else None
         return () if known is None else self._planned(known, self.stream).notes
 
-    def warning(self, command: Command) -> str:
+    def warning(self, command: JobCommand) -> str:
         """A line about an added query with very many networks; else empty."""
         known = self._standing.get(command.name) if command.op == "add" else None
         if known is None or known.kind != KEYWORDS:
@@ -105,14 +105,14 @@ class StandingQueries:
         return found
 
     def checked(
-        self, commands: Iterable[Command], plans: Mapping[str, QueryPlan] | None = None
-    ) -> tuple[list[Command], list[Answer]]:
+        self, commands: Iterable[JobCommand], plans: Mapping[str, QueryPlan] | None = None
+    ) -> tuple[list[JobCommand], list[Answer]]:
         """The commands that can be carried out in this order, and the answers that refuse the others.
 
         ``plans``: of queries to be added that were planned already, by name.
         """
         known, stream, plans = self._standing.copy(), self.stream, plans or {}
-        good: list[Command] = []
+        good: list[JobCommand] = []
         refused: list[Answer] = []
         for command in commands:
             try:
@@ -123,7 +123,7 @@ class StandingQueries:
                 good.append(command)
         return good, refused
 
-    def wanted(self, given: Mapping[str, Query], before: Collection[str]) -> list[Command]:
+    def wanted(self, given: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
         """The commands that turn the queries of an earlier run into those ``given`` now.
 
         ``before``: the names that were given to the earlier run. Queries added by command stay.
@@ -131,17 +131,17 @@ class StandingQueries:
         known = [*before, *(name for name in given if name not in set(before))]
         gone = [name for name in known if name in self._standing and not self._stands(name, given.get(name))]
         adding = [one for name, one in given.items() if not self._stands(name, one)]
-        return [*(Command("remove", name) for name in gone), *map(Command.adding, adding)]
+        return [*(JobCommand("remove", name) for name in gone), *map(JobCommand.adding, adding)]
 
     def restarted(
         self, given: Mapping[str, Query], before: Collection[str], schema: str | None
-    ) -> list[Command]:
+    ) -> list[JobCommand]:
         """As ``wanted``, with a change to ``schema`` (YAML). Raises SchemaError if the change is refused."""
         commands = self.wanted(given, before)
         if schema is None:
             return commands
         removing = [command for command in commands if command.op == "remove"]
-        commands = [*removing, Command("schema", "", schema=schema), *commands[len(removing) :]]
+        commands = [*removing, JobCommand("schema", "", schema=schema), *commands[len(removing) :]]
         good, refused = self.checked(commands)
         if refused:
             raise SchemaError(f"the schema differs from that of the checkpoint: {refused[0].error}")
@@ -151,11 +151,11 @@ class StandingQueries:
         known = self._standing.get(name)
         return known is not None and standing is not None and known.answers_like(standing)
 
-    def _named(self, command: Command) -> Query:
+    def _named(self, command: JobCommand) -> Query:
         return self._request.standing(command.name, command.added)
 
     def _check(
-        self, command: Command, known: dict[str, Query], stream: Stream, plan: QueryPlan | None
+        self, command: JobCommand, known: dict[str, Query], stream: Stream, plan: QueryPlan | None
     ) -> Stream:
         """Apply a command to ``known``; returns the stream afterwards. ``plan``: of its query, if known.
 
@@ -192,7 +192,7 @@ class StandingQueries:
         return known
 
 
-class Inbox:
+class CommandQueue:
     """The job's end of its control and of its control folder.
 
     ``read_to``: the offset up to which the folder has been read.
@@ -211,7 +211,7 @@ class Inbox:
             end = folder.end()  # a loss of power may have cut off what an earlier process read
             self.read_to = end if read_to is None else min(read_to, end)
 
-    def commands(self, standing: StandingQueries) -> list[Command]:
+    def commands(self, standing: StandingQueries) -> list[JobCommand]:
         """New commands that can be carried out in this order; the others are refused here."""
         commands, plans = self._control.take_commands()
         refused: tuple[Answer, ...] = ()
@@ -235,7 +235,7 @@ class Inbox:
             if not self._control.answer(answer) and self._folder is not None and answer.id:
                 self._folder.answer(answer)
 
-    def done(self, commands: Iterable[Command], standing: StandingQueries) -> None:
+    def done(self, commands: Iterable[JobCommand], standing: StandingQueries) -> None:
         """Answer commands that were carried out, and publish the standing queries."""
         commands = list(commands)
         for line in filter(None, map(standing.warning, commands)):

@@ -9,8 +9,8 @@ from skws.data.batch import Record
 from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.control import Command
-from skws.jobs.journal import Before, Entry, Journal, Whole
+from skws.jobs.control import JobCommand
+from skws.jobs.journal import Journal, JournalEntry, PriorState, Whole
 from skws.jobs.standing import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
@@ -22,7 +22,7 @@ from skws_purging.lifespans import ALWAYS
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """The results of a micro-batch, and its records that came too late.
 
     ``before``: the queries that stood before its commands; None if it has none.
@@ -33,7 +33,7 @@ class Outcome:
     before: tuple[Query, ...] | None = None
 
 
-class Worker:
+class BatchWorker:
     """Processes micro-batches in order.
 
     ``past``: the log before the entry of a number, for queries that join. ``plans``: of queries that will.
@@ -57,22 +57,22 @@ class Worker:
         self.standing = StandingQueries(request, self.live, plans)
 
     @property
-    def before(self) -> Before:
+    def before(self) -> PriorState:
         """The state before the next entry."""
         standing = self.standing
-        return Before(self.live.position, self.live.now, standing.shown(), standing.schemas)
+        return PriorState(self.live.position, self.live.now, standing.shown(), standing.schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Load static tables before anything else; queries include them in their snapshots."""
         self.live.load_tables(records)
 
-    def work(self, entry: Entry) -> Outcome:
+    def work(self, entry: JournalEntry) -> BatchOutcome:
         """Apply the commands of an entry, then process its records."""
         before = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
         results += self.live.take(entry.records, ended=entry.ended)
         late, self._late = self._late, []
-        return Outcome(results, late, before)
+        return BatchOutcome(results, late, before)
 
     def alive(self, name: str) -> list[Result]:
         """The results of a standing query that are alive now, as a new query would be given them."""
@@ -82,7 +82,7 @@ class Worker:
         finally:
             self._number -= 1
 
-    def replay(self, entry: Entry) -> None:
+    def replay(self, entry: JournalEntry) -> None:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
         lasting = entry.reached is not None
@@ -91,7 +91,7 @@ class Worker:
             self.live.seek(self.live.position, entry.reached)
         self._late.clear()
 
-    def whole(self, last: Entry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
+    def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
         """An entry in place of the log up to the last one. None if some query needs all of the log.
 
         ``log``: gives the records in it as they came.
@@ -112,7 +112,7 @@ class Worker:
         before = replace(now, position=now.position - lasting.insertions, now=ALWAYS)
         return Whole(entry, before, lasting)
 
-    def _apply(self, entry: Entry) -> list[Result]:
+    def _apply(self, entry: JournalEntry) -> list[Result]:
         self._number = entry.number
         return self.standing.apply_all(entry.commands)
 
@@ -121,7 +121,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RunStart:
     """Where a run stands before its first new micro-batch.
 
     ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
@@ -148,8 +148,11 @@ def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
 
 
 def resume(
-    worker: Worker, checkpoint: Checkpoint, write: Callable[[Entry, Outcome], None], held: int
-) -> Start:
+    worker: BatchWorker,
+    checkpoint: Checkpoint,
+    write: Callable[[JournalEntry, BatchOutcome], None],
+    held: int,
+) -> RunStart:
     """Bring the session to the end of the run, and ``write`` what was not committed. Raises StateError.
 
     ``held``: the last micro-batch that some sink has written.
@@ -170,7 +173,7 @@ def resume(
         before = journal.segments[0].before
         worker.live.seek(before.position, before.now)
     _take_up_queries(worker.standing, journal)
-    start = Start(checkpoint.start(), committed, given=checkpoint.given())
+    start = RunStart(checkpoint.start(), committed, given=checkpoint.given())
     for entry in journal.entries():
         if entry.number <= committed:
             worker.replay(entry)
@@ -178,7 +181,7 @@ def resume(
             worker.live.restore(states)
             states = {}
             write(entry, worker.work(entry))
-        start = Start(entry.end, max(entry.number, committed), entry.control, start.given)
+        start = RunStart(entry.end, max(entry.number, committed), entry.control, start.given)
     journal.release_pages()
     worker.live.restore(states)
     journal.append_begins(worker.live.begins())
@@ -187,7 +190,7 @@ def resume(
 
 def _take_up_schemas(standing: StandingQueries, journal: Journal) -> None:
     for text in journal.segments[0].before.schemas if journal.segments else ():
-        standing.apply(Command("schema", "", schema=text))
+        standing.apply(JobCommand("schema", "", schema=text))
 
 
 def _take_up_queries(standing: StandingQueries, journal: Journal) -> None:

@@ -230,14 +230,14 @@ class Token(NamedTuple):
     searchable: bool
 
 
-class Chunk(NamedTuple):
+class TextChunk(NamedTuple):
     """The analysis of a text without white space: its tokens, and the stems of its pieces in order."""
 
     tokens: tuple[Token, ...]
     stems: tuple[str, ...]
 
 
-class Piece(Protocol):
+class TextPiece(Protocol):
     """A piece of a text: where it stands, and its folded word."""
 
     @property
@@ -284,17 +284,17 @@ def stems(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
     return tuple(chain.from_iterable([analyse(chunk, analyzer).stems for chunk in chunks(text, analyzer)]))
 
 
-def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Chunk:
+def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> TextChunk:
     """The words of one of a text's ``chunks``; offsets and positions count from its start."""
     return _remember(chunk, analyzer) if len(chunk) <= MEMORABLE else _analyse(chunk, analyzer)
 
 
-def _untouched(text: str) -> Chunk:
+def _untouched(text: str) -> TextChunk:
     token = Token(0, len(text), 0, 1, text, text, whole=False, searchable=True)
-    return Chunk((token,), (text,)) if text else Chunk((), ())
+    return TextChunk((token,), (text,)) if text else TextChunk((), ())
 
 
-def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
+def _analyse(chunk: str, analyzer: Analyzer) -> TextChunk:
     if analyzer is Analyzer.NONE:
         return _untouched(chunk)
     found: list[Token] = []
@@ -305,7 +305,7 @@ def _analyse(chunk: str, analyzer: Analyzer) -> Chunk:
         added = _compound(chunk[start:end], cut[start:end], start, position, analyzer)
         position += sum(not token.whole for token in added)
         found += added
-    return Chunk(tuple(found), tuple(token.stem for token in found if not token.whole))
+    return TextChunk(tuple(found), tuple(token.stem for token in found if not token.whole))
 
 
 _remember = lru_cache(maxsize=REMEMBERED)(_analyse)
@@ -379,7 +379,7 @@ def _whole(raw: str, pieces: list[_Piece]) -> str:
 _JOINED: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_+")
 
 
-def spelled(text: str, pieces: Sequence[Piece]) -> str:
+def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
     """How consecutive pieces of a text are joined, with a blank where nothing that counts joins them.
 
     ``cve 2025-7425``, ``server 01.example.com``, ``.net``. Blanks and hyphens between

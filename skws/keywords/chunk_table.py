@@ -152,7 +152,7 @@ _LOWER: Final = bytes(range(256)).lower()
 _JOINERS: Final = ASCII_JOINERS.encode()
 
 
-class Candidates:
+class CandidateTexts:
     """The texts that may satisfy any of some alternatives, all but those that are ``hopeless``."""
 
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
@@ -280,7 +280,7 @@ class ChunkTable(PredicateMemory[int]):
                 self._of_phrases[predicate] = bit
             self.add(predicate, alternative)
         alternatives = [alternative for _, alternative in numbered]
-        self._candidates = Candidates(alternatives)
+        self._candidates = CandidateTexts(alternatives)
         self._hopeless = self._candidates.hopeless
 
     def find(self, text: str) -> int:

@@ -206,7 +206,7 @@ _PARTS: Final = re.compile(r"([*?])")
 _VERSION: Final = re.compile(r"\d+\.\d+")
 
 
-class Place(NamedTuple):
+class TermScope(NamedTuple):
     """Where a term is looked for: a scope, and of it the columns with an analyzer; None for all of them."""
 
     scope: Scope | None
@@ -214,14 +214,14 @@ class Place(NamedTuple):
     columns: frozenset[tuple[int, int]] | None = None
 
 
-def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) -> tuple[Place, ...]:
+def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) -> tuple[TermScope, ...]:
     """The places that scopes are, one for each analyzer. ``names``: those of relations are looked at, too."""
     by_analyzer: dict[Analyzer, set[tuple[int, int]]] = {}
     for relation, described in enumerate(schema.relations):
         for column in described.search_columns:
             by_analyzer.setdefault(described.attributes[column].analyzer, set()).add((relation, column))
     if by_analyzer.keys() <= {Analyzer.ENGLISH}:
-        return tuple(map(Place, scopes))
+        return tuple(map(TermScope, scopes))
     if names:  # which are English
         by_analyzer.setdefault(Analyzer.ENGLISH, set())
     found = []
@@ -229,12 +229,12 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
         for analyzer, columns in by_analyzer.items():
             inside = frozenset((r, c) for r, c in columns if scope is None or scope in {(r, None), (r, c)})
             if inside or (scope is None and names and analyzer is Analyzer.ENGLISH):
-                found.append(Place(scope, analyzer, inside))
+                found.append(TermScope(scope, analyzer, inside))
     return tuple(found)
 
 
 def alternatives_of(
-    node: syntax.Node, text: str, places: Sequence[Place], synonyms: Groups = ()
+    node: syntax.Node, text: str, places: Sequence[TermScope], synonyms: Groups = ()
 ) -> Iterator[Alternative]:
     """The alternatives of a word or phrase in some places; none if analysis leaves nothing of it.
 
@@ -283,11 +283,11 @@ def _meanings(node: syntax.Node, text: str, analyzer: Analyzer, synonyms: Groups
     match node:
         case syntax.Phrase():
             return _phrase(node.text, analyzer)
-        case syntax.Prefix():
+        case syntax.PrefixNode():
             return _prefix(node, text, analyzer)
-        case syntax.Fuzzy():
+        case syntax.FuzzyNode():
             return _fuzzy(node, text, analyzer)
-        case syntax.Wildcard():
+        case syntax.WildcardNode():
             return _wildcard(node, text, analyzer)
         case _:
             others = synonyms_of(node.text, synonyms, analyzer)
@@ -345,7 +345,7 @@ def _consecutive(pieces: list[Token]) -> list[_Meaning]:
     return [Phrase(tuple(piece.stem for piece in pieces))] if pieces else []
 
 
-def _prefix(node: syntax.Prefix, text: str, analyzer: Analyzer) -> list[_Meaning]:
+def _prefix(node: syntax.PrefixNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
     found = list(tokens(node.text, analyzer))
     pieces = [token for token in found if not token.whole]
     if not pieces:
@@ -357,7 +357,7 @@ def _prefix(node: syntax.Prefix, text: str, analyzer: Analyzer) -> list[_Meaning
     raise fault("a prefix is one word; put quotes around several", text, node.startchar)
 
 
-def _fuzzy(node: syntax.Fuzzy, text: str, analyzer: Analyzer) -> list[_Meaning]:
+def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
     """What the word alone finds, and words with typing errors."""
     distance = int(node.distance or "1")
     if distance not in LEAST:
@@ -381,7 +381,7 @@ def _fuzzy(node: syntax.Fuzzy, text: str, analyzer: Analyzer) -> list[_Meaning]:
     return [*alone, Fuzzy(word, distance)]
 
 
-def _wildcard(node: syntax.Wildcard, text: str, analyzer: Analyzer) -> list[_Meaning]:
+def _wildcard(node: syntax.WildcardNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
     exact = analyzer is Analyzer.NONE
     spelled = _PARTS.split(node.text)
     form = "".join(part if part in WILD or exact else fold(part) for part in spelled)

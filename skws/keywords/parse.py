@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.analysis import APOSTROPHES, tokens
-from skws.keywords.leaves import Place, alternatives_of, places_of, synonyms_of
+from skws.keywords.leaves import TermScope, alternatives_of, places_of, synonyms_of
 from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.scope import (
-    Compared,
+    ComparedAttribute,
     compare,
     compared,
     in_range,
@@ -74,7 +74,7 @@ def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
     return tuple(slot.outside(relations) for slot in slots) if relations else tuple(slots)
 
 
-def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
+def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
     """Read the keywords before, between or after semicolons; gives their bits."""
     text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
     alone = part.alone(text)
@@ -91,13 +91,13 @@ def _read_part(reader: _Reader, schema: Schema, part: Part) -> int:
     return (1 << len(reader.slots)) - (1 << first)
 
 
-def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...] | Compared:
+def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...] | ComparedAttribute:
     must = name.startswith("!")
     try:
         found = resolve(name.removeprefix("!") if must else name, schema)
     except QueryError as error:
         raise fault(str(error), text, position) from None
-    if must and not isinstance(found, Compared):
+    if must and not isinstance(found, ComparedAttribute):
         message = (
             "'!' goes before a condition on an attribute that is not searched; an exclusion begins with '-'"
         )
@@ -135,7 +135,7 @@ class _Reader:
         self.text = text
         self.schema = schema
         self.match_names = match_names
-        self.scopes: dict[str, tuple[Scope, ...] | Compared] = {}
+        self.scopes: dict[str, tuple[Scope, ...] | ComparedAttribute] = {}
         self.slots: list[Slot] = []
         self.exclusions: list[Slot] = []
         self.dropped: list[str] = []
@@ -267,7 +267,7 @@ class _Reader:
     def _leaf(self, node: syntax.Node) -> _Leaf:
         name = node.name if isinstance(node, syntax.Range) else node.fieldname or ""
         known = self.scopes[name] if name else (None,)
-        if isinstance(node, syntax.Comparison) or isinstance(known, Compared):
+        if isinstance(node, syntax.ComparisonNode) or isinstance(known, ComparedAttribute):
             return self._condition(node, name, known)
         if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
             message = f"{name} is searched for words, which have no range; write {name}>=... {name}<=..."
@@ -285,11 +285,11 @@ class _Reader:
         match node:
             case syntax.Phrase():
                 return f'"{" ".join(node.text.lower().split())}"'
-            case syntax.Wildcard():
+            case syntax.WildcardNode():
                 return str(node.text).lower()
         spelled, ignored = _typed(node.text)
         self.ignored += ignored
-        return f"{spelled}~{node.distance}" if isinstance(node, syntax.Fuzzy) else f"{spelled}*"
+        return f"{spelled}~{node.distance}" if isinstance(node, syntax.FuzzyNode) else f"{spelled}*"
 
     def _condition(self, node: syntax.Node, name: str, attribute: object) -> _Leaf:
         spelled = self.text[node.startchar : node.endchar]
@@ -297,19 +297,19 @@ class _Reader:
             condition = self._compared(node, name.removeprefix("!"), attribute)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
-        if isinstance(node, syntax.Comparison):
+        if isinstance(node, syntax.ComparisonNode):
             return _Leaf(spelled, (condition,), restricts=not node.must)
         whole = spelled if isinstance(node, syntax.Range) else f"{name}:{spelled}"
         return _Leaf(whole, (condition,), restricts=not name.startswith("!"))
 
     def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
-        if isinstance(node, syntax.Comparison):
+        if isinstance(node, syntax.ComparisonNode):
             attribute = compared(node.name, self.schema)
             other = None if node.quoted else other_attribute(attribute, node.text, self.schema)
             if other is not None:
                 return versus(attribute, node.sign, other, self.schema)
             return compare(attribute, node.sign, node.text, self.schema)
-        assert isinstance(attribute, Compared)  # noqa: S101 - the caller has looked
+        assert isinstance(attribute, ComparedAttribute)  # noqa: S101 - the caller has looked
         if isinstance(node, syntax.Range):
             return in_range(attribute, node.low, node.high, self.schema)
         if not isinstance(node, syntax.Word | syntax.Phrase):
@@ -344,7 +344,7 @@ def _word(text: str, scopes: tuple[Scope | None, ...], *, schema: Schema, names:
     return _TypedWord(slot, tuple(dict.fromkeys(synonyms)), ignored)
 
 
-def _exact(places: Sequence[Place]) -> bool:
+def _exact(places: Sequence[TermScope]) -> bool:
     """True if every sign of a term counts."""
     return bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
 
@@ -432,7 +432,7 @@ def _check(reader: _Reader, text: str) -> None:
             raise QueryError(f"nothing can match: {slot.text!r} is both looked for and excluded")
 
 
-class Part(NamedTuple):
+class KeywordGroup(NamedTuple):
     """One group of keywords in the text of a query, and the place of the semicolon next to it."""
 
     start: int
@@ -444,20 +444,20 @@ class Part(NamedTuple):
         return " " * self.start + text[self.start : self.end] + " " * (len(text) - self.end)
 
 
-def parts(text: str) -> list[Part]:
+def parts(text: str) -> list[KeywordGroup]:
     """The parts between semicolons; one if there is none. Raises QueryError."""
     cuts = list(_semicolons(text)) if ";" in text else []
     if not cuts:
-        return [Part(0, len(text), -1)]
+        return [KeywordGroup(0, len(text), -1)]
     starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(text)]
-    found = [Part(*place) for place in zip(starts, ends, [cuts[0], *cuts], strict=True)]
+    found = [KeywordGroup(*place) for place in zip(starts, ends, [cuts[0], *cuts], strict=True)]
     for part in found:
         if not text[part.start : part.end].strip():
             raise missing(part, text)
     return found
 
 
-def missing(part: Part, text: str, reason: str = "") -> QueryError:
+def missing(part: KeywordGroup, text: str, reason: str = "") -> QueryError:
     """The error for a part without keywords."""
     side = "after" if part.semicolon < part.start else "before"
     return fault(f"there is no keyword {side} this ';'{reason}", text, part.semicolon)

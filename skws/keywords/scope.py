@@ -23,14 +23,14 @@ from skws_schema.errors import QueryError, nearest
 from skws_schema.model import COMPARED, AttributeType, Op, Relation, Row, Schema, Value, VersionOrder, meant
 
 
-class Compared(NamedTuple):
+class ComparedAttribute(NamedTuple):
     """An attribute whose values are compared, by position of its relation and in a row."""
 
     relation: int
     column: int
 
 
-def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
+def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
     """The scopes that ``name`` stands for: one, or one for each relation that searches such an attribute.
 
     An attribute that is no text is compared, if no relation searches one of its name.
@@ -62,7 +62,7 @@ def is_near_name(name: str, schema: Schema) -> bool:
     return any(len(each) > _SHORT and nearest(each, known) for each in (name, head))
 
 
-def compared(name: str, schema: Schema) -> Compared:
+def compared(name: str, schema: Schema) -> ComparedAttribute:
     """The attribute that ``name`` stands for in a comparison.
 
     Raises ``QueryError`` if there is none, or if there are several.
@@ -71,7 +71,7 @@ def compared(name: str, schema: Schema) -> Compared:
     known = _present(schema)
     owner = meant(head, [relation.name for relation in known]) if dot else None
     if owner is not None:
-        return Compared(schema.index[owner], _column(schema.relation(owner), tail))
+        return ComparedAttribute(schema.index[owner], _column(schema.relation(owner), tail))
     attribute = meant(name, list(dict.fromkeys(a.name for r in known for a in r.attributes)))
     if attribute is None:
         hint = nearest(name, [a.name for r in known for a in r.attributes])
@@ -80,7 +80,7 @@ def compared(name: str, schema: Schema) -> Compared:
     return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
 
 
-def other_attribute(attribute: Compared, value: str, schema: Schema) -> Compared | None:
+def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) -> ComparedAttribute | None:
     """The attribute of the same relation that a value without quotes is the name of; None for a value.
 
     ``relation.attribute`` always is; a bare name if the relation has an attribute of its type.
@@ -109,10 +109,10 @@ def other_attribute(attribute: Compared, value: str, schema: Schema) -> Compared
     if other.order is not described.order:
         orders = " and ".join(str(each.order or "letter by letter") for each in (described, other))
         raise QueryError(f"{name} and {other.name} are compared in different orders: {orders}")
-    return Compared(attribute.relation, relation.columns[named])
+    return ComparedAttribute(attribute.relation, relation.columns[named])
 
 
-def versus(attribute: Compared, sign: str, other: Compared, schema: Schema) -> Condition:
+def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, schema: Schema) -> Condition:
     """The condition that two values of a row compare so. Raises QueryError for a sign that does not fit."""
     op = _operator(attribute, sign, schema)
     order = _order(attribute, schema)
@@ -120,7 +120,7 @@ def versus(attribute: Compared, sign: str, other: Compared, schema: Schema) -> C
     return Condition(((attribute.column, test),), scope=Scope(attribute.relation, None))
 
 
-def _operator(attribute: Compared, sign: str, schema: Schema) -> Op:
+def _operator(attribute: ComparedAttribute, sign: str, schema: Schema) -> Op:
     if sign not in _SIGNS:
         raise QueryError(f"no comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
     kind, name = _described(attribute, schema)
@@ -129,7 +129,7 @@ def _operator(attribute: Compared, sign: str, schema: Schema) -> Op:
     return Op(sign)
 
 
-def _order(attribute: Compared, schema: Schema) -> VersionOrder | None:
+def _order(attribute: ComparedAttribute, schema: Schema) -> VersionOrder | None:
     return schema.relations[attribute.relation].attributes[attribute.column].order
 
 
@@ -158,11 +158,11 @@ def completable(schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in names if all(map(_NAME.fullmatch, name.removesuffix(":").split("."))))
 
 
-def _only(schema: Schema, attribute: str, owners: list[Relation]) -> Compared:
+def _only(schema: Schema, attribute: str, owners: list[Relation]) -> ComparedAttribute:
     if len(owners) > 1:
         names = ", ".join(f"{relation.name}.{attribute}" for relation in owners)
         raise QueryError(f"{attribute!r} is in {len(owners)} relations; write one of {names}")
-    return Compared(schema.index[owners[0].name], owners[0].columns[attribute])
+    return ComparedAttribute(schema.index[owners[0].name], owners[0].columns[attribute])
 
 
 def _present(schema: Schema) -> list[Relation]:
@@ -170,14 +170,14 @@ def _present(schema: Schema) -> list[Relation]:
     return [relation for number, relation in enumerate(schema.relations) if number not in gone]
 
 
-class LeftOut(NamedTuple):
+class OmittedParts(NamedTuple):
     """What a query leaves out, by position: a relation, or joins."""
 
     relation: int | None
     joins: frozenset[int] = frozenset()
 
 
-def left_out(name: str, schema: Schema) -> LeftOut:
+def left_out(name: str, schema: Schema) -> OmittedParts:
     """What ``-name:`` leaves out: a relation, a join, or the joins that compare an attribute.
 
     Raises ``QueryError`` if there is none of these, or if attributes of several relations could be meant.
@@ -185,12 +185,12 @@ def left_out(name: str, schema: Schema) -> LeftOut:
     known = [relation.name for relation in _present(schema)]
     relation = meant(name, known)
     if relation is not None:
-        return LeftOut(schema.index[relation])
+        return OmittedParts(schema.index[relation])
     gone = schema.evolution.removed_joins
     joins = {number: join for number, join in enumerate(schema.joins) if number not in gone}
     named = meant(name, [join.name for join in joins.values()])
     if named is not None:
-        return LeftOut(None, frozenset(number for number, join in joins.items() if join.name == named))
+        return OmittedParts(None, frozenset(number for number, join in joins.items() if join.name == named))
     comparing: dict[str, set[int]] = {}
     for number, join in joins.items():
         for owner, attribute in chain.from_iterable(
@@ -203,7 +203,7 @@ def left_out(name: str, schema: Schema) -> LeftOut:
     if len({frozenset(comparing[each]) for each in found}) > 1:
         raise QueryError(f"{name!r} is compared by several joins; write one of {', '.join(sorted(found))}")
     if found:
-        return LeftOut(None, frozenset(comparing[found[0]]))
+        return OmittedParts(None, frozenset(comparing[found[0]]))
     hint = (
         nearest(name, [*known, *(join.name for join in joins.values()), *comparing])
         or f"; there are {', '.join(known)}"
@@ -224,7 +224,7 @@ def _whole_relation(schema: Schema, name: str) -> Scope:
     return Scope(schema.index[name], None)
 
 
-def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | Compared:
+def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | ComparedAttribute:
     relation = schema.relation(owner)
     column = _column(relation, name)
     attribute = relation.attributes[column]
@@ -235,7 +235,7 @@ def _one_column(schema: Schema, owner: str, name: str) -> tuple[Scope] | Compare
             f"attribute {owner}.{attribute.name} is not searched; {_searched(relation)} "
             f"(to compare the whole text, write {owner}.{attribute.name}=...)"
         )
-    return Compared(schema.index[owner], column)
+    return ComparedAttribute(schema.index[owner], column)
 
 
 def _column(relation: Relation, name: str) -> int:
@@ -252,7 +252,7 @@ def _searched(relation: Relation) -> str:
     return f"searched are: {names}" if names else f"no attribute of {relation.name!r} is"
 
 
-def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | Compared:
+def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
     attribute = meant(name, list(dict.fromkeys(a.name for r in schema.relations for a in r.attributes)))
     owners = [relation for relation in schema.relations if attribute in relation.columns]
     if attribute is None:
@@ -312,7 +312,7 @@ class _Span(NamedTuple):
     closed: bool = True
 
 
-def compare(attribute: Compared, sign: str, text: str, schema: Schema) -> Condition:
+def compare(attribute: ComparedAttribute, sign: str, text: str, schema: Schema) -> Condition:
     """The condition that a value satisfies a comparison with the value written ``text``.
 
     A date stands for its whole day. Raises QueryError for a sign or value that does not fit the type.
@@ -334,7 +334,7 @@ def compare(attribute: Compared, sign: str, text: str, schema: Schema) -> Condit
     return _condition(attribute, interval._replace(order=order))
 
 
-def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condition:
+def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) -> Condition:
     """The condition that a value is in a range, both ends included; an empty text is no end.
 
     Raises QueryError for ends that do not fit the type, or that come in the other order.
@@ -358,13 +358,13 @@ def in_range(attribute: Compared, low: str, high: str, schema: Schema) -> Condit
     )
 
 
-def _described(attribute: Compared, schema: Schema) -> tuple[AttributeType, str]:
+def _described(attribute: ComparedAttribute, schema: Schema) -> tuple[AttributeType, str]:
     relation = schema.relations[attribute.relation]
     described = relation.attributes[attribute.column]
     return described.type, f"{relation.name}.{described.name}"
 
 
-def _condition(attribute: Compared, interval: Interval) -> Condition:
+def _condition(attribute: ComparedAttribute, interval: Interval) -> Condition:
     return Condition(((attribute.column, interval),), scope=Scope(attribute.relation, None))
 
 

@@ -51,11 +51,11 @@ All = syntax.AndGroup
 Not = syntax.NotGroup
 
 
-class Prefix(syntax.TextNode):  # type: ignore[misc]  # untyped base
+class PrefixNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
     """A word with a star at its end; ``text`` lacks the star."""
 
 
-class Fuzzy(syntax.TextNode):  # type: ignore[misc]  # untyped base
+class FuzzyNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
     """A word with ``~``, ``~1`` or ``~2`` at its end; ``text`` lacks it, ``distance`` may be empty."""
 
     def __init__(self, text: str, distance: str) -> None:
@@ -63,11 +63,11 @@ class Fuzzy(syntax.TextNode):  # type: ignore[misc]  # untyped base
         self.distance = distance
 
 
-class Wildcard(syntax.TextNode):  # type: ignore[misc]  # untyped base
+class WildcardNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
     """A word with stars or question marks, but for a single star at its end."""
 
 
-class Comparison(syntax.TextNode):  # type: ignore[misc]  # untyped base
+class ComparisonNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
     """``price<500``, or ``!price<500``: ``text`` is the value, without quotes around it."""
 
     def __init__(self, must: str, name: str, sign: str, text: str) -> None:
@@ -84,7 +84,7 @@ class Range(syntax.TextNode):  # type: ignore[misc]  # untyped base
         self.name, self.low, self.high = name, low.strip(QUOTES), high.strip(QUOTES)
 
 
-class Negation(syntax.PrefixOperator):  # type: ignore[misc]  # untyped base
+class NegationNode(syntax.PrefixOperator):  # type: ignore[misc]  # untyped base
     """``-`` or ``NOT``, before the node it excludes."""
 
 
@@ -96,9 +96,9 @@ class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
     """``AND`` or ``OR``, between two nodes."""
 
 
-WORDS: Final = Word | Prefix | Fuzzy | Wildcard
+WORDS: Final = Word | PrefixNode | FuzzyNode | WildcardNode
 """Nodes that are one word."""
-TERMS: Final = WORDS | Phrase | Comparison | Range
+TERMS: Final = WORDS | Phrase | ComparisonNode | Range
 """What is looked for."""
 Open = plugins.GroupPlugin.OpenBracket
 Close = plugins.GroupPlugin.CloseBracket
@@ -116,8 +116,8 @@ def _operators() -> Any:
     tag = plugins.OperatorsPlugin.OpTagger
     return plugins.OperatorsPlugin(
         ops=[
-            (tag(_START + r"NOT(?=[\s(]|$)", Not, Negation), 0),
-            (tag(_START + r"-(?=\S)", Not, Negation), 0),
+            (tag(_START + r"NOT(?=[\s(]|$)", Not, NegationNode), 0),
+            (tag(_START + r"-(?=\S)", Not, NegationNode), 0),
             (tag(_BETWEEN + r"AND(?=[\s()]|$)", All, Connective), 0),
             (tag(_BETWEEN + r"OR(?=[\s()]|$)", Either, Connective), 0),
         ],
@@ -139,7 +139,7 @@ _PARSER: Final[Any] = QueryParser(
         _tagging(Without, rf"{_START}(?:-|NOT\s+){_NAME}:(?=[\s)]|$)"),
         _operators(),
         _tagging(
-            Comparison,
+            ComparisonNode,
             rf"{_NOT_WITHIN}(?P<must>!?)(?P<name>[^\s():*<>=!{QUOTES}-][^\s():*<>=!{QUOTES}]*)"
             rf"(?P<sign>[<>=!]*[<>=][<>=!]*)(?P<text>(?![<>=!]){_VALUE}){_END}",
         ),
@@ -149,13 +149,13 @@ _PARSER: Final[Any] = QueryParser(
             rf"(?!\.\.{_END})(?P<low>{_LOW})\.\.(?P<high>{_VALUE}|){_END}",
         ),
         plugins.FieldsPlugin(rf"{_NOT_WITHIN}{_NAME}:(?=\S)", remove_unknown=False),
-        _tagging(Fuzzy, rf"(?P<text>[^\s()*~{QUOTES}]+)~(?P<distance>\d*){_END}"),
+        _tagging(FuzzyNode, rf"(?P<text>[^\s()*~{QUOTES}]+)~(?P<distance>\d*){_END}"),
         _tagging(
-            Wildcard,
+            WildcardNode,
             rf"(?!\W*\*?{_END})(?![^*?\s(){QUOTES}]*\*{_END})(?=[^\s(){QUOTES}]*\w)"
             rf"(?P<text>[^\s(){QUOTES}*?]*[*?][^\s(){QUOTES}]*){_END}",
         ),
-        _tagging(Prefix, rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
+        _tagging(PrefixNode, rf"(?P<text>[^\s()*{QUOTES}]+)\*(?=[\s)]|$)"),
     ],
 )
 
@@ -324,7 +324,7 @@ def _check_balance(tags: list[Node], text: str) -> None:
                 raise fault("this parenthesis closes nothing", text, node.startchar)
             opened.pop()
             scoped.pop()
-        elif isinstance(node, Scope | Without | Comparison | Range) and any(scoped):
+        elif isinstance(node, Scope | Without | ComparisonNode | Range) and any(scoped):
             name = _name(node)
             raise fault(f"{name!r} stands inside a group that has a scope already", text, node.startchar)
     if opened:
@@ -338,7 +338,7 @@ def _name(node: Node) -> str:
 
 
 def _check_word(_before: Node | None, node: Node, _after: Node | None, text: str) -> None:
-    if not isinstance(node, Word | Prefix):
+    if not isinstance(node, Word | PrefixNode):
         return
     for offset, char in enumerate(node.text):
         if char in QUOTES:
@@ -356,17 +356,17 @@ def _check_group(_before: Node | None, node: Node, after: Node | None, text: str
 def _check_scope(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
     if isinstance(node, Scope) and not isinstance(after, WORDS | Phrase | Open):
         hint = ""
-        if isinstance(after, Comparison):
+        if isinstance(after, ComparisonNode):
             hint = f" (a condition is written {node.fieldname}.{after.name}{after.sign}...)"
-        elif isinstance(after, Scope | Range | Negation | Without):
+        elif isinstance(after, Scope | Range | NegationNode | Without):
             hint = " (a scope goes after the minus and before one term; literal colons go in quotes)"
         raise fault(f"{node.fieldname}: is followed by no term{hint}", text, node.startchar)
 
 
 def _check_negation(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
-    if not isinstance(node, Negation):
+    if not isinstance(node, NegationNode):
         return
-    if isinstance(after, Negation) or (isinstance(after, Word) and after.text.startswith("-")):
+    if isinstance(after, NegationNode) or (isinstance(after, Word) and after.text.startswith("-")):
         raise fault("an exclusion cannot be excluded", text, after.startchar)
     if after is None or isinstance(after, Connective | Close):
         raise fault(f"{node.text} is followed by no term", text, node.startchar)

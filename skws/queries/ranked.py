@@ -20,7 +20,7 @@ from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import Place, Result, Score
+from skws.results.model import Result, Score, TopChange
 from skws.spec.query import (
     WINDOW,
     Query,
@@ -239,7 +239,7 @@ class TopQueries(Operator):
         """The best results of queries now, best first."""
         at = self._when(self._engine.now)
         return [
-            replace(result, snapshot=True, place=Place("enter", rank, at))
+            replace(result, snapshot=True, place=TopChange("enter", rank, at))
             for name in names
             for rank, result in enumerate(self._tops[name].alive(), 1)
         ]

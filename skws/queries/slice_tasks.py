@@ -29,7 +29,7 @@ from skws.formats import BadRecordLog
 from skws.formats.files import Split
 from skws.formats.jsonl import chunk_reader, reads_columns
 from skws.formats.jsonl_order import TimedBlock
-from skws.formats.splits import Holds, Piece
+from skws.formats.splits import Holds, PackedPiece
 from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
@@ -40,7 +40,7 @@ from skws.spec.query import KEYWORDS, TOP, Query, Stream
 from skws_schema.budgets import check
 from skws_windows.window import MICROSECOND, TimeWindow, Window
 
-Blocks: TypeAlias = list[tuple[Piece, Split]]
+Blocks: TypeAlias = list[tuple[PackedPiece, Split]]
 """Ranges of files, described as pieces that are still to be read."""
 
 
@@ -74,12 +74,12 @@ def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blo
     return [*nothing, *found]
 
 
-def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> Piece:
+def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> PackedPiece:
     """A block as a piece; without times it goes with the one before."""
     if block.first is None or block.last is None:
         last = before[-1][0].last
-        return Piece(split, number, Holds.RECORDS, last, last, 0)
-    return Piece(split, number, Holds.RECORDS, block.first, block.last, block.size)
+        return PackedPiece(split, number, Holds.RECORDS, last, last, 0)
+    return PackedPiece(split, number, Holds.RECORDS, block.first, block.last, block.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ def search_pieces(
     one: Slice,
     queries: Sequence[Query],
     stream: Stream,
-    pieces: Iterable[tuple[Piece, RecordBatch]],
+    pieces: Iterable[tuple[PackedPiece, RecordBatch]],
     *,
     counting: bool,
 ) -> Iterator[Emitted]:

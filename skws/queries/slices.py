@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from skws.data.batch import NO_RECORDS, Placed, Record, RecordBatch, merged
-from skws.formats.splits import Holds, Piece
+from skws.formats.splits import Holds, PackedPiece
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import plans_over
@@ -65,11 +65,11 @@ class Slice:
     def is_last(self) -> bool:
         return self.end == FOREVER
 
-    def reads(self, piece: Piece) -> bool:
+    def reads(self, piece: PackedPiece) -> bool:
         """Whether it takes in some of the records of a piece of the stream."""
         return piece.last >= self.context and piece.first < self.end
 
-    def share(self, piece: Piece) -> float:
+    def share(self, piece: PackedPiece) -> float:
         """The part of a piece's records that it takes in, about, if they are evenly spread over its times."""
         begin, end = max(piece.first, self.context), min(piece.last + 1, self.end)
         return max(end - begin, 0) / (piece.last + 1 - piece.first)
@@ -86,7 +86,9 @@ class Slicing:
     reason: str = ""
     keys: KeyPartitioning | None = None
 
-    def parts_of(self, piece: Piece, batch: RecordBatch) -> Iterator[tuple[int, Piece, RecordBatch]]:
+    def parts_of(
+        self, piece: PackedPiece, batch: RecordBatch
+    ) -> Iterator[tuple[int, PackedPiece, RecordBatch]]:
         """A piece cut by keys: what each slice has of it. Tables go to all."""
         assert self.keys is not None  # noqa: S101 - else slices read pieces whole
         for number, own in enumerate(self.keys.divided(batch, len(self.slices))):
@@ -96,7 +98,7 @@ class Slicing:
 
 
 def plan_slices(
-    pieces: Iterable[Piece],
+    pieces: Iterable[PackedPiece],
     queries: Sequence[Query],
     stream: Stream,
     window: Window,
@@ -133,7 +135,7 @@ def plan_slices(
 
 
 def plan_parts(
-    pieces: Iterable[Piece],
+    pieces: Iterable[PackedPiece],
     queries: Sequence[Query],
     stream: Stream,
     window: Window,
@@ -159,7 +161,7 @@ def why_whole(queries: Sequence[Query], window: Window) -> str:
     return ""
 
 
-def _why_uncut(records: Sequence[Piece], queries: Sequence[Query], window: Window) -> str:
+def _why_uncut(records: Sequence[PackedPiece], queries: Sequence[Query], window: Window) -> str:
     if any(piece.dequeues for piece in records) and any(one.kind != PATTERN for one in queries):
         return "a deletion of a row without a key ends the oldest equal row, however old"
     in_order = all((a.last, a.place) < (b.first, b.place) for a, b in pairwise(records))
@@ -173,7 +175,7 @@ def _by_position(queries: Sequence[Query], window: Window) -> bool:
     return isinstance(window, CountWindow) or any(one.kind == PATTERN for one in queries)
 
 
-def _quantiles(records: Sequence[Piece], number: int) -> list[int]:
+def _quantiles(records: Sequence[PackedPiece], number: int) -> list[int]:
     """The times at which ``number`` slices of about the same size begin, but for the first."""
     steps = np.linspace(0, 1, _POINTS)
     firsts = np.array([piece.first for piece in records])
@@ -186,7 +188,7 @@ def _quantiles(records: Sequence[Piece], number: int) -> list[int]:
     return sorted({int(time) for time in times[order][places]} - {int(times.min())})
 
 
-def _cut(records: Sequence[Piece], bounds: Sequence[int], window: Window, windows: int) -> list[Slice]:
+def _cut(records: Sequence[PackedPiece], bounds: Sequence[int], window: Window, windows: int) -> list[Slice]:
     before = np.concatenate([[0], np.cumsum([piece.insertions for piece in records])])
     slices = []
     for begin, end in zip([ALWAYS, *bounds], [*bounds, FOREVER], strict=True):
@@ -197,7 +199,7 @@ def _cut(records: Sequence[Piece], bounds: Sequence[int], window: Window, window
     return slices
 
 
-def _context(records: Sequence[Piece], begin: int, window: Window, windows: int) -> int:
+def _context(records: Sequence[PackedPiece], begin: int, window: Window, windows: int) -> int:
     """The time of the first record that results from ``begin`` on may depend on."""
     if isinstance(window, TimeWindow):
         return begin - windows * window.length
@@ -327,7 +329,7 @@ def less(counts: Counts, before: Counts) -> Counts:
 
 
 def in_order(
-    pieces: Iterable[tuple[Piece, RecordBatch]],
+    pieces: Iterable[tuple[PackedPiece, RecordBatch]],
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The tables among the pieces of a slice, and its records in order of time.
 
@@ -340,7 +342,9 @@ def in_order(
     return tables, chain([first], batches)
 
 
-def _without_tables(pieces: Iterator[tuple[Piece, RecordBatch]], tables: list[Record]) -> Iterator[Placed]:
+def _without_tables(
+    pieces: Iterator[tuple[PackedPiece, RecordBatch]], tables: list[Record]
+) -> Iterator[Placed]:
     """The pieces of the stream; when the first one comes, ``tables`` has the rows of the pieces before it."""
     for piece, batch in pieces:
         if piece.holds is Holds.TABLE:

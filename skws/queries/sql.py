@@ -17,8 +17,8 @@ from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.results.model import JsonRow, Result, ResultTuple
 from skws.spec.query import Query, Stream
 from skws_bounds.maxref import Failure
-from skws_bounds.normal_form import Atom, Domain, Place, Union
-from skws_bounds.query_run import Output, Run
+from skws_bounds.normal_form import Atom, Domain, TextSpan, Union
+from skws_bounds.query_run import Output, UnionRun
 from skws_bounds.repairs import WINDOW, Repair
 from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.verdict import Verdict, check
@@ -71,7 +71,7 @@ def _located(text: str, atom: Atom) -> dict[str, Any]:
     return {"text": str(atom), "line": line, "column": column}
 
 
-def _column(text: str, place: Place) -> dict[str, Any]:
+def _column(text: str, place: TextSpan) -> dict[str, Any]:
     """A projected column, where no atom is responsible."""
     line, column = _place(text, place.start)
     return {"text": text[place.start : place.end], "line": line, "column": column}
@@ -162,7 +162,7 @@ class SqlPlan(SeparatePlan):
         self._union = _read(query, stream)
         if FORCE not in query.options:
             refuse_unbounded_union(self._union)
-        Run(self._union, stream.schema, {})
+        UnionRun(self._union, stream.schema, {})
 
     @property
     def window(self) -> Window:
@@ -187,7 +187,7 @@ class SqlEvaluator(Evaluator):
         self._tables: dict[str, list[Row]] = defaultdict(list)
         for record in with_sources(stream.schema, ()):
             self._tables[self._schema.relations[record.relation].name].append(record.row)
-        self._run = Run(self._union, stream.schema, self._tables)
+        self._run = UnionRun(self._union, stream.schema, self._tables)
         self._finite = stream.finite
         self._most = 0
         self._now: int | None = None
@@ -198,7 +198,7 @@ class SqlEvaluator(Evaluator):
         for record in loaded:
             self._tables[self._schema.relations[record.relation].name].append(record.row)
         if loaded:
-            self._run = Run(self._union, self._schema, self._tables)
+            self._run = UnionRun(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""

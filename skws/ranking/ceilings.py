@@ -20,7 +20,7 @@ from skws_windows.window import MICROSECOND
 _SURE: Final = 1 + 1e-9  # they are computed in another order than scores
 
 
-class Ceilings:
+class UpperBounds:
     """Of the results of a search among live tuples, in the order of their ranks, by a ranking.
 
     ``weighed``: what each keyword weighs in each live tuple, a column each, then one of zeros; at most

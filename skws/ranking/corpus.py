@@ -67,7 +67,7 @@ class _SlotCounts(ChunkMemory[int]):
         return 0 if self._hopeless(chunk) else occurrences(*self._at, chunk)
 
 
-class Timeline:
+class TickSums:
     """Numbers added at ticks, and their sums up to a tick; ``width`` numbers at a time.
 
     There is one entry a tick. What is added in order of ticks is appended; else all is sorted anew.
@@ -126,8 +126,8 @@ class LiveSums:
     """Sums over the tuples that are alive at an instant, from their lifespans."""
 
     def __init__(self, width: int) -> None:
-        self._come = Timeline(width)
-        self._gone = Timeline(width)
+        self._come = TickSums(width)
+        self._gone = TickSums(width)
 
     def add(self, start: Ints, end: Ints, values: Ints) -> None:
         """Tuples, and what each adds to the sums while it lives."""
@@ -182,7 +182,7 @@ class Carriers(NamedTuple):
         return self.often[place].tolist(), int(self.lengths[place])
 
 
-class Texts(NamedTuple):
+class TextCounts(NamedTuple):
     """The texts of one place that are alive: how many, and how many characters in all."""
 
     number: int
@@ -198,7 +198,7 @@ class TableTexts(Protocol):
     def __len__(self) -> int: ...
 
 
-class Corpus:
+class TextStatistics:
     """The texts of all searched attributes."""
 
     def __init__(self, schema: Schema) -> None:
@@ -233,8 +233,8 @@ class Corpus:
         for sums in self._sums.values():
             sums.forget(tick)
 
-    def at(self, place: Place, tick: int) -> Texts:
-        return Texts(*self._sums[place].at(np.array([tick]))[0].tolist())
+    def at(self, place: Place, tick: int) -> TextCounts:
+        return TextCounts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
         """As ``text_lengths``, with (1, length) of each, and without what is counted already."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from skws.results.model import FRESHNESS, Part
+from skws.results.model import FRESHNESS, ScorePart
 from skws.spec.query import DEFAULT
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
@@ -95,7 +95,7 @@ class Ranking(Protocol):
     @property
     def uses_joins(self) -> bool: ...
 
-    def parts(self, evidence: Evidence) -> tuple[Part, ...]: ...
+    def parts(self, evidence: Evidence) -> tuple[ScorePart, ...]: ...
 
 
 def keyword_weight(match: Match) -> float:
@@ -150,7 +150,7 @@ def referring(schema: Schema, relation: int, tuples: Callable[[int], int]) -> fl
     return found / count if count else 0.0
 
 
-def keywords(evidence: Evidence) -> Part:
+def keywords(evidence: Evidence) -> ScorePart:
     """The sum over keywords of the weight in the tuple where it weighs most, attributes summed."""
     by_keyword: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     why = []
@@ -171,14 +171,14 @@ def keywords(evidence: Evidence) -> Part:
                 "referring": match.referring,
             }
         )
-    return Part(
+    return ScorePart(
         "keywords", fsum(max(map(fsum, tuples.values())) for tuples in by_keyword.values()), tuple(why)
     )
 
 
-def size(evidence: Evidence) -> Part:
+def size(evidence: Evidence) -> ScorePart:
     """The fewer tuples it takes, the more closely its keywords belong together."""
-    return Part("size", size_value(evidence.size), ({"tuples": evidence.size},))
+    return ScorePart("size", size_value(evidence.size), ({"tuples": evidence.size},))
 
 
 def size_value(tuples: int) -> float:
@@ -191,16 +191,16 @@ def keywords_value(weights: Iterable[Sequence[float]]) -> float:
     return fsum(map(max, zip(*weights, strict=True)))
 
 
-def freshness(evidence: Evidence) -> Part:
+def freshness(evidence: Evidence) -> ScorePart:
     """The mean over the stream's tuples of what their age has left of them; 1 for the newest."""
     if evidence.half_life is None or not evidence.ages:
-        return Part(FRESHNESS, 1.0)
+        return ScorePart(FRESHNESS, 1.0)
     left = [0.5 ** (age / evidence.half_life) for age in evidence.ages]
     why = {"half_life": evidence.half_life, "ages": list(evidence.ages)}
-    return Part(FRESHNESS, fsum(left) / len(left), (why,))
+    return ScorePart(FRESHNESS, fsum(left) / len(left), (why,))
 
 
-def specificity(evidence: Evidence) -> Part:
+def specificity(evidence: Evidence) -> ScorePart:
     """The product over the tuples that a result passes through; one that joins many others says little.
 
     What leads to one tuple from either end says all, however many there are from the other one: a film is in
@@ -213,7 +213,7 @@ def specificity(evidence: Evidence) -> Part:
         for join, value in zip(evidence.joins, values, strict=True)
         if join.tuples > 1
     )
-    return Part("specificity", exp(fsum(map(log, values))), why)
+    return ScorePart("specificity", exp(fsum(map(log, values))), why)
 
 
 def specificity_value(fans: Iterable[int]) -> float:
@@ -254,7 +254,7 @@ def _log_of_fan(tuples: int) -> float:
     return log(_of_fan(tuples))
 
 
-_Part: TypeAlias = Callable[[Evidence], Part]
+_Part: TypeAlias = Callable[[Evidence], ScorePart]
 _VALUES: Final[dict[_Part, Callable[[Sequence[Sequence[float]], int, Sequence[int]], float]]] = {
     keywords: lambda weights, size, fans: keywords_value(weights),  # noqa: ARG005
     size: lambda weights, size, fans: size_value(size),  # noqa: ARG005
@@ -279,7 +279,7 @@ class Product:
     def fades(self) -> bool:
         return freshness in self.of
 
-    def parts(self, evidence: Evidence) -> tuple[Part, ...]:
+    def parts(self, evidence: Evidence) -> tuple[ScorePart, ...]:
         return tuple(part(evidence) for part in self.of)
 
     def value(self, weights: Sequence[Sequence[float]], size: int, fans: Sequence[int]) -> float:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
-from skws.ranking.ceilings import Ceilings
-from skws.ranking.corpus import HEADING, NAME, Carriers, Corpus, Keywords, Place, TableTexts, fans
+from skws.ranking.ceilings import UpperBounds
+from skws.ranking.corpus import HEADING, NAME, Carriers, Keywords, Place, TableTexts, TextStatistics, fans
 from skws.ranking.rankings import (
     Evidence,
     Fans,
@@ -70,7 +70,7 @@ class Ranked(NamedTuple):
         return cls(plan, ranking, half_life, Keywords(plan.matcher), choice.explain)
 
 
-class Judged(NamedTuple):
+class Scored(NamedTuple):
     """A result's score, the tick at which it was found, and the one at which its window closes."""
 
     score: Score
@@ -137,7 +137,7 @@ class Scoring:
         self._live = live
         self._known = known
         self._queries: dict[int, Ranked] = {}
-        self._corpus: Corpus | None = None  # until a query asks
+        self._corpus: TextStatistics | None = None  # until a query asks
         self._stays = False
         self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
         self._latest = ALWAYS
@@ -181,7 +181,7 @@ class Scoring:
             return None
         tuples = self._live.tuples
         if self._corpus is None:
-            self._corpus = Corpus(self._schema)
+            self._corpus = TextStatistics(self._schema)
             self._corpus.add_tables(self._tables)
             self._corpus.add(self._known.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
@@ -200,13 +200,13 @@ class Scoring:
         """Count all texts from the next query on, also between searches, which come one by one."""
         self._stays = True
 
-    def ceilings(self, query: int) -> Ceilings | None:
+    def ceilings(self, query: int) -> UpperBounds | None:
         """Those of the results of a search by a built-in ranking, after ``add_carriers``; None if unknown."""
         ranked = self._queries[query]
         if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
             return None
         weighed, heaviest = self._weights(query)
-        return Ceilings(
+        return UpperBounds(
             ranked.ranking, ranked.half_life, weighed, heaviest, self._live, self._known.times, self._latest
         )
 
@@ -267,7 +267,7 @@ class Scoring:
 
     def of(
         self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
-    ) -> list[Judged | None]:
+    ) -> list[Scored | None]:
         """The scores of results, each over its tree; None where its query has no ranking."""
         # A snapshot scores all results by the tuples alive now.
         instants = np.maximum(results.start, self._latest) if snapshot else results.start
@@ -276,7 +276,7 @@ class Scoring:
         counted = cache(self._counts)
         in_tuple = cache(self._in_tuple_of)  # a tuple tends to be in several results
         columns = (results.query, results.members, instants, expires)
-        judged: list[Judged | None] = []
+        judged: list[Scored | None] = []
         for number, (query, members, tick, ends) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
@@ -288,7 +288,7 @@ class Scoring:
             score = self._score(
                 ranked, trees[number], members, count, joins[number], partial(in_tuple, query)
             )
-            judged.append(Judged(score, tick, ends))
+            judged.append(Scored(score, tick, ends))
         return judged
 
     def _score(

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Place, Result, Score, instant_of
+from skws.results.model import Result, Score, TopChange, instant_of
 from skws.spec.query import TopChoice
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError
@@ -50,7 +50,7 @@ def candidate(result: Result, group: str | None = None) -> Candidate:
 _turns: Final = count()
 
 
-class Best:
+class TopCandidates:
     """The ``size`` best candidates, in ``top``, best first; the others wait for their chance.
 
     ``append_only``: candidates only expire. Then one that ``size`` better ones
@@ -153,8 +153,8 @@ class Top:
     def __init__(self, choice: TopChoice, schema: Schema, when: Callable[[int], float | None]) -> None:
         self._choice = choice
         self._when = when
-        self._best = Best(choice.size, append_only=choice.append_only and not choice.group)
-        self._groups: dict[str, Best] = {}
+        self._best = TopCandidates(choice.size, append_only=choice.append_only and not choice.group)
+        self._groups: dict[str, TopCandidates] = {}
         self._group_of = group_namer(schema) if choice.group else None
         self._where: dict[str, str] = {}  # the group of each member
         self._ends: list[tuple[int, str]] = []  # a heap; some are gone
@@ -272,9 +272,9 @@ class Top:
         if group is not None:
             self._with_best_of(group, lambda members: members.withdraw(name))
 
-    def _with_best_of(self, group: str, change: Callable[[Best], object]) -> None:
+    def _with_best_of(self, group: str, change: Callable[[TopCandidates], object]) -> None:
         """Change the members of a group; its best one stands for it."""
-        members = self._groups.setdefault(group, Best(1))
+        members = self._groups.setdefault(group, TopCandidates(1))
         before = members.top[:]
         change(members)
         if members.top != before:
@@ -311,15 +311,15 @@ class Top:
         were, are = {each.id for each in before}, {each.id for each in after}
         for rank, each in enumerate(before, 1):
             if each.id not in are or each.id in replaced:
-                yield self._told(each, Place("leave", rank, at, gone.get(each.id, OUTRANKED)))
+                yield self._told(each, TopChange("leave", rank, at, gone.get(each.id, OUTRANKED)))
         for rank, each in enumerate(after, 1):
             if each.id not in were or each.id in replaced:
-                yield self._told(each, Place("enter", rank, at))
+                yield self._told(each, TopChange("enter", rank, at))
         for rank, each in enumerate(after, 1):
             if each.id in updated and each.id in were:
-                yield self._told(each, Place("update", rank, at))
+                yield self._told(each, TopChange("update", rank, at))
 
-    def _told(self, each: Candidate, place: Place) -> Result:
+    def _told(self, each: Candidate, place: TopChange) -> Result:
         result = each.result
         if each.group is not None:
             members = self._groups.get(each.group, ())

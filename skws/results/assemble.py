@@ -33,7 +33,7 @@ _UNMET: Final = -1
 _text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
 
 
-class Outline(NamedTuple):
+class NetworkTemplate(NamedTuple):
     """How a candidate network reads, whatever the keywords.
 
     ``positions`` are those of the members in the tree, in reading order; ``bitmaps`` their keywords; ``text``
@@ -49,23 +49,23 @@ class Outline(NamedTuple):
     columns: tuple[int, ...]
 
 
-class Outlines:
+class NetworkTemplates:
     """The outlines of networks, each made once."""
 
     def __init__(self, schema: Schema) -> None:
         self._wording = Wording(schema, _MARKS)
-        self._outlines: dict[int, Outline] = {}
+        self._outlines: dict[int, NetworkTemplate] = {}
 
-    def of(self, tree: Tree) -> Outline:
+    def of(self, tree: Tree) -> NetworkTemplate:
         return self._outlines.get(id(tree)) or self._read(tree)
 
-    def _read(self, tree: Tree) -> Outline:
+    def _read(self, tree: Tree) -> NetworkTemplate:
         network = CandidateNetwork.of(tree)
         joins = self._wording.joins(network)
         left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
         numbers = [edge // 2 for edge in network.edges[1:]]
         text = self._wording.text(network).replace("{", "{{").replace("}", "}}")
-        found = self._outlines[id(tree)] = Outline(
+        found = self._outlines[id(tree)] = NetworkTemplate(
             tree,
             network.positions,
             network.keywords,
@@ -81,7 +81,7 @@ class Assembler:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._outlines = Outlines(plan.schema)
+        self._outlines = NetworkTemplates(plan.schema)
 
     def result(
         self,
@@ -113,19 +113,19 @@ def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
     return None if start is None else start / MICROSECOND, None if end >= FOREVER else end / MICROSECOND
 
 
-class Readings:
+class Interpretations:
     """Outlines by number, in the order in which networks were first met, with columns of all of them."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # by network, an integer
-        self._outlines: list[Outline] = []
+        self._outlines: list[NetworkTemplate] = []
         self._of_each = Table((NOTHING, NOTHING))  # size, row among those of its size
         self._of_size: dict[int, Table] = {}
 
     def __len__(self) -> int:
         return len(self._outlines)
 
-    def numbers(self, networks: Sequence[int], outline: Callable[[int], Outline]) -> Ints:
+    def numbers(self, networks: Sequence[int], outline: Callable[[int], NetworkTemplate]) -> Ints:
         """The numbers of some networks, each given once. ``outline`` gives that of a new one."""
         new = [network for network in networks if network not in self._numbers]
         if new:
@@ -135,7 +135,7 @@ class Readings:
             self._add(list(map(outline, new)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
-    def some(self, numbers: Ints) -> list[Outline]:
+    def some(self, numbers: Ints) -> list[NetworkTemplate]:
         """Some of the outlines."""
         return list(map(self._outlines.__getitem__, numbers.tolist()))
 
@@ -144,11 +144,11 @@ class Readings:
         return self._of_each.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """``Outline.columns`` of some that have so many nodes, a column each."""
+        """``NetworkTemplate.columns`` of some that have so many nodes, a column each."""
         (table,) = self._of_size[size].columns()
         return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
 
-    def _add(self, new: Sequence[Outline]) -> None:
+    def _add(self, new: Sequence[NetworkTemplate]) -> None:
         self._outlines += new
         sizes = np.array([len(outline.positions) for outline in new], dtype=np.int64)
         rows = np.empty_like(sizes)
@@ -220,7 +220,7 @@ class ShownQueries:
         self._meshes = written(self._meshes, known, np.array(numbers, dtype=np.int64))
 
 
-class Unformed(NamedTuple):
+class ResultColumns(NamedTuple):
     """Results before they are formed, a row each.
 
     ``networks``: numbers of their outlines; ``queries``: places of their queries. ``members`` are their
@@ -237,10 +237,12 @@ _UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
 """What results have between ``snapshot`` and ``until`` when they are formed."""
 
 
-class Forming:
+class ResultBuilder:
     """Results about to be formed. ``joins``: the digests of the schema's joins; ``ids``: those of results."""
 
-    def __init__(self, rows: Unformed, readings: Readings, shown: ShownQueries, joins: Lanes) -> None:
+    def __init__(
+        self, rows: ResultColumns, readings: Interpretations, shown: ShownQueries, joins: Lanes
+    ) -> None:
         self._rows = rows
         self._readings = readings
         self._shown = shown
@@ -291,7 +293,7 @@ class _Parts:
 
     __slots__ = ("_made", "_readings", "_rows", "_shown")
 
-    def __init__(self, rows: Unformed, readings: Readings, shown: ShownQueries) -> None:
+    def __init__(self, rows: ResultColumns, readings: Interpretations, shown: ShownQueries) -> None:
         self._rows = rows
         self._readings = readings
         self._shown = shown
@@ -347,7 +349,7 @@ class _Alike(NamedTuple):
     """Results of one size, a column each.
 
     ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``bitmaps`` the keywords that
-    these bring; the others are as in ``Outline.columns``.
+    these bring; the others are as in ``NetworkTemplate.columns``.
     """
 
     places: Ints
@@ -358,7 +360,7 @@ class _Alike(NamedTuple):
     joins: Ints
 
 
-def _by_size(readings: Readings, rows: Unformed) -> Iterator[_Alike]:
+def _by_size(readings: Interpretations, rows: ResultColumns) -> Iterator[_Alike]:
     sizes, width = readings.sizes(rows.networks), rows.members.shape[1]
     for size in distinct(sizes).tolist():
         places = np.flatnonzero(sizes == size)

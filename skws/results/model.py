@@ -28,7 +28,7 @@ Rank: TypeAlias = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScorePart:
     """One factor of a score; ``why`` are the facts that it was computed from, as JSON objects."""
 
     name: str
@@ -53,7 +53,7 @@ class Score:
     found, which rounding must not touch.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
     found: float | None = None
     half_life: float | None = None
     at: float | None = None
@@ -112,7 +112,7 @@ class Score:
 
     @classmethod
     def of_dict(cls, shown: dict[str, Any]) -> Score:
-        parts = tuple(Part(p["part"], p["value"], tuple(p.get("why", ()))) for p in shown["parts"])
+        parts = tuple(ScorePart(p["part"], p["value"], tuple(p.get("why", ()))) for p in shown["parts"])
         kept = shown["kept"] and (shown["kept"][0], shown["kept"][1])
         return cls(parts, shown["found"], shown["half_life"], shown["at"], shown["explained"], kept)
 
@@ -253,7 +253,7 @@ class ResultTuple(Struct, eq=False, gc=False):
         return f"ResultTuple({self.relation!r}, {self.id!r}, {self.keywords!r}, {self.row!r}{marks})"
 
 
-class Place(Struct, frozen=True, gc=False):
+class TopChange(Struct, frozen=True, gc=False):
     """A change of the best results: one enters, is updated, or leaves for a ``reason`` (expired, outranked,
     deleted).
 
@@ -327,7 +327,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     score: Score | None = None
     tick: int | None = None
     expires: int | None = None
-    place: Place | None = None
+    place: TopChange | None = None
     held_back: int = 0
     at: float | None = None
     changed: Changed = ()
@@ -499,7 +499,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         if "unshown" in shown:
             shown |= shown.pop("unshown")
             shown["score"] = shown["score"] and Score.of_dict(shown["score"])
-            shown["place"] = shown["place"] and Place(**shown["place"])
+            shown["place"] = shown["place"] and TopChange(**shown["place"])
         shown["tuples"] = tuple(map(ResultTuple.from_dict, shown["tuples"]))
         shown["joins"] = tuple((left, right, name) for left, right, name in shown.get("joins", ()))
         shown.setdefault("network", "")

@@ -15,11 +15,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import orjson
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.results.model import LiveResult, Op
-from skws.serve.events import SEGMENT, Event, EventFiles, EventLog, Kind, Position
+from skws.serve.events import SEGMENT, EventFiles, EventLog, EventPosition, Kind, SearchEvent
 from skws.serve.saved import SavedSearch
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.spec.query import Query
 from skws_windows.window import parse_duration
 
@@ -141,7 +141,7 @@ class _Told(msgspec.Struct):
 _told = msgspec.json.Decoder(_Told)
 
 
-class Hub:
+class EventPublisher:
     """Listens to a job (``BatchListener``).
 
     ``folder``: where events are kept, None to keep none. ``most``: bytes of events to keep. ``now``: the time
@@ -171,7 +171,7 @@ class Hub:
         self._begun = False
         self._resumed = 0  # the last batch whose events an earlier process has kept
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         self.run = run.id
         if self._folder is None:
             return
@@ -197,7 +197,7 @@ class Hub:
     def take(
         self,
         number: int,
-        commands: Sequence[Command],
+        commands: Sequence[JobCommand],
         results: Sequence[LiveResult],
         standing: Callable[[], Sequence[Query]],
     ) -> None:
@@ -218,7 +218,7 @@ class Hub:
         else:
             settle()
 
-    def saved_at(self, name: str, at: Position) -> SavedSearch | None:
+    def saved_at(self, name: str, at: EventPosition) -> SavedSearch | None:
         """The search that an event belongs to: the one that had the name then."""
         saved = self.saved.get(name)
         ended = self.log.ended(name, at)  # behind the look at what stands: it is known before that changes
@@ -245,7 +245,7 @@ class Hub:
         """
         last = self.log.last
         first = last.place + 1 if last.batch == batch else 1
-        events = [Event(Position(batch, place), *each) for place, each in enumerate(made, first)]
+        events = [SearchEvent(EventPosition(batch, place), *each) for place, each in enumerate(made, first)]
         if events and self._files is not None:
             self._files.append(events, last, self._digests.state)
         for event in events:
@@ -255,7 +255,9 @@ class Hub:
         self.log.append(events)
         self._wake({event.name for event in events})
 
-    def _changes(self, commands: Iterable[Command]) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
+    def _changes(
+        self, commands: Iterable[JobCommand]
+    ) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
         """The searches that a batch removes or replaces, and those that it adds, by name."""
         added: dict[str, SavedSearch] = {}
         gone: dict[str, SavedSearch] = {}
@@ -276,7 +278,7 @@ class Hub:
         for name, saved in added.items():
             yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: SearchEvent) -> None:
         """What an event means to digests."""
         name = event.name
         if event.kind == "result":

@@ -29,7 +29,7 @@ START: Final = (0, 0)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
-class Position(NamedTuple):
+class EventPosition(NamedTuple):
     """Of an event: the number of a micro-batch, and the place among its events from 1."""
 
     batch: int
@@ -40,7 +40,7 @@ class Position(NamedTuple):
         return f"{run[:12]}-{self.batch}-{self.place}"
 
     @classmethod
-    def of(cls, text: str, run: str) -> Position | None:
+    def of(cls, text: str, run: str) -> EventPosition | None:
         """The position of an id; None if it is of another run, or no id."""
         of_run, _, rest = text.rpartition("-")[0].rpartition("-")
         place = text.rpartition("-")[2]
@@ -49,10 +49,10 @@ class Position(NamedTuple):
         return cls(int(rest), int(place))
 
 
-class Event(NamedTuple):
+class SearchEvent(NamedTuple):
     """``name``: the saved search that it belongs to. ``data``: JSON."""
 
-    at: Position
+    at: EventPosition
     kind: Kind
     name: str
     data: bytes
@@ -67,27 +67,27 @@ class EventLog:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = Lock()
-        self._events: deque[Event] = deque()
-        self._by_name: defaultdict[str, deque[Event]] = defaultdict(deque)
-        self._endings: dict[str, tuple[Event, ...]] = {}
+        self._events: deque[SearchEvent] = deque()
+        self._by_name: defaultdict[str, deque[SearchEvent]] = defaultdict(deque)
+        self._endings: dict[str, tuple[SearchEvent, ...]] = {}
         self.bytes = 0
         self.count = 0
-        self.floor = self.last = Position(*START)
+        self.floor = self.last = EventPosition(*START)
 
-    def begin(self, floor: Position, events: Iterable[Event]) -> None:
+    def begin(self, floor: EventPosition, events: Iterable[SearchEvent]) -> None:
         """Take up the events of an earlier process."""
         self.floor = self.last = floor
         known = list(events)
         self.end(known)
         self.append(known)
 
-    def end(self, events: Iterable[Event]) -> None:
+    def end(self, events: Iterable[SearchEvent]) -> None:
         """Know which searches end with events that are to be appended."""
         for event in events:
             if event.kind in ENDING:
                 self._endings[event.name] = (*self._endings.get(event.name, ()), event)
 
-    def append(self, events: Sequence[Event]) -> None:
+    def append(self, events: Sequence[SearchEvent]) -> None:
         if not events:
             return
         with self._lock:
@@ -100,18 +100,20 @@ class EventLog:
             while self.bytes > self._most and len(self._events) > 1:
                 self._drop()
 
-    def after(self, at: Position, name: str, most: int) -> list[Event]:
+    def after(self, at: EventPosition, name: str, most: int) -> list[SearchEvent]:
         """The first ``most`` events of a search behind a position."""
         with self._lock:
             return _behind(self._by_name.get(name, ()), at)[:most]
 
-    def all_after(self, at: Position, wanted: Callable[[Event], bool], most: int) -> list[Event]:
+    def all_after(
+        self, at: EventPosition, wanted: Callable[[SearchEvent], bool], most: int
+    ) -> list[SearchEvent]:
         """The first ``most`` events behind a position that are wanted."""
         with self._lock:
             found = _behind(self._events, at)
         return [event for event in found if wanted(event)][:most]
 
-    def ended(self, name: str, at: Position) -> Event | None:
+    def ended(self, name: str, at: EventPosition) -> SearchEvent | None:
         """How the search ended that had a name at a position; None if it still stands, or never stood."""
         return next((event for event in self._endings.get(name, ()) if event.at >= at), None)
 
@@ -130,9 +132,9 @@ class EventLog:
                 del self._endings[name]
 
 
-def _behind(events: Iterable[Event], at: Position) -> list[Event]:
+def _behind(events: Iterable[SearchEvent], at: EventPosition) -> list[SearchEvent]:
     """The events behind a position, in order; most subscribers are near the end."""
-    found: list[Event] = []
+    found: list[SearchEvent] = []
     for event in reversed(events):  # type: ignore[call-overload]  # a deque, or an empty tuple
         if event.at <= at:
             break
@@ -145,7 +147,7 @@ SEGMENT: Final = 4 << 20  # bytes
 _SUFFIX: Final = ".events"
 
 
-class _Kept(msgspec.Struct, array_like=True):
+class _KeptEvent(msgspec.Struct, array_like=True):
     kind: Kind
     name: str
     data: msgspec.Raw
@@ -156,7 +158,7 @@ class _Frame(msgspec.Struct):
 
     batch: int
     first: int
-    events: list[_Kept]
+    events: list[_KeptEvent]
 
 
 class _Head(msgspec.Struct):
@@ -181,18 +183,18 @@ class EventFiles:
         self._most = most
         self._file: GrowingFile | None = None
         self._sizes: dict[Path, int] = {}
-        self.floor = Position(0, 0)
+        self.floor = EventPosition(0, 0)
         self.digests: dict[str, Any] = {}
         """The open digests at the begin of the last segment."""
-        self.since: list[Event] = []
+        self.since: list[SearchEvent] = []
         """The events of the last segment."""
 
-    def load(self) -> list[Event]:
+    def load(self) -> list[SearchEvent]:
         """All events that are kept, oldest first; a frame that was cut off goes."""
         with explained(f"{self._folder}: cannot be a folder of events"):
             private_folder(self._folder)
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
-        events: list[Event] = []
+        events: list[SearchEvent] = []
         for path in paths:
             found, end = self._segment(path)
             if found is None:
@@ -204,12 +206,14 @@ class EventFiles:
             self._sizes[path] = end
             head, self.since = found
             if not events:
-                self.floor = Position(*head.floor)
+                self.floor = EventPosition(*head.floor)
             self.digests = head.digests
             events += self.since
         return events
 
-    def append(self, events: Sequence[Event], floor: Position, digests: Callable[[], dict[str, Any]]) -> None:
+    def append(
+        self, events: Sequence[SearchEvent], floor: EventPosition, digests: Callable[[], dict[str, Any]]
+    ) -> None:
         """Append the events of a batch; they survive a kill of this process.
 
         ``floor``: the position of the last event before them, and ``digests`` those that were open then.
@@ -237,12 +241,12 @@ class EventFiles:
             self._file.close()
             self._file = None
 
-    def _segment(self, path: Path) -> tuple[tuple[_Head, list[Event]] | None, int]:
+    def _segment(self, path: Path) -> tuple[tuple[_Head, list[SearchEvent]] | None, int]:
         found = frames(read(path), f"{self._run}/{path.name}")
         text, end = next(found, (b"", 0))
         if not text:
             return None, 0
-        events: list[Event] = []
+        events: list[SearchEvent] = []
         head = _head.decode(text)
         for text, end in found:  # noqa: B007 - the last end counts
             events += _events(text)
@@ -253,7 +257,7 @@ class EventFiles:
             self._file = GrowingFile(max(self._sizes), mode=PRIVATE)
         return self._file
 
-    def _rolled(self, floor: Position, digests: Callable[[], dict[str, Any]]) -> GrowingFile:
+    def _rolled(self, floor: EventPosition, digests: Callable[[], dict[str, Any]]) -> GrowingFile:
         self.close()
         number = int(max(self._sizes).stem) + 1 if self._sizes else 1
         self._file = GrowingFile(self._folder / f"{number:012d}{_SUFFIX}", mode=PRIVATE, anew=True)
@@ -267,7 +271,7 @@ class EventFiles:
         self._sizes[file.path] = file.size
 
 
-def _text(events: Sequence[Event]) -> bytes:
+def _text(events: Sequence[SearchEvent]) -> bytes:
     first = events[0].at
     parts = (
         b"[" + orjson.dumps(event.kind) + b"," + orjson.dumps(event.name) + b"," + event.data + b"]"
@@ -276,7 +280,7 @@ def _text(events: Sequence[Event]) -> bytes:
     return b'{"batch":%d,"first":%d,"events":[%b]}' % (first.batch, first.place, b",".join(parts))
 
 
-def _events(text: bytes) -> Iterator[Event]:
+def _events(text: bytes) -> Iterator[SearchEvent]:
     frame = _frame.decode(text)
     for place, kept in zip(count(frame.first), frame.events, strict=False):
-        yield Event(Position(frame.batch, place), kept.kind, kept.name, bytes(kept.data))
+        yield SearchEvent(EventPosition(frame.batch, place), kept.kind, kept.name, bytes(kept.data))

@@ -10,8 +10,8 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from skws.serve.event_publisher import Hub
-from skws.serve.streams import Streams
+from skws.serve.event_publisher import EventPublisher
+from skws.serve.streams import EventStreams
 
 _LATEST: Final = 2_048  # searches
 
@@ -20,8 +20,8 @@ _LATEST: Final = 2_048  # searches
 class Measures:
     """Counts since the process started."""
 
-    streams: Streams
-    hub: Hub
+    streams: EventStreams
+    hub: EventPublisher
     searches: int = 0
     _seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_LATEST))
 

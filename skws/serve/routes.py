@@ -31,7 +31,7 @@ from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult
 from skws.serve.error_answers import FAULTS, Fault, Json, error_body, handle_errors
-from skws.serve.events import Event, Position
+from skws.serve.events import EventPosition, SearchEvent
 from skws.serve.measures import Measures
 from skws.serve.request_guard import (
     MOST_ANSWER,
@@ -44,7 +44,7 @@ from skws.serve.request_guard import (
 )
 from skws.serve.saved import SavedSearch
 from skws.serve.served_job import NotReadyError, ServedJob, marked
-from skws.serve.streams import EventStream, Streams, Subscription, enveloped, message
+from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, message
 from skws.spec.query import (
     KEYWORDS,
     TOP,
@@ -85,7 +85,7 @@ class _AnyText(Convertor[str]):
 register_url_convertor("any", _AnyText())
 
 
-class Queue:
+class RequestQueue:
     """Requests that threads answer one behind the other; at most so many may run or wait."""
 
     def __init__(self, threads: int, most: int) -> None:
@@ -109,12 +109,12 @@ class Served:
     """What the routes share."""
 
     job: ServedJob
-    streams: Streams
+    streams: EventStreams
     measures: Measures
-    searches: Queue = field(default_factory=lambda: Queue(4, _SEARCHES))
-    completions: Queue = field(default_factory=lambda: Queue(1, _COMPLETIONS))
+    searches: RequestQueue = field(default_factory=lambda: RequestQueue(4, _SEARCHES))
+    completions: RequestQueue = field(default_factory=lambda: RequestQueue(1, _COMPLETIONS))
     """Beside long searches; each is quick, or broken off."""
-    others: Queue = field(default_factory=lambda: Queue(4, maxsize))
+    others: RequestQueue = field(default_factory=lambda: RequestQueue(4, maxsize))
 
 
 class _Events(StarletteResponse):
@@ -395,7 +395,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
         raise NotReadyError("the job ends")
     if streams.full:
         raise HTTPException(503, f"there are {len(streams):,} event streams already", {"retry-after": "5"})
-    show = _Shown(job, marks=marks)
+    show = _ShownEvents(job, marks=marks)
 
     def names() -> list[str]:
         if one.name is not None:
@@ -404,7 +404,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
 
     async def begin() -> AsyncIterator[bytes]:
         log = job.hub.log
-        at = None if last is None else Position.of(last, job.hub.run)
+        at = None if last is None else EventPosition.of(last, job.hub.run)
         if at is not None and log.floor <= at <= log.last:
             one.at = at
             yield b": resumed\n\n"
@@ -428,13 +428,13 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
     return EventStream(job.hub, streams, one, begin, show)
 
 
-def _not_resumed(at: Position | None) -> str:
+def _not_resumed(at: EventPosition | None) -> str:
     if at is None:
         return "the id is of no event of this run"
     return "the events after this id are no longer kept"
 
 
-class _Shown:
+class _ShownEvents:
     """The data of events as a client asked for them. ``marks``: with the places of keywords."""
 
     def __init__(self, job: ServedJob, *, marks: bool) -> None:
@@ -442,7 +442,7 @@ class _Shown:
         self._marks = marks
         self._of = lru_cache(64)(partial(marks_of, job))
 
-    def __call__(self, event: Event) -> bytes:
+    def __call__(self, event: SearchEvent) -> bytes:
         if event.kind not in {"result", "digest"}:
             return event.data
         saved = self._job.hub.saved_at(event.name, event.at)

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import Any, Final
 
-from skws.jobs.control import Answer, Command, RunControl
+from skws.jobs.control import Answer, JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.jobs.metrics import Metrics
@@ -21,8 +21,8 @@ from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
 from skws.results.model import Result
-from skws.serve.event_publisher import Hub
-from skws.serve.events import Position
+from skws.serve.event_publisher import EventPublisher
+from skws.serve.events import EventPosition
 from skws.serve.saved import SavedSearch
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.job import Job
@@ -56,7 +56,7 @@ class ServedJob:
         most_saved: int,
     ) -> None:
         folder: Path | None = None if job.checkpoint is None else job.checkpoint / _EVENTS
-        self.hub = Hub(folder, keep, lambda: time_ns() // 1000, wake)
+        self.hub = EventPublisher(folder, keep, lambda: time_ns() // 1000, wake)
         self._job = job
         self._control = RunControl(job)
         self._most_saved = most_saved
@@ -128,7 +128,7 @@ class ServedJob:
             words = partial(self._watch.worker.live.completions, most=most)
             return list(islice(completions(text, words, completable(self.schema)), most))
 
-    def alive(self, names: Sequence[str]) -> tuple[Position, list[list[Result]]]:
+    def alive(self, names: Sequence[str]) -> tuple[EventPosition, list[list[Result]]]:
         """The results of saved searches that are alive, and the position that their changes follow.
 
         Raises UsageError if there is no search of a name; NotReadyError, TimeLimitError.
@@ -156,20 +156,20 @@ class ServedJob:
             raise UsageError(
                 f"there are {len(known):,} saved searches already, the most that --most-queries allows"
             )
-        commands: list[Command] = []
+        commands: list[JobCommand] = []
         adding: list[int] = []
         for one, _ in saved:
             if one.name in known:
-                commands.append(Command("remove", one.name))
+                commands.append(JobCommand("remove", one.name))
             adding.append(len(commands))
-            commands.append(Command.adding(one.tagged))
+            commands.append(JobCommand.adding(one.tagged))
         futures = self._control.submit_all(commands, {one.name: plan for one, plan in saved})
         return [futures[at] for at in adding]
 
     def remove(self, name: str) -> Future[Answer]:
         """Raises NotReadyError."""
         self.check_ready()
-        return self._control.submit(Command("remove", name))
+        return self._control.submit(JobCommand("remove", name))
 
     def check_ready(self) -> None:
         """Raises NotReadyError; until the job has begun, saved searches are not known."""

@@ -22,7 +22,7 @@ from skws.serve.measures import Measures
 from skws.serve.request_guard import Access, Guard
 from skws.serve.routes import Served, make_app
 from skws.serve.served_job import ServedJob
-from skws.serve.streams import StreamLimits, Streams
+from skws.serve.streams import EventStreams, StreamLimits
 from skws.spec.job import Job
 from skws_schema.errors import SkwsError
 
@@ -115,13 +115,13 @@ def listening(host: str, port: int) -> socket.socket:
     return made
 
 
-class Server:
+class HttpServer:
     """Serves an app on a socket until ``close``. ``patience``: seconds for clients that do not go on."""
 
     def __init__(
         self,
         app: ASGIApp,
-        streams: Streams,
+        streams: EventStreams,
         at: socket.socket,
         patience: float = PATIENCE,
         beside: int = BESIDE_STREAMS,
@@ -187,14 +187,14 @@ def served(
     limits: StreamLimits,
 ) -> Iterator[ServedJob]:
     """A job, and a server in front of it while this is entered. Raises SkwsError."""
-    streams = Streams(limits)
+    streams = EventStreams(limits)
     running = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
     app = make_app(Served(running, streams, Measures(streams, running.hub)))
 
     def failed(error: Exception) -> None:
         notes.error("request", f"unexpected {type(error).__name__} in a request: {error}")
 
-    server = Server(Guard(app, access, failed), streams, at)
+    server = HttpServer(Guard(app, access, failed), streams, at)
     server.start()
     try:
         yield running

@@ -25,8 +25,8 @@ import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from skws.serve.event_publisher import Hub
-from skws.serve.events import START, Event, Position
+from skws.serve.event_publisher import EventPublisher
+from skws.serve.events import START, EventPosition, SearchEvent
 
 HEARTBEAT: Final = 15.0
 """Seconds without events until a sign of life, which also moves the id of the client on."""
@@ -52,11 +52,11 @@ class Subscription:
 
     name: str | None
     owner: str | None = None
-    at: Position = field(default_factory=lambda: Position(*START))
+    at: EventPosition = field(default_factory=lambda: EventPosition(*START))
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Streams:
+class EventStreams:
     """All open streams; for the thread of the server alone, but for ``wake``."""
 
     def __init__(self, limits: StreamLimits) -> None:
@@ -130,11 +130,11 @@ class EventStream(Response):
 
     def __init__(
         self,
-        hub: Hub,
-        streams: Streams,
+        hub: EventPublisher,
+        streams: EventStreams,
         subscription: Subscription,
         snapshot: Callable[[], AsyncIterator[bytes]],
-        show: Callable[[Event], bytes],
+        show: Callable[[SearchEvent], bytes],
     ) -> None:
         super().__init__()
         self._hub = hub
@@ -200,13 +200,13 @@ class EventStream(Response):
                     one.at = max(one.at, last)
                     yield b"id: %b\n\n" % one.at.text(self._hub.run).encode()
 
-    def _events(self, most: int) -> list[Event]:
+    def _events(self, most: int) -> list[SearchEvent]:
         one = self._subscription
         if one.name is not None:
             return self._hub.log.after(one.at, one.name, most)
         return self._hub.log.all_after(one.at, self._wanted, most)
 
-    def _wanted(self, event: Event) -> bool:
+    def _wanted(self, event: SearchEvent) -> bool:
         """True if an event is for this stream, and no result of a search whose results are collected."""
         one = self._subscription
         if event.kind == "replaced" and one.owner in {None, orjson.loads(event.data)["by"]}:
@@ -216,7 +216,7 @@ class EventStream(Response):
             return one.name is not None
         return one.owner in {None, saved.owner} and not (event.kind == "result" and saved.every)
 
-    def _text(self, event: Event) -> bytes:
+    def _text(self, event: SearchEvent) -> bytes:
         if not self._wanted(event):
             return b""
         kind = "removed" if event.kind == "replaced" else event.kind

@@ -36,10 +36,10 @@ from skws_schema.model import Schema
 T = TypeVar("T")
 
 
-class Marks:
+class SinkProgress:
     """The progress of one sink, kept in the run's folder, if it has one. Raises StateError."""
 
-    def __init__(self, run: Run, address: str) -> None:
+    def __init__(self, run: SinkRun, address: str) -> None:
         self._run = run
         self._name = f"{blake2b(address.encode(), digest_size=8).hexdigest()}.json"
         self._path = None if run.folder is None else run.folder / self._name
@@ -74,7 +74,7 @@ class SinkError(SkwsError):
 
 
 @dataclass(slots=True)
-class Run:
+class SinkRun:
     """A run, as its sinks see it.
 
     ``id`` stays the same when a run resumes. ``folder`` holds the progress of
@@ -113,7 +113,7 @@ class Run:
         self.repeats.clear()
 
 
-def persistently(run: Run, name: str, call: Callable[[], T]) -> T:
+def persistently(run: SinkRun, name: str, call: Callable[[], T]) -> T:
     """The result of ``call``, tried again while it raises NotYetError, as sources do. Raises SinkError."""
     try:
         done = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
@@ -137,7 +137,7 @@ class Sink(Protocol):
     @property
     def every(self) -> float: ...
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         """Called once, first. Removes what a broken run left half written."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
@@ -171,7 +171,7 @@ class BatchSink(ABC):
     @abstractmethod
     def name(self) -> str: ...
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         self._run = run
         self._done = self._opened(run)
         run.hold(self._done)
@@ -198,7 +198,7 @@ class BatchSink(ABC):
             self._took_over = True
 
     @abstractmethod
-    def _opened(self, run: Run) -> int:
+    def _opened(self, run: SinkRun) -> int:
         """Open files and connections; gives the last durable batch."""
 
     def _take_over(self) -> None:
@@ -241,7 +241,7 @@ class WholeSink:
     def every(self) -> float:
         return self._sink.every
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         self._sink.open(run)
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:

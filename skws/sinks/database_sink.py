@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, TypeVar
 import orjson
 
 from skws.results.model import LiveResult
-from skws.sinks.base import DESCRIBED, NONE, BatchSink, Run, SinkError, persistently
+from skws.sinks.base import DESCRIBED, NONE, BatchSink, SinkError, SinkRun, persistently
 from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 PROGRESS: Final = "skws_progress"
@@ -61,7 +61,7 @@ class Retractions(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """The table of results. ``name``: perhaps with its schema's. ``scores``: with the columns of scores."""
 
     name: str = "results"
@@ -69,7 +69,7 @@ class Table:
     scores: bool = False
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Table:
+    def of(cls, given: Mapping[str, str]) -> ResultTable:
         """From ``PARAMETERS`` of an address. Raises UsageError."""
         name = given.get("table", cls().name)
         if not _NAME.fullmatch(name):
@@ -89,7 +89,7 @@ PARAMETERS: Final = ("table", "retractions", "scores")
 class Statements:
     """The SQL of one table; ``mark`` is the placeholder of parameters, ``types`` are the database's."""
 
-    def __init__(self, table: Table, mark: str, types: dict[str, str]) -> None:
+    def __init__(self, table: ResultTable, mark: str, types: dict[str, str]) -> None:
         self._table = table
         columns = COLUMNS + SCORES if table.scores else COLUMNS
         quoted = '"' + table.name.replace(".", '"."') + '"'
@@ -163,12 +163,12 @@ def _score(result: LiveResult) -> tuple[Any, ...]:
 class DatabaseSink(BatchSink, Generic[Cursor]):
     """Upserts into a table, which is created if it is missing; each batch is durable once it is written."""
 
-    def __init__(self, statements: Statements, table: Table) -> None:
+    def __init__(self, statements: Statements, table: ResultTable) -> None:
         super().__init__()
         self._statements = statements
         self._table = table
 
-    def _opened(self, run: Run) -> int:
+    def _opened(self, run: SinkRun) -> int:
         self._key = self._statements.progress_key(run.id)
         done, there = self._transaction(self._created)
         if not there and (done != NONE or run.repeating):
@@ -219,7 +219,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     """The database is a file at ``path``, which is created if it is missing."""
 
-    def __init__(self, path: Path, table: Table = Table()) -> None:
+    def __init__(self, path: Path, table: ResultTable = ResultTable()) -> None:
         super().__init__(Statements(table, "?", _SQLITE_TYPES), table)
         self._path = path
 
@@ -227,7 +227,7 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
     def name(self) -> str:
         return f"sqlite:{self._path}"
 
-    def _opened(self, run: Run) -> int:
+    def _opened(self, run: SinkRun) -> int:
         try:
             # Used by one thread at a time, though not always by the one that opened it.
             self._connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)

@@ -19,7 +19,7 @@ from skws.sinks.text import (
     DEFAULT_WIDTH,
     DIM,
     RESET,
-    Branch,
+    DrawnTuple,
     explained,
     fate,
     fitted,
@@ -203,7 +203,7 @@ class NetworkTree(Encoder[Result]):
         fated = f"  ({fate(result)})" if fate(result) else ""
         return self._styled(BOLD, line) + fated + note
 
-    def _line(self, result: Result, branch: Branch) -> str:
+    def _line(self, result: Result, branch: DrawnTuple) -> str:
         via = "" if branch.join is None else self._styled(DIM, f" [{visible(branch.join)}]")
         shown = result.tuples[branch.node]
         name = self._styled(BOLD, visible(shown.relation))

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from skws.durable import GrowingFile, explained, synced
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, Marks, Run, SinkError, destination
+from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, SinkError, SinkProgress, SinkRun, destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import counted
@@ -182,7 +182,7 @@ class BatchFile:
     appended. Raises SinkError, StateError.
     """
 
-    def __init__(self, path: Path, marks: Marks, run: Run) -> None:
+    def __init__(self, path: Path, marks: SinkProgress, run: SinkRun) -> None:
         self._marks = marks
         self._run = run
         kept = marks.read()
@@ -236,8 +236,8 @@ class JsonLinesSink(BatchSink):
     def name(self) -> str:
         return f"jsonl:{self._path}"
 
-    def _opened(self, run: Run) -> int:
-        self._file = BatchFile(self._path, Marks(run, self.name), run)
+    def _opened(self, run: SinkRun) -> int:
+        self._file = BatchFile(self._path, SinkProgress(run, self.name), run)
         return self._file.batch
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - the file has no numbers
@@ -267,7 +267,7 @@ class ParquetSink(BatchSink):
     def name(self) -> str:
         return f"parquet:{self._folder}"
 
-    def _opened(self, run: Run) -> int:
+    def _opened(self, run: SinkRun) -> int:
         self._prefix = f"results-{run.id[:12]}-"
         with _guarded(self._folder):
             within_folder(self._folder)

@@ -17,8 +17,8 @@ from skws.sinks.base import (
     Destination,
     Encoder,
     JsonLinesEncoder,
-    Marks,
-    Run,
+    SinkProgress,
+    SinkRun,
     destination,
 )
 from skws.sinks.display import MatchTable, MatchTree, NetworkTable, NetworkTree
@@ -116,9 +116,9 @@ class StdoutSink(BatchSink):
     def name(self) -> str:
         return f"stdout:{self._format}"
 
-    def _opened(self, run: Run) -> int:
+    def _opened(self, run: SinkRun) -> int:
         self._schema = run.schema
-        self._marks = Marks(run, self.name)
+        self._marks = SinkProgress(run, self.name)
         done: int = self._marks.read().get("batch", NONE)
         return done
 

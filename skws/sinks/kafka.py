@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from skws.formats.dead_letters import unwritable
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, BatchSink, Marks, Run, persistently
+from skws.sinks.base import NONE, BatchSink, SinkProgress, SinkRun, persistently
 from skws.sources.kafka.client import SILENT, described, transient
-from skws.sources.kafka.topic_address import Address, Settings
+from skws.sources.kafka.topic_address import Settings, TopicAddress
 from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ class KafkaSink(BatchSink):
     The constructor raises UsageError for an address that is not of one topic, SchemaError for wrong settings.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: TopicAddress) -> None:
         super().__init__()
-        if len(address.topics) != 1 or address != Address(
+        if len(address.topics) != 1 or address != TopicAddress(
             address.brokers, address.topics, config=address.config
         ):
             raise UsageError(
@@ -94,8 +94,8 @@ class KafkaSink(BatchSink):
         self._run.refused.append(unwritable(result, reason))
         return False
 
-    def _opened(self, run: Run) -> int:
-        self._marks = Marks(run, self.name)
+    def _opened(self, run: SinkRun) -> int:
+        self._marks = SinkProgress(run, self.name)
         self._identity = f"skws-{run.id}-{self._topic}"
         # The brokers forget the offsets of a group that is idle for days.
         self._committed = int(self._marks.read().get("batch", NONE))

@@ -10,8 +10,8 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.extras import execute_batch
 
 from skws.sinks.base import persistently
-from skws.sinks.database_sink import DatabaseSink, Statements, Table
-from skws.sources.postgres.database_address import Address
+from skws.sinks.database_sink import DatabaseSink, ResultTable, Statements
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.errors import NotYetError
 
 _TYPES: Final = {
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class PostgresSink(DatabaseSink[cursor]):
     """A transaction whose connection breaks is repeated."""
 
-    def __init__(self, address: Address, table: Table) -> None:
+    def __init__(self, address: DatabaseAddress, table: ResultTable) -> None:
         super().__init__(Statements(table, "%s", _TYPES), table)
         self._address = address
         self._connection: connection | None = None

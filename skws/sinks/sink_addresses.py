@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from skws.extras import SINKS, extension, installed
 from skws.sinks.base import Sink
-from skws.sinks.database_sink import PARAMETERS, SqliteSink, Table
+from skws.sinks.database_sink import PARAMETERS, ResultTable, SqliteSink
 from skws.sinks.file_sinks import JsonLinesSink, ParquetSink
 from skws.sinks.formats import StdoutSink
 from skws.sources.feed import parameters, redacted
-from skws.sources.kafka.topic_address import Address as KafkaAddress
+from skws.sources.kafka.topic_address import TopicAddress
 from skws.spec.enums import OutputFormat
 from skws_schema.errors import UsageError, nearest
 from skws_windows.window import MICROSECOND, parse_duration
@@ -58,7 +58,7 @@ def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
             return ParquetSink(Path(path), every)
         case "sqlite":
             path, given = _split(text, rest, "?", PARAMETERS)
-            return SqliteSink(Path(path), Table.of(given))
+            return SqliteSink(Path(path), ResultTable.of(given))
         case "postgresql" | "postgres" | "kafka":
             return _kafka(text) if kind == "kafka" else _postgres(text)
     return _posting(text, rest if kind == "command" else text, _receivers(kind))
@@ -80,25 +80,25 @@ def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, 
 def _postgres(text: str) -> Sink:
     with installed():
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.database_address import Address  # noqa: PLC0415
+        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     own = {name: value for name, value in pairs if name in PARAMETERS}
     rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return PostgresSink(Address.of(f"{base}?{rest}" if rest else base), Table.of(own))
+    return PostgresSink(DatabaseAddress.of(f"{base}?{rest}" if rest else base), ResultTable.of(own))
 
 
 def _kafka(text: str) -> Sink:
     with installed():
         from skws.sinks.kafka import KafkaSink  # noqa: PLC0415 - confluent_kafka is an extra
-    return KafkaSink(KafkaAddress.of(text))
+    return KafkaSink(TopicAddress.of(text))
 
 
 def _receivers(kind: str) -> Callable[[str], Receiver]:
     """The class of receivers for a kind of address."""
-    from skws.sinks.webhook import Endpoint, Program  # noqa: PLC0415 - only for posts
+    from skws.sinks.webhook import Endpoint, HookProgram  # noqa: PLC0415 - only for posts
 
-    return Program if kind == "command" else Endpoint
+    return HookProgram if kind == "command" else Endpoint
 
 
 def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from skws.results.model import LiveResult, Part, Result, Score
+from skws.results.model import LiveResult, Result, Score, ScorePart
 from skws_schema.drawing import branches
 from skws_schema.errors import counted
 
@@ -77,7 +77,7 @@ def lifespan(result: LiveResult) -> str:
     return f"{instant(result.start)} .. {instant(result.end) if result.end is not None else ''}".rstrip()
 
 
-class Branch(NamedTuple):
+class DrawnTuple(NamedTuple):
     """A tuple in the drawing of a result as a tree. ``lead``: the characters before it.
 
     ``node``: its place in the result. ``join``: the name of the one to the tuple above; None for the root.
@@ -88,14 +88,14 @@ class Branch(NamedTuple):
     join: str | None
 
 
-def tree(result: Result) -> Iterator[Branch]:
+def tree(result: Result) -> Iterator[DrawnTuple]:
     """The tuples of a result from the first one on, each followed by those that it is joined to."""
-    yield Branch("", 0, None)
+    yield DrawnTuple("", 0, None)
 
     def below(at: tuple[int, str]) -> list[tuple[int, str]]:
         return [(max(left, right), name) for left, right, name in result.joins if min(left, right) == at[0]]
 
-    yield from (Branch(lead, *at) for lead, at in branches((0, ""), below))
+    yield from (DrawnTuple(lead, *at) for lead, at in branches((0, ""), below))
 
 
 def value_text(value: str | float | bool) -> str:
@@ -188,7 +188,7 @@ def _product(score: Score) -> str:
     return " x ".join(_named(part) for part in score.parts)
 
 
-def _named(part: Part) -> str:
+def _named(part: ScorePart) -> str:
     return f"{visible(part.name)} {short(part.value)}"
 
 

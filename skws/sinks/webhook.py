@@ -21,7 +21,7 @@ import orjson
 
 from skws import __version__
 from skws.results.model import LiveResult
-from skws.sinks.base import NONE, Marks, PostingSink, Run, SinkError
+from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun
 from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted
 from skws_schema.errors import UsageError, counted
@@ -38,7 +38,7 @@ _AGAIN: Final = frozenset({408, 425, 429})
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PostOutcome:
     """``final``: a retry cannot help. ``after``: the seconds to wait that the server asks for."""
 
     taken: bool
@@ -65,7 +65,7 @@ class Receiver(Protocol):
     @property
     def shown(self) -> str: ...
 
-    def post(self, body: bytes, key: str) -> Outcome:
+    def post(self, body: bytes, key: str) -> PostOutcome:
         """One attempt; ``key`` is the same each time."""
 
     def close(self) -> None: ...
@@ -87,8 +87,8 @@ class WebhookSink(PostingSink):
     def name(self) -> str:
         return self._endpoint.shown
 
-    def _opened(self, run: Run) -> int:
-        self._marks = Marks(run, self.name)
+    def _opened(self, run: SinkRun) -> int:
+        self._marks = SinkProgress(run, self.name)
         kept = self._marks.read()
         self._posted: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
         if self._delivery.letters is not None:
@@ -149,7 +149,7 @@ class WebhookSink(PostingSink):
             pause = min(2 * pause, _LONGEST_PAUSE)
         self._give_up([result for result in results if result not in put_aside], outcome)
 
-    def _give_up(self, results: Sequence[LiveResult], outcome: Outcome) -> None:
+    def _give_up(self, results: Sequence[LiveResult], outcome: PostOutcome) -> None:
         if self._letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
@@ -190,7 +190,7 @@ class Endpoint:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
 
-    def post(self, body: bytes, key: str) -> Outcome:
+    def post(self, body: bytes, key: str) -> PostOutcome:
         """One attempt; redirections are not followed."""
         exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
         exchange.start()
@@ -199,7 +199,7 @@ class Endpoint:
         if exchange.is_alive():
             exchange.sever()
             self._connection = self._connected()
-        return outcome or Outcome(taken=False, reason=f"no answer within {self._seconds:g} seconds")
+        return outcome or PostOutcome(taken=False, reason=f"no answer within {self._seconds:g} seconds")
 
     def close(self) -> None:
         self._connection.close()
@@ -217,7 +217,7 @@ class _Exchange(Thread):
 
     def __init__(self, connection: HTTPConnection, path: str, body: bytes, headers: dict[str, str]) -> None:
         super().__init__(daemon=True)
-        self.outcome: Outcome | None = None
+        self.outcome: PostOutcome | None = None
         self._connection = connection
         self._request = path, body, headers
 
@@ -228,7 +228,7 @@ class _Exchange(Thread):
             answer = self._connection.getresponse()
         except (OSError, HTTPException, ValueError) as error:
             self._connection.close()
-            self.outcome = Outcome(taken=False, reason=str(error) or type(error).__name__)
+            self.outcome = PostOutcome(taken=False, reason=str(error) or type(error).__name__)
             return
         self.outcome = _outcome(answer)
         try:
@@ -248,12 +248,12 @@ class _Exchange(Thread):
                 socket.shutdown(opened, SHUT_RDWR)
 
 
-def _outcome(answer: HTTPResponse) -> Outcome:
+def _outcome(answer: HTTPResponse) -> PostOutcome:
     if answer.status // 100 == 2:
-        return Outcome(taken=True)
+        return PostOutcome(taken=True)
     final = answer.status not in _AGAIN and (answer.status in _REFUSED or answer.status < 400)
     after = answer.getheader("Retry-After") or ""
-    return Outcome(
+    return PostOutcome(
         taken=False,
         reason=f"answered {answer.status} {answer.reason}",
         final=final,
@@ -261,7 +261,7 @@ def _outcome(answer: HTTPResponse) -> Outcome:
     )
 
 
-class Program:
+class HookProgram:
     """A program that is started for each post, with JSON on its standard input.
 
     Its command line is split as by a shell, but no shell runs it. Raises UsageError if it cannot be split.
@@ -280,7 +280,7 @@ class Program:
             raise UsageError("command: expected a program and its arguments")
         self.shown = f"command:{self._words[0]}"
 
-    def post(self, body: bytes, key: str) -> Outcome:
+    def post(self, body: bytes, key: str) -> PostOutcome:
         """One attempt."""
         environment = {**os.environ, "SKWS_KEY": key}
         try:
@@ -294,19 +294,21 @@ class Program:
                 start_new_session=True,
             )
         except OSError as error:
-            return Outcome(taken=False, reason=error.strerror or str(error), final=True)
+            return PostOutcome(taken=False, reason=error.strerror or str(error), final=True)
         with process:
             try:
                 _, errors = process.communicate(body, timeout=self._seconds)
             except subprocess.TimeoutExpired:
-                return Outcome(taken=False, reason=f"did not end within {self._seconds:g} s")
+                return PostOutcome(taken=False, reason=f"did not end within {self._seconds:g} s")
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
         if not process.returncode:
-            return Outcome(taken=True)
+            return PostOutcome(taken=True)
         said = errors.decode(errors="replace").strip()[-_SHOWN:]
-        return Outcome(taken=False, reason=f"ended with {process.returncode}" + (f": {said}" if said else ""))
+        return PostOutcome(
+            taken=False, reason=f"ended with {process.returncode}" + (f": {said}" if said else "")
+        )
 
     def close(self) -> None:
         """Nothing is kept open."""

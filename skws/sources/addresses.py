@@ -14,7 +14,7 @@ from skws.formats.rows import RowReader
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.growing_files import FilesSource
 from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
-from skws.sources.kafka.topic_address import Address as KafkaAddress
+from skws.sources.kafka.topic_address import TopicAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
@@ -150,8 +150,8 @@ def is_postgres(text: str) -> bool:
 def postgres_identity(text: str) -> str:
     """The same for all spellings of one database, without secrets. Raises UsageError, SourceError."""
     with installed():
-        from skws.sources.postgres.database_address import Address  # noqa: PLC0415 - psycopg2 is an extra
-    return Address.of(text).identity
+        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415 - psycopg2 is an extra
+    return DatabaseAddress.of(text).identity
 
 
 def is_sqlite(text: str) -> bool:
@@ -176,15 +176,15 @@ def _database(text: str, folder: Path | None, clock: Clock, resumable: bool, hor
         return SnapshotSource(text)
     with installed():
         from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415
-        from skws.sources.postgres.database_address import Address  # noqa: PLC0415 - psycopg2 is an extra
-    address = Address.of(text)
+        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415 - psycopg2 is an extra
+    address = DatabaseAddress.of(text)
     return PostgresSource(address if resumable else address.of_one_run(), folder, clock, horizon)
 
 
 def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:
     with installed():
         from skws.sources.kafka.topic_feed import KafkaSource  # noqa: PLC0415 - confluent_kafka is an extra
-    return KafkaSource(KafkaAddress.of(text), clock, horizon)
+    return KafkaSource(TopicAddress.of(text), clock, horizon)
 
 
 def _replay(text: str, clock: Clock) -> Source:

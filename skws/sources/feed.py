@@ -62,7 +62,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """The end of a batch that nobody has read yet: who wants its records reads its parts (``Feed.parts``).
 
     ``rest``: there is more behind it. ``notices``: as of a batch.
@@ -119,7 +119,7 @@ class Feed(Protocol):
         Raises SourceError if the source no longer has them.
         """
 
-    def plan(self, start: Offset, limit: int) -> Plan | None:  # noqa: ARG002 - most cannot be divided
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:  # noqa: ARG002 - most cannot be divided
         """Where a batch of about ``limit`` records after ``start`` ends, if it can be read in parts.
 
         None to ``poll``: the source cannot be divided, or has too little to be worth that.

@@ -22,7 +22,7 @@ from skws.formats.files import Format, Split
 from skws.formats.nested import has_nested
 from skws.formats.splits import chunks, read_split
 from skws.sources.feed import FeedPart
-from skws.sources.folder import Position, SourceFile
+from skws.sources.folder import FilePosition, SourceFile
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
@@ -45,7 +45,7 @@ class FilePart(FeedPart):
 
     split: Split
     static: frozenset[int]
-    position: Position
+    position: FilePosition
     unread: int | None
 
     @property
@@ -106,7 +106,7 @@ class Backlogs:
     """What waits in files that all divide: ``records`` of them, about. Raises SourceError, OSError."""
 
     def __init__(
-        self, positions: Mapping[str, Position], files: Sequence[SourceFile], schema: Schema
+        self, positions: Mapping[str, FilePosition], files: Sequence[SourceFile], schema: Schema
     ) -> None:
         self._positions = positions
         self._files = files
@@ -115,7 +115,7 @@ class Backlogs:
         self._lines = {f.name: _line_bytes(f.path, positions[f.name].at) for f in files if not f.whole}
         self.records = sum(map(self._waiting, files))
 
-    def ends(self, limit: int) -> dict[str, Position]:
+    def ends(self, limit: int) -> dict[str, FilePosition]:
         """The positions behind about ``limit`` records, at one time in all files.
 
         What is behind them is no earlier: else it would come late, where a file has nothing in between.
@@ -173,7 +173,7 @@ class Backlogs:
             at = end
 
 
-def first_unread(found: SourceFile, schema: Schema, position: Position) -> int | None:
+def first_unread(found: SourceFile, schema: Schema, position: FilePosition) -> int | None:
     """The time of the first record behind a position; None if there is none. Raises SourceError."""
     if not found.whole:
         return _first_time(found, schema, position.at, min(position.at + _SAMPLE, found.size))
@@ -237,7 +237,7 @@ def parts_of(
     found: SourceFile,
     schema: Schema,
     first: int,
-    position: Position,
+    position: FilePosition,
     static: frozenset[int],
     unread: int | None,
     number: int,

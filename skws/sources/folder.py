@@ -219,7 +219,7 @@ def check_path(root: Path) -> None:
 HEAD_BYTES: Final = 1024
 
 
-class Position(NamedTuple):
+class FilePosition(NamedTuple):
     """How much of one file was read.
 
     ``id``: of the file in this run; a file that is read from its start again gets another.
@@ -254,11 +254,11 @@ class Position(NamedTuple):
         enough = self.at > 0 and not found.whole and found.size >= self.head
         return enough and _checksum(found.path, self.head) == self.crc
 
-    def moved(self, found: SourceFile, at: int, *, done: bool = False) -> Position:
+    def moved(self, found: SourceFile, at: int, *, done: bool = False) -> FilePosition:
         """The position after the latest read. Raises OSError."""
         head = min(found.size if found.whole else at, HEAD_BYTES)
         crc = self.crc if head == self.head else _checksum(found.path, head)
-        return Position(self.id, at, head, crc, found.inode, found.size if found.whole else 0, done)
+        return FilePosition(self.id, at, head, crc, found.inode, found.size if found.whole else 0, done)
 
 
 _MOST_GONE: Final = 1_000
@@ -271,9 +271,9 @@ class Positions:
     ``gone``: those in files that went last, and may come back.
     """
 
-    files: Mapping[str, Position]
+    files: Mapping[str, FilePosition]
     next: int = 0
-    gone: Mapping[str, Position] = field(default_factory=dict)
+    gone: Mapping[str, FilePosition] = field(default_factory=dict)
 
     def offset(self) -> Offset:
         listed = {"files": _listed(sorted(self.files.items())), "next": self.next}
@@ -289,16 +289,16 @@ class Positions:
         return cls(_parsed(offset["files"]), int(offset["next"]), _parsed(offset.get("gone", {})))
 
     @property
-    def by_id(self) -> dict[int, Position]:
+    def by_id(self) -> dict[int, FilePosition]:
         return {position.id: position for position in (*self.gone.values(), *self.files.values())}
 
 
-def _listed(positions: Iterable[tuple[str, Position]]) -> dict[str, list[int]]:
+def _listed(positions: Iterable[tuple[str, FilePosition]]) -> dict[str, list[int]]:
     return {name: list(map(int, position)) for name, position in positions}
 
 
-def _parsed(listed: Mapping[str, Sequence[int]]) -> dict[str, Position]:
-    return {name: Position._make(map(int, numbers)) for name, numbers in listed.items()}
+def _parsed(listed: Mapping[str, Sequence[int]]) -> dict[str, FilePosition]:
+    return {name: FilePosition._make(map(int, numbers)) for name, numbers in listed.items()}
 
 
 def _checksum(path: Path, length: int) -> int:
@@ -309,12 +309,12 @@ def _checksum(path: Path, length: int) -> int:
 _NAMED: Final = 3
 
 
-class Matcher:
+class FileMatcher:
     """Matches the files of a folder with the positions of an offset, look by look."""
 
     def __init__(self) -> None:
         self._held: dict[
-            int, tuple[Position, tuple[int, int, int]]
+            int, tuple[FilePosition, tuple[int, int, int]]
         ] = {}  # by id: what was true of which state
         self._copies: dict[str, int] = {}  # by name of a copy that waits: the id of its file
 
@@ -330,9 +330,9 @@ class Matcher:
             return positions, []
         named = {found.name: found for found in files}
         inodes = {found.inode: found for found in files}
-        kept: dict[str, Position] = {}
-        cut: dict[str, Position] = {}
-        gone: dict[str, Position] = {}
+        kept: dict[str, FilePosition] = {}
+        cut: dict[str, FilePosition] = {}
+        gone: dict[str, FilePosition] = {}
         notices: list[str] = []
         for name, position in positions.files.items():
             now, moved = named.get(name), inodes.get(position.inode)
@@ -360,7 +360,7 @@ class Matcher:
         number = positions.next
         for found in files:
             if found.name not in kept and not self._awaits_cut(found, kept, named):
-                kept[found.name] = Position(number, inode=found.inode)
+                kept[found.name] = FilePosition(number, inode=found.inode)
                 number += 1
         left = {name: position for name, position in {**known, **gone}.items() if name not in kept}
         latest = dict(list(left.items())[-_MOST_GONE:])
@@ -369,7 +369,7 @@ class Matcher:
             [name for name in gone if not arrival(name)[1]]
         )
 
-    def _holds(self, position: Position, found: SourceFile) -> bool:
+    def _holds(self, position: FilePosition, found: SourceFile) -> bool:
         """Whether the file is still the one that was read; opened only after a change. Raises OSError."""
         now = position, found.state
         if self._held.get(position.id) != now:
@@ -379,7 +379,11 @@ class Matcher:
         return True
 
     def _take_up_copy(
-        self, found: SourceFile, kept: dict[str, Position], cut: dict[str, Position], notices: list[str]
+        self,
+        found: SourceFile,
+        kept: dict[str, FilePosition],
+        cut: dict[str, FilePosition],
+        notices: list[str],
     ) -> None:
         """If a new file is the copy of one that was cut, let it go on there. Raises OSError."""
         awaited = self._copies.pop(found.name, None)
@@ -392,7 +396,7 @@ class Matcher:
                 return
 
     def _awaits_cut(
-        self, found: SourceFile, kept: Mapping[str, Position], named: Mapping[str, SourceFile]
+        self, found: SourceFile, kept: Mapping[str, FilePosition], named: Mapping[str, SourceFile]
     ) -> bool:
         """Whether a new file is the rotated copy, perhaps under way, of one that is followed."""
         base = _ROTATED.sub("", found.name)
@@ -413,7 +417,7 @@ def _gone(names: list[str]) -> list[str]:
     return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; what was read of it stays in the search"]
 
 
-def _begun_anew(name: str, position: Position, now: SourceFile) -> str:
+def _begun_anew(name: str, position: FilePosition, now: SourceFile) -> str:
     if not now.whole and now.inode == position.inode and now.size < position.at:
         return f"{name} was cut from at least {position.at:,} to {now.size:,} bytes: read from its start"
     return (

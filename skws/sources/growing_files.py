@@ -18,21 +18,21 @@ from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, b
 from skws.sources.feed import (
     Backlog,
     Batch,
+    BatchPlan,
     Clock,
     Feed,
     FeedPart,
     Offset,
-    Plan,
     Source,
     SystemClock,
     static_relations,
 )
 from skws.sources.file_parts import ROW_BYTES, Backlogs, divides, first_unread, parts_of
 from skws.sources.folder import (
+    FileMatcher,
+    FilePosition,
     Listing,
     Lookout,
-    Matcher,
-    Position,
     Positions,
     SourceFile,
     arrival,
@@ -43,7 +43,7 @@ from skws_schema.model import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePortion:
     """What was read of a file, and the position after it; ``done``: the file has no more."""
 
     read: Chunk
@@ -51,23 +51,23 @@ class Part:
     done: bool = False
 
 
-def read_part(found: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END) -> Part:
+def read_part(found: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END) -> FilePortion:
     """At most ``limit`` records from byte ``at`` on, those that begin before ``end``. Raises SourceError."""
     if found.format is Format.CSV:
         return _csv_part(found, schema, at, limit, end)
     return _json_part(found, schema, at, limit, end)
 
 
-def _json_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> Part:
+def _json_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
     if end == END:
         end = _lines_end(found.path, at, limit)
     if end == at:
-        return Part(NOTHING, at)
+        return FilePortion(NOTHING, at)
     split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
     # A smaller part is faster read line by line.
     if end - at >= CHUNK_BYTES and reads_columns(split, schema):
-        return Part(Chunk.together(chunk_reader(schema).read(split)), end)
-    return Part(Chunk.of(read_split(split, schema)), end)
+        return FilePortion(Chunk.together(chunk_reader(schema).read(split)), end)
+    return FilePortion(Chunk.of(read_split(split, schema)), end)
 
 
 def _lines_end(path: Path, at: int, limit: int) -> int:
@@ -92,11 +92,11 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> Part:
+def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
     with opened(found.path) as file:
         head = _header(file)
         if head is None:
-            return Part(NOTHING, at)
+            return FilePortion(NOTHING, at)
         header, layout = head
         size = sum(map(len, header))
         if at >= size:
@@ -110,13 +110,13 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
-                    return Part(Chunk.of([*items, *reader.notes()]), at)
+                    return FilePortion(Chunk.of([*items, *reader.notes()]), at)
                 item = _placed(item, found.path, start, header)  # noqa: PLW2901
             items.append(item)
             at = reader.end + start - size
             if len(items) >= limit:
-                return Part(Chunk.of([*items, *reader.notes()]), at)
-        return Part(Chunk.of(items), reader.end + start - size)
+                return FilePortion(Chunk.of([*items, *reader.notes()]), at)
+        return FilePortion(Chunk.of(items), reader.end + start - size)
 
 
 def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
@@ -149,7 +149,7 @@ class WholeFiles:
         self._schema = schema
         self._open: dict[int, tuple[int, Iterator[Item]]] = {}
 
-    def part(self, number: int, found: SourceFile, at: int, limit: int) -> Part:
+    def part(self, number: int, found: SourceFile, at: int, limit: int) -> FilePortion:
         """At most ``limit`` items of the file with the id ``number``, from the ``at``-th on.
 
         Raises SourceError if the file is not whole, or damaged.
@@ -162,7 +162,7 @@ class WholeFiles:
         done = len(taken) < limit
         if not done:
             self._open[number] = (at + limit, items)
-        return Part(Chunk.of(taken), at + len(taken), done=done)
+        return FilePortion(Chunk.of(taken), at + len(taken), done=done)
 
     def close(self) -> None:
         self._open.clear()
@@ -220,7 +220,7 @@ class FilesFeed(Feed):
         self._static = static_relations(schema)
         self._whole = WholeFiles(schema)
         self._lookout = Lookout(self._root, schema, self._clock)
-        self._matcher = Matcher()
+        self._matcher = FileMatcher()
         # What the last poll saw, and its offset, if it gave nothing.
         self._idle: tuple[Listing, Offset] | None = None
         # By inode: the state in which a file was of no relation, None if it is of one.
@@ -272,20 +272,20 @@ class FilesFeed(Feed):
         self._idle = (listed, end) if end is start and not len(read) else None
         return Batch(read, end, tuple(moves + notices))
 
-    def plan(self, start: Offset, limit: int) -> Plan | None:
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and there is a quarter of ``limit``."""
         try:
             return self._planned(self._lookout.look(), start, limit)
         except (OSError, SourceError):  # of a file that has gone, or is not complete: a poll says so
             return None
 
-    def _planned(self, listed: Listing, start: Offset, limit: int) -> Plan | None:
+    def _planned(self, listed: Listing, start: Offset, limit: int) -> BatchPlan | None:
         before = Positions.of(start)
         known = [f for f in listed.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)]
         streams = [f for f in known if not (self._is_table(f) or self._is_foreign(f))]
         if not streams or not all(divides(found, self._schema) for found in streams):
             return None
-        new = {found.name: Position(0) for found in streams}
+        new = {found.name: FilePosition(0) for found in streams}
         if Backlogs({**new, **before.files}, streams, self._schema).records * _WORTH < limit:
             return None
         positions, moves = self._matcher.match(before, listed.files)
@@ -299,7 +299,7 @@ class FilesFeed(Feed):
         if all(positions.files[name] == position for name, position in after.items()):
             return None
         end = replace(positions, files={**positions.files, **after}).offset()
-        return Plan(end, backlogs.records > limit, tuple(notices))
+        return BatchPlan(end, backlogs.records > limit, tuple(notices))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         stretches = list(self._stretches(start, end))
@@ -341,13 +341,13 @@ class FilesFeed(Feed):
             for found, position, first in self._stretches(start, end)
         )
 
-    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, Position, int]]:
+    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, FilePosition, int]]:
         """The files with something between two offsets: where reading comes to, and where it begins."""
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {found.name: found for found in self._lookout.look(everything=True).files}
         inodes = {found.inode: found for found in files.values()}
         for name, position in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
-            first = before.get(position.id, Position(position.id)).at
+            first = before.get(position.id, FilePosition(position.id)).at
             if first >= position.at:
                 continue
             places = (files.get(name), inodes.get(position.inode))
@@ -372,7 +372,7 @@ class FilesFeed(Feed):
 
     def _read_new(
         self, positions: Positions, files: Sequence[SourceFile], limit: int, notices: list[str]
-    ) -> tuple[Chunk, dict[str, Position]]:
+    ) -> tuple[Chunk, dict[str, FilePosition]]:
         after = dict(positions.files)
         pending = self._pending(positions, files, notices)
         share = max(1, limit // max(1, len(pending)))
@@ -405,7 +405,7 @@ class FilesFeed(Feed):
                 )
         return [f for f in fresh if not self._is_foreign(f)]
 
-    def _part(self, found: SourceFile, position: Position, share: int, notices: list[str]) -> Part:
+    def _part(self, found: SourceFile, position: FilePosition, share: int, notices: list[str]) -> FilePortion:
         if not found.whole:
             return read_part(found, self._schema, position.at, limit=share)
         try:
@@ -414,9 +414,9 @@ class FilesFeed(Feed):
             if position.at:
                 raise
             notices += self._once(f"{error}; it is read once it is complete")
-            return Part(NOTHING, 0)
+            return FilePortion(NOTHING, 0)
 
-    def _has_news(self, found: SourceFile, position: Position) -> bool:
+    def _has_news(self, found: SourceFile, position: FilePosition) -> bool:
         if self._exhausted.get(position.id) == found.state:
             return False
         news = not position.done if found.whole else found.size > position.at
@@ -436,7 +436,7 @@ class FilesFeed(Feed):
             self._foreign[found.inode] = None if told else found.state
         return told is False
 
-    def _between(self, found: SourceFile, position: Position, first: int) -> Part:
+    def _between(self, found: SourceFile, position: FilePosition, first: int) -> FilePortion:
         if found.whole:
             return WholeFiles(self._schema).part(position.id, found, first, position.at - first)
         return read_part(found, self._schema, first, end=position.at)

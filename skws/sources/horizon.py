@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import record_line
-from skws.sources.feed import Backlog, Batch, Feed, FeedPart, Offset, Plan, Source
+from skws.sources.feed import Backlog, Batch, BatchPlan, Feed, FeedPart, Offset, Source
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text
 
@@ -56,7 +56,7 @@ class Horizon:
 ANY_TIME: Final = Horizon()
 
 
-class Mark(NamedTuple):
+class RefusalMark(NamedTuple):
     """What offsets keep of refusals: the latest good time at the last ones, and how often some came together.
 
     Without the number, refusals while the clock stands, or is set back, would look like none.
@@ -66,21 +66,21 @@ class Mark(NamedTuple):
     number: int
 
     @classmethod
-    def of(cls, offset: Offset) -> Mark | None:
+    def of(cls, offset: Offset) -> RefusalMark | None:
         """That in an offset. Raises as malformed offsets do."""
         found = offset.get(HORIZON)
         return None if found is None else cls(*map(int, found))
 
     @classmethod
-    def behind(cls, mark: Mark | None, latest: int) -> Mark:
+    def behind(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
         """That after more refusals."""
         return cls(latest, 1 if mark is None else mark.number + 1)
 
 
 def latest_between(start: Offset, end: Offset) -> int:
     """The latest time that a record between two offsets could have."""
-    mark = Mark.of(end)
-    return LATEST if mark is None or mark == Mark.of(start) else mark.latest
+    mark = RefusalMark.of(end)
+    return LATEST if mark is None or mark == RefusalMark.of(start) else mark.latest
 
 
 def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schema) -> Chunk:
@@ -151,27 +151,29 @@ class BoundedFeed(Feed):
         latest = self._horizon.latest()
         read = self._bounded(batch.read, latest)
         if read is batch.read:
-            end = start if batch.end is own else self._marked(batch.end, Mark.of(start))
+            end = start if batch.end is own else self._marked(batch.end, RefusalMark.of(start))
             return batch if end is batch.end else replace(batch, end=end)
         notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, read))
         self._told = True
         return replace(
             batch,
             read=read,
-            end=self._marked(batch.end, Mark.behind(Mark.of(start), latest)),
+            end=self._marked(batch.end, RefusalMark.behind(RefusalMark.of(start), latest)),
             notices=notices,
         )
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
 
-    def plan(self, start: Offset, limit: int) -> Plan | None:
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """Nobody knows yet whether some will be refused, so the end has a horizon in any case."""
         latest = self._horizon.latest()
         planned = self._feed.plan(self._own(start), limit)
         if planned is None:
             return None
-        return replace(planned, end=self._marked(planned.end, Mark.behind(Mark.of(start), latest)))
+        return replace(
+            planned, end=self._marked(planned.end, RefusalMark.behind(RefusalMark.of(start), latest))
+        )
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         parts = self._feed.parts(self._own(start), self._own(end), number)
@@ -199,7 +201,7 @@ class BoundedFeed(Feed):
             self._known = offset, {name: value for name, value in offset.items() if name != HORIZON}
         return self._known[1]
 
-    def _marked(self, own: Offset, mark: Mark | None) -> Offset:
+    def _marked(self, own: Offset, mark: RefusalMark | None) -> Offset:
         if mark is None:
             return own
         self._known = {**own, HORIZON: list(mark)}, own

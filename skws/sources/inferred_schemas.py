@@ -36,7 +36,7 @@ _SHARED: Final = "/var/tmp"  # noqa: S108 - nothing is written there unless the 
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class InferredSchema:
     """The file of a schema, the schema in it, and lines for the user about both."""
 
     path: Path
@@ -44,7 +44,7 @@ class Draft:
     notes: tuple[str, ...]
 
 
-def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
+def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema:
     """The schema kept for ``sources``, else a new one, which is kept.
 
     ``sources``: files or folders, or one address of a live source or database. ``followed``: of a database,
@@ -59,7 +59,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
         inference = inferred(sources, followed=followed)
         owned = [path for path in _paths(places) if _is_own(path.parent)]
         path = _keep(owned, lambda: _text(inference, data))
-        return Draft(
+        return InferredSchema(
             path,
             load_schema(path),
             (*summary(inference), f"schema written to {from_here(path)}; edit it as you like"),
@@ -68,17 +68,19 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> Draft:
     note = f"schema: {from_here(path)}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
-        return Draft(path, kept, (note,))
+        return InferredSchema(path, kept, (note,))
     inference = inferred(sources, followed=followed, known=kept)
     if parse_schema(inference.to_yaml()) == kept:
-        return Draft(path, kept, (note,))
+        return InferredSchema(path, kept, (note,))
     if _is_edited(text):
-        return Draft(path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",))
+        return InferredSchema(
+            path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",)
+        )
     if data is None and _same_catalog(inference, kept):
-        return Draft(path, kept, (note,))
+        return InferredSchema(path, kept, (note,))
     path = _keep([path], lambda: _text(inference, data))
     schema = load_schema(path)
-    return Draft(
+    return InferredSchema(
         path,
         schema,
         (

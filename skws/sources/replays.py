@@ -130,7 +130,7 @@ _SOUGHT: Final = 16_384
 """Records of a batch on the way to an instant."""
 
 
-class Timeline:
+class RecordTimeline:
     """Records of ``batches``, which are in order of time; a batch is read when its first record is needed."""
 
     def __init__(self, batches: Iterator[RecordBatch]) -> None:
@@ -225,7 +225,7 @@ class ReplayFeed(Feed):
         self._clock = clock
         self._memory_records = memory_records
         self._bad: list[BadRecord] = []
-        self._records = Timeline(iter(()))
+        self._records = RecordTimeline(iter(()))
         # The time of the first record and when it came out: the other records follow from these.
         self._origin: tuple[int, int] | None = None
         self.change_schema(schema)
@@ -295,7 +295,7 @@ class ReplayFeed(Feed):
         return Chunk(records.take(count - len(bad)), bad)
 
     def close(self) -> None:
-        self._bad, self._records, self._scan = [], Timeline(iter(())), None
+        self._bad, self._records, self._scan = [], RecordTimeline(iter(())), None
 
     def _seek(self, position: _Position) -> None:
         if not self._open or position != self._position:
@@ -304,10 +304,10 @@ class ReplayFeed(Feed):
             self._position, self._open = position, True
             self._origin = None if moved else self._origin
 
-    def _items_after(self, position: _Position) -> tuple[list[BadRecord], Timeline]:
+    def _items_after(self, position: _Position) -> tuple[list[BadRecord], RecordTimeline]:
         """The items after ``position``: found by its time, or by the number of bad records alone."""
         bad, batches = self._all(position.time)
-        records = Timeline(batches)
+        records = RecordTimeline(batches)
         if position.time is None:
             records.take(max(0, position.items - len(bad)))
             return bad[position.items :], records

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, Chunk, Item
-from skws.sources.feed import Backlog, Batch, Clock, Feed, FeedPart, Offset, Plan, Source
+from skws.sources.feed import Backlog, Batch, BatchPlan, Clock, Feed, FeedPart, Offset, Source
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
@@ -147,7 +147,7 @@ class RetryingFeed(Feed):
         """Raises NotYetError while the server is away: its host starts again then, and says so."""
         return self._again().replay(start, end)
 
-    def plan(self, start: Offset, limit: int) -> Plan | None:
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """While the server is away, None: a poll says so."""
         feed = self._open()
         return None if feed is None else feed.plan(start, limit)

@@ -28,7 +28,7 @@ from skws_schema.infer.infer import (
     SAMPLE_OF_DATABASE,
     Inference,
     InferredRelation,
-    LeftOut,
+    Omission,
     joined_by_values,
     renamed,
 )
@@ -80,7 +80,7 @@ _Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
 """The type of each table and column."""
 
 
-class Column(NamedTuple):
+class CatalogColumn(NamedTuple):
     """``key``: its place in the primary key, from 1; 0 if it is not in the key."""
 
     name: str
@@ -145,7 +145,7 @@ class SqliteDatabase:
         self._agree(kinds, joins)
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, kinds, referring) for name, columns in usable.items())
-        left_out = tuple(LeftOut(name, self._fault(name)) for name in self._tables if name not in usable)
+        left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
         found = Inference(self._path.stem, relations, joins, "none", left_out)
         return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
 
@@ -183,7 +183,7 @@ class SqliteDatabase:
         return alike[name.lower()]
 
     @cached_property
-    def _tables(self) -> dict[str, list[Column]]:
+    def _tables(self) -> dict[str, list[CatalogColumn]]:
         with self._opened() as connection:
             names = connection.execute(
                 "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
@@ -194,20 +194,20 @@ class SqliteDatabase:
             inner = {name for _, name, kind, *_ in kinds if kind == "shadow"}
             return {name: self._columns(connection, name) for (name,) in names if name not in inner}
 
-    def _columns(self, connection: sqlite3.Connection, table: str) -> list[Column]:
+    def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
         """None for a view or virtual table that cannot be read as the database is now."""
         try:
             found = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
         except sqlite3.OperationalError:
             return []
         return [
-            Column(name, declared.upper().removesuffix(_GENERATED), key)
+            CatalogColumn(name, declared.upper().removesuffix(_GENERATED), key)
             for _, name, declared, _, _, key, hidden in found
             if hidden != _INTERNAL
         ]
 
     def _relation(
-        self, table: str, columns: list[Column], kinds: _Kinds, referring: set[tuple[str, str]]
+        self, table: str, columns: list[CatalogColumn], kinds: _Kinds, referring: set[tuple[str, str]]
     ) -> InferredRelation:
         left_out = [column for column in self._tables[table] if column not in columns]
         # Part of a key is not a key.
@@ -215,7 +215,7 @@ class SqliteDatabase:
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
         found = Finding(key, 1.0, "the primary key") if key else None
-        reasons = tuple(LeftOut(c.name, BYTES if c.name else NAMELESS) for c in left_out)
+        reasons = tuple(Omission(c.name, BYTES if c.name else NAMELESS) for c in left_out)
         return InferredRelation(table, attributes, found, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:
@@ -224,7 +224,7 @@ class SqliteDatabase:
             return "it cannot be read"
         return NO_ATTRIBUTES if _is_usable(table) else NO_RELATION
 
-    def _usable(self, table: str) -> Callable[[Column], bool]:
+    def _usable(self, table: str) -> Callable[[CatalogColumn], bool]:
         classes = self._classes[table]
         return lambda column: _has_texts(column, classes) and column.name != ""
 
@@ -236,7 +236,7 @@ class SqliteDatabase:
         """
         return {table: self._classes_of(table, columns) for table, columns in self._tables.items()}
 
-    def _classes_of(self, table: str, columns: list[Column]) -> dict[str, set[str]]:
+    def _classes_of(self, table: str, columns: list[CatalogColumn]) -> dict[str, set[str]]:
         found: list[str | None] = []
         with self._opened() as connection:
             for first in range(0, len(columns), _AT_ONCE):
@@ -251,7 +251,7 @@ class SqliteDatabase:
             for column, classes in zip(columns, found, strict=True)
         }
 
-    def _kind(self, table: str, column: Column, *, identifies: bool) -> Finding[AttributeType]:
+    def _kind(self, table: str, column: CatalogColumn, *, identifies: bool) -> Finding[AttributeType]:
         """The declared type, unless values do not fit it; where none is declared, that of the values.
 
         A decimal that ``identifies`` is an integer if it can be: doubles may be equal where it is not.
@@ -336,7 +336,7 @@ class SqliteDatabase:
             )
             return [value for (value,) in found]
 
-    def _first_rows(self, usable: dict[str, list[Column]]) -> dict[str, dict[str, list[object]]]:
+    def _first_rows(self, usable: dict[str, list[CatalogColumn]]) -> dict[str, dict[str, list[object]]]:
         """Values of the first rows by table and column; of tables alone, since views repeat them."""
         first: dict[str, dict[str, list[object]]] = {}
         with self._opened() as connection:
@@ -350,7 +350,7 @@ class SqliteDatabase:
                 first[table] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
         return first
 
-    def _joins(self, usable: dict[str, list[Column]]) -> Iterator[Finding[Join]]:
+    def _joins(self, usable: dict[str, list[CatalogColumn]]) -> Iterator[Finding[Join]]:
         alike = {name.lower(): name for name in usable}
         seen: set[Join] = set()
         for table in usable:
@@ -373,7 +373,7 @@ class SqliteDatabase:
 
     def _condition(
         self,
-        usable: dict[str, list[Column]],
+        usable: dict[str, list[CatalogColumn]],
         table: str,
         target: str,
         pairs: list[tuple[str, str | None]],
@@ -426,7 +426,7 @@ def _is_utf8(value: bytes) -> bool:
     return True
 
 
-def _has_texts(column: Column, classes: Mapping[str, set[str]]) -> bool:
+def _has_texts(column: CatalogColumn, classes: Mapping[str, set[str]]) -> bool:
     """Whether a column has anything but bytes."""
     return "BLOB" not in column.declared and "blob" not in classes[column.name]
 

@@ -39,7 +39,7 @@ from skws.data.batch import RecordBatch
 from skws.data.packing import compressed, expanded, packed, unpacked
 from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
-from skws.formats.splits import Holds, Piece, read_pieces, unpack_bad
+from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, freeze_loaded_objects
 from skws.queries.slice_tasks import (
     Blocks,
@@ -69,7 +69,7 @@ PIECES: Final = (
     "split int, number int, holds int, first bigint, last bigint, size bigint, deletions bigint, "
     "dequeues boolean, packed binary"
 )
-_KNOWN: Final = tuple(one.name for one in fields(Piece))
+_KNOWN: Final = tuple(one.name for one in fields(PackedPiece))
 _ARROW_PIECES: Final = pa.schema(
     [
         *((name, pa.int32()) for name in _KNOWN[:3]),
@@ -82,7 +82,7 @@ _ARROW_PIECES: Final = pa.schema(
 _SEED: Final = (-1, -1, -1, -1, -1, -1, -1, False, b"")
 _ROWS: Final = 5_000  # results made to rows at a time
 
-_Unpacked: TypeAlias = Iterator[tuple[Piece, RecordBatch]]
+_Unpacked: TypeAlias = Iterator[tuple[PackedPiece, RecordBatch]]
 
 
 def replay_pieces(
@@ -101,7 +101,7 @@ def replay_pieces(
     return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
 
 
-def piece_row(piece: Piece, blob: bytes) -> pa.RecordBatch:
+def piece_row(piece: PackedPiece, blob: bytes) -> pa.RecordBatch:
     """A piece as one row of PIECES."""
     values = [*astuple(piece), blob]
     columns = [pa.array([value], kind) for value, kind in zip(values, _ARROW_PIECES.types, strict=True)]
@@ -138,10 +138,10 @@ class BatchRun(SlicedRun):
         self._pieces.unpersist()
 
     @cached_property
-    def known(self) -> list[Piece]:
+    def known(self) -> list[PackedPiece]:
         """What there is, in order of arrival. Reads the stream."""
         rows = self._pieces.select(*_KNOWN).collect()
-        return sorted((Piece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
+        return sorted((PackedPiece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
 
     @cached_property
     def slicing(self) -> Slicing:  # type: ignore[override]  # known once the stream has been read
@@ -210,7 +210,7 @@ class BatchRun(SlicedRun):
         )
 
 
-def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, Piece, bytes]]:
+def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, PackedPiece, bytes]]:
     """A piece as slices read it, each by its number."""
     piece = _piece(row)
     if slicing.keys is not None:
@@ -226,12 +226,12 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches for row in batch.to_pylist())
 
 
-def _piece(row: dict[str, Any]) -> Piece:
+def _piece(row: dict[str, Any]) -> PackedPiece:
     known = [row[name] for name in _KNOWN]
-    return Piece(known[0], known[1], Holds(known[2]), *known[3:])
+    return PackedPiece(known[0], known[1], Holds(known[2]), *known[3:])
 
 
-def _unpacked(row: dict[str, Any]) -> tuple[Piece, RecordBatch]:
+def _unpacked(row: dict[str, Any]) -> tuple[PackedPiece, RecordBatch]:
     check()
     return _piece(row), unpacked(row["packed"])
 

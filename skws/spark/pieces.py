@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from skws.data.batch import Chunk
-from skws.formats.splits import Holds, Packer, Piece
+from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
 from skws.queries.order import PartitionEnds, named
 from skws.spark.batch import PIECES, piece_row
@@ -51,7 +51,7 @@ def shared_pieces(
             yield from _rows(group, packer.rest())
             if ends is not None and len(told := ends.told()):
                 times = told[:, 1]
-                piece = Piece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
+                piece = PackedPiece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
                 yield from _rows(group, [(piece, _with_clock(told))])
     freeze_loaded_objects()
 
@@ -70,6 +70,6 @@ def _with_clock(told: Ints) -> bytes:
     return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
 
 
-def _rows(group: int, pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[pa.RecordBatch]:
+def _rows(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[pa.RecordBatch]:
     for piece, blob in pieces:
         yield piece_row(piece, blob).append_column("shard", pa.array([group], pa.int32()))

@@ -19,7 +19,7 @@ from bench.patterns.children.skws_engine import (
 )
 from bench.patterns.growth import measure, one_key
 from bench.patterns.loads import DRAWN, EVENTS, NESTED, STAR, Load, write
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_windows.window import CountWindow
 
 
@@ -36,7 +36,7 @@ def test_matches_are_those_of_loops(load: Load, tmp_path: Path) -> None:
         agree = a[0] == b[0] == c[0] and b[1:] == c[1:]
         expected += agree and max(i, j, k) - min(i, j, k) <= window
     assert expected > 0
-    assert matches(Evaluator(automaton(load), 3, CountWindow(window)), events) == expected
+    assert matches(TupleEvaluator(automaton(load), 3, CountWindow(window)), events) == expected
     for size in (7, 60):
         assert (
             matches_by_columns(columnar(load, window), evaluator(load, window), batches(events, size))

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from skws_bounds.normal_form import Union
-from skws_bounds.query_run import Run, results
+from skws_bounds.query_run import UnionRun, results
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
@@ -90,7 +90,7 @@ def in_synopses(
     union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]
 ) -> Any:
     """What the synopses put out at each step."""
-    run = Run(union, schema, tables)
+    run = UnionRun(union, schema, tables)
     return [Counter(dict(run.step(time, rows))) for time, rows in steps]
 
 

@@ -12,7 +12,7 @@ from skws_bounds.closure import Closure
 from skws_bounds.maxref import comparisons
 from skws_bounds.modified import Modified, conjunctions, modified
 from skws_bounds.normal_form import Atom, Attr, Constant, Domain
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.verdict import check
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Schema
 from tests.bounds.bounds_queries import SECOND, STREAMS, queries, sql, unlimited
@@ -162,7 +162,7 @@ def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool)
     assert check(union).bounded is bounded
     if not bounded:
         return
-    run, found = Run(union, NUMBERS, {}), 0
+    run, found = UnionRun(union, NUMBERS, {}), 0
     for time in range(1, 400):
         value = time / 7 % 6
         row = (value, int(value), min(int(value), 4), time * SECOND)

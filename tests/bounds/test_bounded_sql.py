@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from skws_bounds.normal_form import Constant, Domain, Kind, Union
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.repairs import repairs
 from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
@@ -143,7 +143,7 @@ def test_what_passes_until_the_steps_are_spent_is_not_called_bounded() -> None:
     assert failure.condition == "orders"
     assert "each of 19 comparisons by <>, <= or >= doubles them; compare by <, > or =" in failure.message
     with pytest.raises(UsageError, match="orders of attributes"):
-        Run(union, SCHEMA, {})
+        UnionRun(union, SCHEMA, {})
 
 
 def test_a_long_list_splits_into_few_conjunctions() -> None:

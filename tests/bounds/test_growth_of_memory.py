@@ -21,7 +21,7 @@ from hypothesis import given
 
 from skws_bounds.modified import conjunctions, modified
 from skws_bounds.normal_form import Union
-from skws_bounds.query_run import Run, results
+from skws_bounds.query_run import UnionRun, results
 from skws_bounds.theorems import theorem_2
 from skws_bounds.verdict import Verdict, check
 from skws_schema.model import Row
@@ -188,7 +188,7 @@ def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
 def _entries(union: Union, steps: int, seed: int) -> int:
     """Entries after a long random stream, its values in and far beyond the constants."""
     chance = random.Random(seed)
-    run = Run(union, STREAMS, {"r": [(1, 3), (2, 2)]})
+    run = UnionRun(union, STREAMS, {"r": [(1, 3), (2, 2)]})
     for number in range(1, steps + 1):
         time = 10 * SECOND + number * SECOND
         rows: dict[str, list[Row]] = {}

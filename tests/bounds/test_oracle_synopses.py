@@ -15,7 +15,7 @@ from skws_bounds.lto import Criterion, compared, forests
 from skws_bounds.maxref import Failure, unkeepable
 from skws_bounds.modified import Modified, conjunctions
 from skws_bounds.normal_form import Atom, Attr, Domain, Term
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.theorems import theorem_1, theorem_2
 from skws_bounds.verdict import check, lasting
 from skws_schema.budgets import StepBudget
@@ -60,12 +60,12 @@ def test_a_run_goes_on_from_its_snapshot(
     """Through JSON after every step, into a run of its own."""
     union = sql(text)
     try:
-        run, whole = Run(union, STREAMS, known), Run(union, STREAMS, known)
+        run, whole = UnionRun(union, STREAMS, known), UnionRun(union, STREAMS, known)
     except UsageError:
         return
     for time, rows in arrivals:
         assert Counter(dict(run.step(time, rows))) == Counter(dict(whole.step(time, rows)))
-        again = Run(union, STREAMS, known)
+        again = UnionRun(union, STREAMS, known)
         again.restore(json.loads(json.dumps(run.snapshot())))
         assert again.entries == run.entries
         run = again

@@ -6,7 +6,7 @@ import pytest
 
 from skws_bounds.lto import cases
 from skws_bounds.modified import conjunctions
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.theorems import theorem_1
 from skws_bounds.verdict import check
 from skws_schema.model import Schema
@@ -34,7 +34,7 @@ KEPT: tuple[tuple[dict[tuple[int, ...], int], ...], ...] = (
 
 
 def test_synopses_and_output_are_those_of_figure_2() -> None:
-    run = Run(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA), SCHEMA, {})
+    run = UnionRun(sql(f"SELECT s.a, t.b {WHERE}", SCHEMA), SCHEMA, {})
     (query,) = run.queries
     (case,) = query.runs
     for second, rows in enumerate(ARRIVALS):

@@ -15,7 +15,7 @@ from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import SQL, Query, Stream
-from skws_bounds.query_run import Run
+from skws_bounds.query_run import UnionRun
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.errors import BadRecordsError
 from skws_windows.window import TimeWindow
@@ -93,7 +93,7 @@ def by_runs(static: Sequence[Record], stream: Sequence[Record]) -> Told:
     """Of the queries in SQL, instant by instant."""
     found: Told = Counter()
     for text in SQLS:
-        run = Run(parse_sql(text, STREAMS), STREAMS, {"r": [r.row for r in static]})
+        run = UnionRun(parse_sql(text, STREAMS), STREAMS, {"r": [r.row for r in static]})
         for time in sorted({record.time for record in stream}):
             now = [r for r in stream if r.time == time]
             rows = {name: [r.row for r in now if STREAMS.index[name] == r.relation] for name in "stuv"}

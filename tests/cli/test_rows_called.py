@@ -16,7 +16,7 @@ from skws.sinks.row_names import RowNames, is_name
 from skws.spec.enums import OutputFormat
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
-from skws_tui.services.result_drawing import Columns, Drawer
+from skws_tui.services.result_drawing import Drawer, TableColumns
 from skws_tui.services.view import View
 from skws_tui.themes import palette
 from skws_windows.window import Unbounded
@@ -120,7 +120,7 @@ def test_the_terminal_ui_says_whose_change_it_is(tmp_path: Path) -> None:
     view.results.take([result(changed(), package("libxml2-dev"))])
     (row,) = view.results.listed()
     drawer = Drawer(view, palette(BUILTIN_THEMES["textual-dark"]))
-    line = drawer.line(row, Columns(70)).plain
+    line = drawer.line(row, TableColumns(70)).plain
     assert "libxml2 · Fixes a leak. · libxml2-dev" in line
     above, below = (line.plain for line in drawer.tree(row, 40))
     assert above.startswith("change  source libxml2  Fixes a leak.")

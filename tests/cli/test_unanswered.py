@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from docs.stepped_run import HandClock
-from skws.cli.watch import Unanswered
-from skws.jobs.control import Command, RunControl
+from skws.cli.watch import EmptyResultDiagnosis
+from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
 from skws.spec.job import Job
@@ -45,7 +45,7 @@ class Run:
         named = {one if isinstance(one, str) else one.text: one for one in queries}
         job = Job(named, schema, str(self.file))
         log = Log(LogFormat.JSON, stream=self._log)
-        self.unanswered, self.control = Unanswered(job, log, most), RunControl(job, self.clock)
+        self.unanswered, self.control = EmptyResultDiagnosis(job, log, most), RunControl(job, self.clock)
         self.host = LocalWatch(job, [], log, control=self.control, onlooker=self.unanswered)
 
     def open(self) -> Run:
@@ -91,7 +91,7 @@ def test_it_looks_ten_seconds_after_the_first_record_and_at_the_end(tmp_path: Pa
     run.step()
     run.unanswered.tell(run.host)
     assert run.told == said  # item 0 and visit 0 are a result by now
-    run.control.submit(Command.adding(Query("blue red", name="blue red")))
+    run.control.submit(JobCommand.adding(Query("blue red", name="blue red")))
     run.step()
     run.unanswered.tell(run.host)
     assert run.told[2:] == [
@@ -147,7 +147,7 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     run.append("item", "lamp")
     run.step()
     changed = SCHEMA.format(window="none", table="false").replace("note: text", "note: text, more: text")
-    answer = run.control.submit(Command("schema", "", schema=changed))
+    answer = run.control.submit(JobCommand("schema", "", schema=changed))
     run.step()
     assert not answer.result(0).error
     run.append("item", "green")

@@ -12,7 +12,7 @@ from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query, refuse_
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.pattern_parser import former_spellings, parse_pattern
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import CountWindow
@@ -107,7 +107,7 @@ def check_pattern(text: str, random: Random) -> bool:
     except PatternError as error:
         return told(str(error), rf"\n *\^+\Z|{_WHOLE}")
     assert len(former_spellings(text)) <= text.count("~")
-    evaluator = Evaluator(pcea, len(SCHEMA.relations), CountWindow(4))
+    evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(4))
     stream: list[tuple[int, Row]] = []
     for relation, row in _tuples(random, 5):
         stream.append((relation, row))
@@ -143,7 +143,7 @@ def check_conjunctive_query(text: str, random: Random) -> bool:
     assert parse_conjunctive_query(_written(query), schema) == query
     if len(query.atoms) > 6:
         return True
-    evaluator = Evaluator(automaton_of(query), len(schema.relations), CountWindow(3))
+    evaluator = TupleEvaluator(automaton_of(query), len(schema.relations), CountWindow(3))
     stream: list[tuple[int, Row]] = []
     for _ in range(4):
         row = tuple(random.choice([0, 1, 1, None]) for _ in range(hierarchical.ARITY))

@@ -117,15 +117,15 @@ def _pair(text: str) -> tuple[r.Regular, r.Regular]:
         window, *before = (parse_regular(part, ALPHABET) for part in written)
         return before[0] if before else r.EVERYTHING, window
     first, last = map(_guard, written)
-    until = r.Then(r.Star(r.Letter(g.negation(last))), r.Letter(last))
+    until = r.Then(r.Repetition(r.LetterBlock(g.negation(last))), r.LetterBlock(last))
     if form.data == "open_close":
-        return r.EVERYTHING, r.Then(r.Letter(first), until)
-    return r.Then(r.EVERYTHING, r.Letter(first)), until
+        return r.EVERYTHING, r.Then(r.LetterBlock(first), until)
+    return r.Then(r.EVERYTHING, r.LetterBlock(first)), until
 
 
 def _guard(text: str) -> g.Guard:
     letter = parse_regular(f"[{text}]", ALPHABET)
-    assert isinstance(letter, r.Letter)
+    assert isinstance(letter, r.LetterBlock)
     return letter.guard
 
 

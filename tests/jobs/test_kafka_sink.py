@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.local import LocalWatch
 from skws.results.model import Result
-from skws.sinks.base import Run, Sink, SinkError
+from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SchemaError, StateError, UsageError
 from tests.jobs.test_killed_watch import ready, write
@@ -116,7 +116,7 @@ def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_pat
     for number, sink in enumerate((one, other)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        sink.open(Run(f"run{number}", folder, SCHEMA, False, lambda _: True, print))
+        sink.open(SinkRun(f"run{number}", folder, SCHEMA, False, lambda _: True, print))
     one.write(0, batch(0))
     other.write(0, batch(1))
     one.write(1, batch(2))
@@ -166,7 +166,7 @@ def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
             time.sleep(seconds)
             return True
 
-        sink.open(Run("run1", tmp_path, SCHEMA, False, wait, notes.append))
+        sink.open(SinkRun("run1", tmp_path, SCHEMA, False, wait, notes.append))
         sink.write(0, batch(0))
         sink.flush()
         sink.close()

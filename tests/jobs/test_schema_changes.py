@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.spec.query import PATTERN, Query
 from skws_schema.errors import SchemaError
@@ -47,8 +47,8 @@ def note(time: float, cid: int, text: str = "lamp") -> dict[str, Any]:
     return {"relation": "note", "time": time, "row": {"cid": cid, "text": text}}
 
 
-def change(text: str, name: str = "1") -> Command:
-    return Command("schema", "new.yaml", id=name, schema=text)
+def change(text: str, name: str = "1") -> JobCommand:
+    return JobCommand("schema", "new.yaml", id=name, schema=text)
 
 
 @pytest.fixture

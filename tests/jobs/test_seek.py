@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from docs.stepped_run import HandClock
 from skws.data.batch import RecordBatch
-from skws.jobs.control import Command, Move, RunControl
+from skws.jobs.control import JobCommand, Move, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.enums import OnError
 from skws.spec.job import Job
@@ -81,7 +81,7 @@ class Alive:
         self.results.clear()
         self.moves += 1
 
-    def open(self, run: Run) -> None: ...
+    def open(self, run: SinkRun) -> None: ...
     def flush(self) -> None: ...
     def close(self) -> None: ...
     def load_tables(self, records: Sequence[Any]) -> None: ...
@@ -105,7 +105,7 @@ class Replayed:
         )
         self.watch.open()
         for text in ("lamp red", "blue", "red"):
-            self.control.submit(Command.adding(Query(text, name=text)))
+            self.control.submit(JobCommand.adding(Query(text, name=text)))
         self.watch.step()
 
     def pass_time(self, seconds: float) -> None:
@@ -118,7 +118,7 @@ class Replayed:
         self.watch.step()
 
     def change_schema(self, text: str) -> None:
-        answer = self.control.submit(Command("schema", "", schema=text))
+        answer = self.control.submit(JobCommand("schema", "", schema=text))
         self.watch.step()
         assert not answer.result(0).error
 

@@ -20,9 +20,9 @@ import pytest
 from msgspec.structs import replace as changed
 
 from skws.jobs.fanout import SinkFanout
-from skws.results.model import LiveResult, Part, Result, ResultTuple, Score
+from skws.results.model import LiveResult, Result, ResultTuple, Score, ScorePart
 from skws.sinks import webhook
-from skws.sinks.base import Run, Sink, SinkError
+from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.file_sinks import JsonLinesSink
 from skws.sinks.formats import StdoutSink
 from skws.sinks.sink_addresses import parse_sink
@@ -47,7 +47,7 @@ def result(number: int, op: Any = "+", name: str = "ada") -> Result:
     )
 
 
-def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | None = None) -> Run:
+def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | None = None) -> SinkRun:
     def wait(seconds: float) -> bool:
         if waits is not None:
             waits.append(seconds)
@@ -55,16 +55,16 @@ def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | No
 
     if folder is not None:
         folder.mkdir(exist_ok=True)
-    return Run("run1", folder, SCHEMA, match_names=False, wait=wait, tell=(notes or Notes()).write)  # type: ignore[arg-type]
+    return SinkRun("run1", folder, SCHEMA, match_names=False, wait=wait, tell=(notes or Notes()).write)  # type: ignore[arg-type]
 
 
-def opened(text: str, kept: Run) -> Sink:
+def opened(text: str, kept: SinkRun) -> Sink:
     sink = parse_sink(text)
     sink.open(kept)
     return sink
 
 
-def wrote(text: str, kept: Run, *batches: tuple[int, list[Result]] | None) -> None:
+def wrote(text: str, kept: SinkRun, *batches: tuple[int, list[Result]] | None) -> None:
     """A process that opens a sink, writes batches, flushes at each None, and ends."""
     sink = opened(text, kept)
     for batch in batches:
@@ -75,7 +75,7 @@ def wrote(text: str, kept: Run, *batches: tuple[int, list[Result]] | None) -> No
     sink.close()
 
 
-def resumed(text: str, kept: Run, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
+def resumed(text: str, kept: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
     """A process that repeats some batches, and then writes others, as ``wrote`` does."""
     kept = replace(kept, repeating=True, then=[])
     sink = opened(text, kept)
@@ -137,7 +137,7 @@ def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) 
 def test_marks_of_a_sink_that_are_gone_or_older_are_refused(tmp_path: Path) -> None:
     least: dict[str, int] = {}
 
-    def kept() -> Run:
+    def kept() -> SinkRun:
         return replace(run(tmp_path / "kept"), least=dict(least))
 
     first = kept()
@@ -230,7 +230,7 @@ def test_sqlite_holds_what_holds(tmp_path: Path, how: str, rows: list[Any]) -> N
 
 
 def scored(number: int, value: float) -> Result:
-    parts = (Part("keywords", value, ({"keyword": "ada"},)), Part("size", 1.0, ()))
+    parts = (ScorePart("keywords", value, ({"keyword": "ada"},)), ScorePart("size", 1.0, ()))
     return changed(result(number), score=Score(parts, 1.0, None, explained=number == 1))
 
 
@@ -327,7 +327,7 @@ def test_postgres_holds_what_holds(database: Database) -> None:
 
 def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
     told: list[str] = []
-    ending = Run("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=told.append)
+    ending = SinkRun("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=told.append)
     with pytest.raises(SinkError, match="the run ended while the server was away") as raised:
         opened("postgresql://ada:hush@127.0.0.1:1/none", ending)
     assert "127.0.0.1" in told[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from skws.jobs.control import Command, ControlFolder, RunControl
+from skws.jobs.control import ControlFolder, JobCommand, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
 from skws.results.model import LiveResult, ResultTuple
@@ -53,12 +53,12 @@ def test_files_of_one_batch_are_sorted_by_time(tmp_path: Path) -> None:
 
 def test_commands_come_through_a_folder(tmp_path: Path) -> None:
     path, sink, folder = tmp_path / "stream.jsonl", Collected(), ControlFolder(tmp_path / "control")
-    folder.send(Command.adding(Query("before the job was there", name="old")))
+    folder.send(JobCommand.adding(Query("before the job was there", name="old")))
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), sink)
     assert folder.standing() == []
     steps(watch)
-    sent = folder.send(Command.adding(Query(QUERY, name="lamps")))
+    sent = folder.send(JobCommand.adding(Query(QUERY, name="lamps")))
     with (tmp_path / "control" / "commands.jsonl").open("a") as file:
         file.write('nonsense\n{"op": "add", "id": "x"}\n{"op": "remove", "name": "half')
     steps(watch)
@@ -75,7 +75,7 @@ def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), Collected())
     for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no look fell between
-        sent = folder.send(Command.adding(Query(QUERY, name=name)))
+        sent = folder.send(JobCommand.adding(Query(QUERY, name=name)))
         steps(watch)
         assert [answer.error for answer in folder.answers() if answer.id == sent] == [""]
         for file in ("commands.jsonl", "answers.jsonl"):

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from skws.jobs.checkpoint import VERSION
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.spec.query import Query
 from skws_schema.errors import SchemaError, StateError, UsageError
@@ -33,7 +33,7 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
     path, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
     append(path, customer(1, 7), order(2, 7))
 
-    def run(queries: dict[str, str], *commands: Command) -> tuple[list[str], list[tuple[str, str]]]:
+    def run(queries: dict[str, str], *commands: JobCommand) -> tuple[list[str], list[tuple[str, str]]]:
         sink = Collected()
         watch = opened(request(path, queries=queries, checkpoint=checkpoint), sink)
         for command in commands:
@@ -43,7 +43,11 @@ def test_the_queries_given_at_a_restart_are_those_answered(tmp_path: Path) -> No
         watch.close()
         return names, sink.told()
 
-    assert run({"a": "ada", "l": "lamp"}, Command.adding(Query(QUERY, name="both")))[0] == ["a", "l", "both"]
+    assert run({"a": "ada", "l": "lamp"}, JobCommand.adding(Query(QUERY, name="both")))[0] == [
+        "a",
+        "l",
+        "both",
+    ]
     names, results = run({"l": "lamp", "c": "chair"})
     assert names == ["l", "both", "c"]
     assert results == []

@@ -13,7 +13,7 @@ import orjson
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.model import LiveResult
-from skws.sinks.base import Run, Sink
+from skws.sinks.base import Sink, SinkRun
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
@@ -80,9 +80,9 @@ class Collected:
     every: float = 0.0
     results: list[LiveResult] = field(default_factory=list)
     flushes: int = 0
-    opened: Run | None = None
+    opened: SinkRun | None = None
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         self.opened = run
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:

@@ -12,11 +12,11 @@ from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.automata.smso import (
     BEGIN,
     END,
-    Before,
     Conjunction,
     Formula,
     Member,
     Negation,
+    Precedes,
     Satisfies,
     SomePosition,
     SomeSet,
@@ -39,7 +39,7 @@ def satisfied(
         case Satisfies(guard, position):
             place = _place(assignment, position)
             return holds(guard, word[place - k : place + 1], alphabet)
-        case Before(first, second):
+        case Precedes(first, second):
             return _place(assignment, first) < _place(assignment, second)
         case Member(positions, position):
             return _place(assignment, position) in _places(assignment, positions)
@@ -80,10 +80,10 @@ def formula_of(expression: WindowExpression) -> Formula:
 
 
 def _pair(pair: Pair) -> Formula:
-    before = _run(pair.before, "D", Before("x", BEGIN), Before("y", BEGIN), Before("z", BEGIN))
+    before = _run(pair.before, "D", Precedes("x", BEGIN), Precedes("y", BEGIN), Precedes("z", BEGIN))
     if pair.before.accepts_identity:
         # No position before b: the words of length k.
-        nothing = Negation(SomePosition("x", Before("x", BEGIN)))
+        nothing = Negation(SomePosition("x", Precedes("x", BEGIN)))
         before = any_of([nothing, before])
     inside = [Conjunction(at_most(BEGIN, name), at_most(name, END)) for name in ("x", "y", "z")]
     return Conjunction(before, _run(pair.window, "E", *inside))
@@ -97,10 +97,10 @@ def _run(automaton: LookbackAutomaton, name: str, x_in: Formula, y_in: Formula, 
     """
     states = range(automaton.states)
     sets = [f"{name}{state}" for state in states]
-    no_earlier = Negation(SomePosition("z", Conjunction(z_in, Before("z", "x"))))
-    no_later = Negation(SomePosition("z", Conjunction(z_in, Before("x", "z"))))
-    between = SomePosition("z", Conjunction(z_in, Conjunction(Before("x", "z"), Before("z", "y"))))
-    next_to = Conjunction(Before("x", "y"), Negation(between))
+    no_earlier = Negation(SomePosition("z", Conjunction(z_in, Precedes("z", "x"))))
+    no_later = Negation(SomePosition("z", Conjunction(z_in, Precedes("x", "z"))))
+    between = SomePosition("z", Conjunction(z_in, Conjunction(Precedes("x", "z"), Precedes("z", "y"))))
+    next_to = Conjunction(Precedes("x", "y"), Negation(between))
     first = [
         Conjunction(Member(sets[q], "x"), Satisfies(guard, "x"))
         for p, guard, q in automaton.transitions
@@ -112,7 +112,7 @@ def _run(automaton: LookbackAutomaton, name: str, x_in: Formula, y_in: Formula, 
     ]
     last: list[Formula] = [Member(sets[q], "x") for q in sorted(automaton.final)]
     if not (first and last):
-        return Before(BEGIN, BEGIN)
+        return Precedes(BEGIN, BEGIN)
     body = all_of(
         [
             SomePosition("x", x_in),

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record
-from skws.formats.splits import Holds, Piece
+from skws.formats.splits import Holds, PackedPiece
 from skws.parallel import overlap
 from skws.queries.kinds import moment
 from skws.replay_search import Cuts, Search
@@ -351,7 +351,7 @@ def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9), st.integers(1, 5)), max_size=12))
 def test_the_overlap_of_pieces(found: list[tuple[int, int, int]]) -> None:
     pieces = [
-        Piece(at, 0, Holds.RECORDS, first, first + length, size)
+        PackedPiece(at, 0, Holds.RECORDS, first, first + length, size)
         for at, (first, length, size) in enumerate(found)
     ]
     expected = [sum(p.size for p in pieces if p.first <= time <= p.last) for time in range(50)]

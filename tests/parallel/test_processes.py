@@ -14,7 +14,7 @@ from threading import Event, Thread
 import pytest
 
 from skws.formats.files import Spool
-from skws.parallel import Worker, Workers
+from skws.parallel import ProcessWorker, Workers
 from skws_schema.errors import SkwsError, UsageError
 from tests.waiting import gone, until
 
@@ -140,20 +140,20 @@ def test_memory_runs_short(replay: Path, tmp_path: Path) -> None:
     assert b"the memory budget of" in told
 
 
-def _echo(worker: Worker, number: int, count: int) -> None:
+def _echo(worker: ProcessWorker, number: int, count: int) -> None:
     for each in range(count):
         worker.emit((number, each, worker.number))
 
 
-def _store(worker: Worker, data: bytes) -> None:
+def _store(worker: ProcessWorker, data: bytes) -> None:
     worker.emit((worker.number, worker.spools[worker.number].append(data)))
 
 
-def _fail(_: Worker, error: Exception) -> None:
+def _fail(_: ProcessWorker, error: Exception) -> None:
     raise error
 
 
-def _die(_: Worker) -> None:
+def _die(_: ProcessWorker) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from skws_patterns.hcq import Atom, ConjunctiveQuery, Constant, Term, Variable
+from skws_patterns.hcq import ConjunctiveQuery, ConstantTerm, RelationAtom, Term, Variable
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 
 RELATIONS: Final = 3
@@ -28,7 +28,7 @@ def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuer
     """Drawn as q-trees: with self-joins, repeated variables, constants, _, and disconnected parts."""
     names = iter("abcdefghijklm")
     relations = st.integers(0, draw(st.sampled_from([0, 1, RELATIONS - 1])))
-    atoms: list[Atom] = []
+    atoms: list[RelationAtom] = []
 
     def below(path: tuple[str, ...]) -> None:
         if len(path) < ARITY and draw(st.booleans()):
@@ -39,11 +39,11 @@ def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuer
             if len(path) < ARITY and draw(st.booleans()):
                 below((*path, next(names)))
             else:
-                atoms.append(Atom(draw(relations), draw(_terms(path))))
+                atoms.append(RelationAtom(draw(relations), draw(_terms(path))))
 
     below(())
     if not atoms:
-        atoms.append(Atom(0, (None,) * ARITY))
+        atoms.append(RelationAtom(0, (None,) * ARITY))
     query = ConjunctiveQuery((), tuple(atoms))
     return ConjunctiveQuery(query.variables, query.atoms)
 
@@ -52,7 +52,7 @@ def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuer
 def _terms(draw: st.DrawFn, path: tuple[str, ...]) -> tuple[Term, ...]:
     """Each variable of the path at least once, the other columns anything."""
     terms: list[Term] = [Variable(name) for name in path]
-    choices: list[Term] = [None, Constant(1), *terms]
+    choices: list[Term] = [None, ConstantTerm(1), *terms]
     terms += [draw(st.sampled_from(choices)) for _ in range(ARITY - len(path))]
     return tuple(draw(st.permutations(terms)))
 
@@ -81,7 +81,7 @@ def _is_homomorphism(query: ConjunctiveQuery, image: list[tuple[int, Row]]) -> b
         if atom.relation != relation:
             return False
         for term, value in zip(atom.terms, row, strict=True):
-            if isinstance(term, Constant) and value != term.value:
+            if isinstance(term, ConstantTerm) and value != term.value:
                 return False
             if isinstance(term, Variable):
                 values.setdefault(term.name, []).append(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
+from skws_patterns.pcea import PCEA, Equality, RunSource, Transition, Unary
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 
 R, S, T = 0, 1, 2
@@ -39,8 +39,8 @@ T_BEFORE_R: Final = Equality(((T, (0,)),), (0,))
 C0: Final = PCEA(
     (
         Transition((), Unary(T), DOT, "q0"),
-        Transition((Source("q0", T_BEFORE_S),), Unary(S), DOT, "q1"),
-        Transition((Source("q1", S_BEFORE_R),), Unary(R), DOT, "q2"),
+        Transition((RunSource("q0", T_BEFORE_S),), Unary(S), DOT, "q1"),
+        Transition((RunSource("q1", S_BEFORE_R),), Unary(R), DOT, "q2"),
     ),
     frozenset({"q2"}),
 )
@@ -48,7 +48,7 @@ P0: Final = PCEA(
     (
         Transition((), Unary(T), DOT, "q0"),
         Transition((), Unary(S), DOT, "q1"),
-        Transition((Source("q0", T_BEFORE_R), Source("q1", S_BEFORE_R)), Unary(R), DOT, "q2"),
+        Transition((RunSource("q0", T_BEFORE_R), RunSource("q1", S_BEFORE_R)), Unary(R), DOT, "q2"),
     ),
     frozenset({"q2"}),
 )

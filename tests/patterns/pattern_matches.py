@@ -8,12 +8,12 @@ from typing import Any, Final, TypeAlias
 from hypothesis import strategies as st
 
 from skws_patterns.language.expression import (
+    AllOf,
     Alternation,
-    Conjunction,
     Expression,
-    Letter,
-    Read,
+    ReadTuple,
     Star,
+    TupleLetter,
     alternation,
     conjunction,
     sequence,
@@ -61,7 +61,7 @@ def _matches(
     expression: Expression, stream: Sequence[tuple[int, Row]], window: range, pattern: Pattern
 ) -> set[Match]:
     match expression:
-        case Read(letter):
+        case ReadTuple(letter):
             return {
                 frozenset({(i, letter.variable)})
                 for i in window
@@ -77,7 +77,7 @@ def _matches(
                 grown = {a | b for a in grown for b in once if _before(a, b)} - found
                 found = found | grown
             return found
-        case Conjunction(parts):
+        case AllOf(parts):
             together: set[Match] = {frozenset()}
             for part in parts:
                 mine = _matches(part, stream, window, pattern)
@@ -99,7 +99,7 @@ def _before(one: Match, other: Match) -> bool:
     return not one or not other or max(_places(one)) < min(_places(other))
 
 
-def _passes(pattern: Pattern, letter: Letter, row: Row) -> bool:
+def _passes(pattern: Pattern, letter: TupleLetter, row: Row) -> bool:
     for condition in pattern.conditions:
         if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
             value: Any = row[COLUMNS.index(condition.reference.attribute)]
@@ -149,7 +149,7 @@ def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
             variable = draw(st.sampled_from(sorted(relations))) if known else "abcd"[len(relations)]
             default = draw(st.one_of(st.just(len(relations) % 3), st.integers(0, 2)))
             relation = relations.setdefault(variable, default)
-            return Read(Letter(relation, variable))
+            return ReadTuple(TupleLetter(relation, variable))
         left = draw(st.integers(1, letters - 1))
         one, other = expression(left), expression(letters - left)
         combine = draw(st.sampled_from([sequence, sequence, conjunction, conjunction, alternation]))

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from skws_patterns.hcq import Atom, ConjunctiveQuery, Variable
+from skws_patterns.hcq import ConjunctiveQuery, RelationAtom, Variable
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language import automaton_states as progress
 from skws_patterns.language.compile import compile_pattern, parallel_automaton
@@ -79,10 +79,10 @@ def test_steps_are_limited_too() -> None:
 def test_steps_are_the_same_in_every_process() -> None:
     code = (
         "from tests.patterns.test_compile_budget import *\n"
-        "from skws_patterns.language.automaton_states import Layout\n"
+        "from skws_patterns.language.automaton_states import StateLayout\n"
         "from skws_patterns.language.compile import Parallel\n"
         "pattern = parse_pattern('(* a OR * b)+ AND (* c OR (A d AND B e))', SCHEMA)\n"
-        "layout = Layout(resolve(pattern, SCHEMA, contains))\n"
+        "layout = StateLayout(resolve(pattern, SCHEMA, contains))\n"
         "Parallel(layout).fragment(pattern.expression)\n"
         "print(layout.budget.spent)"
     )
@@ -127,18 +127,18 @@ def test_a_budget_is_spent_to_the_last_step() -> None:
         budget.spend()
 
 
-def query(atoms: list[Atom]) -> ConjunctiveQuery:
+def query(atoms: list[RelationAtom]) -> ConjunctiveQuery:
     variables = {v for atom in atoms for v in atom.variables}
     return ConjunctiveQuery(tuple(sorted(variables)), tuple(atoms))
 
 
 def test_queries_of_many_atoms() -> None:
-    many = query([Atom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
+    many = query([RelationAtom(i, (Variable("x"), Variable(f"y{i}"))) for i in range(150)])
     assert len(automaton_of(many).transitions) == 300
     refused = pytest.raises(PatternError, match="more than 1,000 sources of transitions: ask for fewer atoms")
     with within_steps(1_000), refused:
         automaton_of(many)
-    alike = query([Atom(i % 3, (Variable("x"), None)) for i in range(15)])
+    alike = query([RelationAtom(i % 3, (Variable("x"), None)) for i in range(15)])
     refused = pytest.raises(PatternError, match=r"coincide in too many ways.*write it as a pattern")
     with within_steps(1_000), refused:
         automaton_of(alike)

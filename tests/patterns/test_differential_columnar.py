@@ -12,13 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, TupleBatch, column_plan
 from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.pattern_parser import Pattern, parse_pattern
 from skws_patterns.pcea import PCEA
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
@@ -38,7 +38,7 @@ Results = list[Counter[frozenset[tuple[int, str]]]]
 
 
 def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], window: Window) -> Results:
-    evaluator = Evaluator(pcea, 3, window)
+    evaluator = TupleEvaluator(pcea, 3, window)
     return [
         Counter(
             frozenset((position, label) for position, labels in valuation for label in labels)
@@ -48,12 +48,12 @@ def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], wi
     ]
 
 
-def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[Tuples]:
+def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[TupleBatch]:
     begin = 0
     for size in [*sizes, len(stream)]:
         end = min(begin + size, len(stream))
         places = np.arange(begin, end)
-        yield Tuples(
+        yield TupleBatch(
             places,
             np.array([relation for relation, _ in stream[begin:end]], dtype=np.int64),
             np.array(ticks[begin:end], dtype=np.int64),

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
-from skws_patterns.pcea import PCEA, Equality, Source, Transition, Unary
-from skws_patterns.tuple_evaluator import Evaluator, Node, count, insert, valuations
+from skws_patterns.pcea import PCEA, Equality, RunSource, Transition, Unary
+from skws_patterns.tuple_evaluator import Node, TupleEvaluator, count, insert, valuations
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import by_label
@@ -39,7 +39,7 @@ A = frozenset({"a"})
 REPEATED = PCEA(
     (
         Transition((), Unary(0), A, "q"),
-        Transition((Source("q", Equality(((0, (0,)),), (0,))),), Unary(0), A, "q"),
+        Transition((RunSource("q", Equality(((0, (0,)),), (0,))),), Unary(0), A, "q"),
     ),
     frozenset({"q"}),
 )
@@ -113,7 +113,7 @@ def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int
 def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None:
     """Over fifty windows the evaluator holds no more than after a few, though no key ever comes back."""
     pcea = REPEATED if repeated else NESTED
-    evaluator = Evaluator(pcea, 3, window)
+    evaluator = TupleEvaluator(pcea, 3, window)
     sizes, entries = [], []
     tracemalloc.start()
     try:
@@ -133,7 +133,7 @@ def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None
 
 def test_one_endless_chain_holds_no_more_than_its_window() -> None:
     """Every run of a repetition holds the one before: only what has expired may be forgotten, and is."""
-    evaluator = Evaluator(REPEATED, 3, CountWindow(8))
+    evaluator = TupleEvaluator(REPEATED, 3, CountWindow(8))
     held = []
     for position in range(1500):
         evaluator.update(0, (1,))
@@ -158,7 +158,7 @@ def _reachable(root: object) -> int:
 def test_runs_expire_by_count_and_by_time() -> None:
     for window, inside in ((CountWindow(3), 3), (TimeWindow(3), 2)):
         for distance in range(1, 6):
-            evaluator = Evaluator(REPEATED, 3, window)
+            evaluator = TupleEvaluator(REPEATED, 3, window)
             evaluator.update(0, (7,), 0)
             for position in range(1, distance):
                 evaluator.update(1, (0, 0), position)
@@ -179,7 +179,7 @@ def test_expired_parts_of_a_heap_are_in_no_result(low: int) -> None:
 
 
 def test_long_silences_forget_everything() -> None:
-    evaluator = Evaluator(REPEATED, 3, TimeWindow(10))
+    evaluator = TupleEvaluator(REPEATED, 3, TimeWindow(10))
     evaluator.update(0, (7,), 0)
     assert evaluator.update(0, (7,), 1000)
     assert evaluator.count() == 1
@@ -187,7 +187,7 @@ def test_long_silences_forget_everything() -> None:
 
 
 def test_time_does_not_go_back() -> None:
-    evaluator = Evaluator(REPEATED, 3, TimeWindow(10))
+    evaluator = TupleEvaluator(REPEATED, 3, TimeWindow(10))
     evaluator.update(0, (7,), 5)
     with pytest.raises(ValueError, match="position 1 comes before"):
         evaluator.update(0, (7,), 4)
@@ -195,7 +195,7 @@ def test_time_does_not_go_back() -> None:
 
 def test_results_are_given_as_they_are_found() -> None:
     """2^200 results are never gathered: the first ones come at once."""
-    evaluator = Evaluator(REPEATED, 3, Unbounded())
+    evaluator = TupleEvaluator(REPEATED, 3, Unbounded())
     for _ in range(200):
         evaluator.update(0, (1,))
     results = evaluator.results()
@@ -208,7 +208,7 @@ def chain(*relations: int) -> PCEA:
     """One tuple of each relation, in this order, of one x."""
     same = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
     steps = [Transition((), Unary(relations[0]), A, 0)]
-    steps += [Transition((Source(i, same),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
+    steps += [Transition((RunSource(i, same),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
     return PCEA(tuple(steps), frozenset({len(relations) - 1}))
 
 
@@ -219,7 +219,7 @@ def test_the_delay_between_results_does_not_grow(pcea: PCEA) -> None:
     """Lines of Python from one result to the next, which do not depend on the machine: the first one, too."""
     longest = []
     for each in (4, 40, 400):
-        evaluator = Evaluator(pcea, 3, CountWindow(2 * each))
+        evaluator = TupleEvaluator(pcea, 3, CountWindow(2 * each))
         for relation, row in ((2, (1, 0)), (1, (1, 0))):
             for _ in range(each):
                 evaluator.update(relation, row)
@@ -252,7 +252,7 @@ def test_update_work_does_not_grow_with_the_results() -> None:
     star = automaton_of(parse_conjunctive_query("Q(x) <- A(x), B(x, _), C(x, _)", SCHEMA))
     calls = []
     for each in (1, 10, 300):
-        evaluator = Evaluator(star, 3, Unbounded())
+        evaluator = TupleEvaluator(star, 3, Unbounded())
         for i in range(each):
             evaluator.update(1, (1, i))
             evaluator.update(2, (1, i))
@@ -274,7 +274,7 @@ def test_update_work_does_not_grow_with_the_results() -> None:
 
 def test_runs_may_be_as_long_as_the_window() -> None:
     """Neither enumerating nor counting them is deep, nor takes time with their number."""
-    evaluator = Evaluator(REPEATED, 3, CountWindow(3000))
+    evaluator = TupleEvaluator(REPEATED, 3, CountWindow(3000))
     for _ in range(5000):
         evaluator.update(0, (1,))
     longest = next(evaluator.results())

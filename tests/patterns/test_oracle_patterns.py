@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from skws.queries.patterns.explain import AutomatonDrawing
 from skws_patterns.columnar_evaluator import column_plan
-from skws_patterns.language.automaton_states import Layout, NotExpressibleError
+from skws_patterns.language.automaton_states import NotExpressibleError, StateLayout
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton
 from skws_patterns.language.pattern_parser import Pattern, parse_pattern
 from skws_patterns.language.resolve import Resolved, resolve
-from skws_patterns.pcea import PCEA, Equality, Source, State, Transition, Unary
-from skws_patterns.tuple_evaluator import Evaluator, Valuation
+from skws_patterns.pcea import PCEA, Equality, RunSource, State, Transition, Unary
+from skws_patterns.tuple_evaluator import TupleEvaluator, Valuation
 from skws_schema.errors import PatternError
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
@@ -48,7 +48,7 @@ def automaton(pattern: Pattern) -> PCEA:
 def test_results_are_the_matches_after_every_tuple(
     pattern: Pattern, stream: list[tuple[int, Row]], window: int
 ) -> None:
-    evaluator = Evaluator(automaton(pattern), len(SCHEMA.relations), CountWindow(window))
+    evaluator = TupleEvaluator(automaton(pattern), len(SCHEMA.relations), CountWindow(window))
     for position, (relation, row) in enumerate(stream):
         results = found(list(evaluator.feed(relation, row)))
         assert results == matches(pattern, stream[: position + 1], position - window)
@@ -89,7 +89,7 @@ TEXTS = [
 def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], window: int) -> None:
     pattern = parse_pattern(text, SCHEMA)
     pcea = compile_pattern(pattern, SCHEMA, contains).pcea
-    evaluator = Evaluator(pcea, len(SCHEMA.relations), CountWindow(window))
+    evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(window))
     for position, (relation, row) in enumerate(stream):
         results = found(list(evaluator.feed(relation, row)))
         assert results == matches(pattern, stream[: position + 1], position - window)
@@ -98,7 +98,7 @@ def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], wind
 
 def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
     """Everything one tuple after the other."""
-    layout = Layout(resolved)
+    layout = StateLayout(resolved)
     return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)
 
 
@@ -111,7 +111,7 @@ def test_layouts_agree(pattern: Pattern, stream: list[tuple[int, Row]]) -> None:
     except NotExpressibleError:
         assume(False)
         raise
-    one, other = (Evaluator(pcea, len(SCHEMA.relations), CountWindow(5)) for pcea in automata)
+    one, other = (TupleEvaluator(pcea, len(SCHEMA.relations), CountWindow(5)) for pcea in automata)
     for relation, row in stream:
         assert found(list(one.feed(relation, row))) == found(list(other.feed(relation, row)))
 
@@ -138,7 +138,7 @@ def transitions() -> st.SearchStrategy[Transition]:
     sources = st.sets(st.sampled_from(STATES), max_size=2)
     return st.builds(
         lambda gathered, relation, label, target: Transition(
-            tuple(Source(state, SAME) for state in sorted(gathered)),
+            tuple(RunSource(state, SAME) for state in sorted(gathered)),
             Unary(relation),
             frozenset(label),
             target,
@@ -188,10 +188,10 @@ def test_accepting_runs_stay(pcea: PCEA, stream: list[tuple[int, Row]]) -> None:
 
 
 def test_a_final_state_in_no_run_leaves_an_empty_language() -> None:
-    waits = Transition((Source("p", SAME),), Unary(0), frozenset("x"), "p")
+    waits = Transition((RunSource("p", SAME),), Unary(0), frozenset("x"), "p")
     empty = PCEA((waits,), frozenset("p")).trimmed()
     assert (empty.transitions, empty.final, empty.states) == ((), frozenset(), frozenset())
-    assert list(Evaluator(empty, 3, CountWindow(5)).feed(0, (1, 1))) == []
+    assert list(TupleEvaluator(empty, 3, CountWindow(5)).feed(0, (1, 1))) == []
     assert AutomatonDrawing(empty, SCHEMA).text() == "0 states, 0 transitions, final: "
     assert column_plan(empty) is not None
 
@@ -216,7 +216,7 @@ def test_trimming_takes_linear_time() -> None:
     """A chain given from its end to its beginning is the worst case for rounds over all transitions."""
     length = 1_000
     states = [Counted(number) for number in range(length + 1)]
-    links = [Transition((Source(a, SAME),), Unary(0), frozenset("x"), b) for a, b in pairwise(states)]
+    links = [Transition((RunSource(a, SAME),), Unary(0), frozenset("x"), b) for a, b in pairwise(states)]
     first = Transition((), Unary(0), frozenset("x"), states[0])
     chain = PCEA((*reversed(links), first), frozenset(states[-1:]))
     Counted.compared = 0

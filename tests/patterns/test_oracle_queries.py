@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skws_patterns.hcq import ConjunctiveQuery, is_hierarchical, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA
-from skws_patterns.tuple_evaluator import Evaluator, Valuation
+from skws_patterns.tuple_evaluator import TupleEvaluator, Valuation
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.run_trees import accepting_runs, by_label
@@ -52,7 +52,7 @@ def test_results_are_the_homomorphisms_after_every_tuple(
     """Whatever the order of an automaton's transitions is."""
     assert is_hierarchical(query)
     pcea = automaton_of(query)
-    evaluators = [Evaluator(each, RELATIONS, window) for each in (pcea, reverse_order(pcea))]
+    evaluators = [TupleEvaluator(each, RELATIONS, window) for each in (pcea, reverse_order(pcea))]
     ticks: list[int] = []
     for position, (relation, row) in enumerate(stream):
         by_time = isinstance(window, TimeWindow)
@@ -84,7 +84,7 @@ COINCIDING = [
 @given(stream=st.lists(st.tuples(st.just(0), st.tuples(*[st.integers(0, 1)] * 3)), max_size=5))
 def test_one_tuple_for_several_atoms(text: str, stream: list[tuple[int, Row]]) -> None:
     query = parse_conjunctive_query(text, SCHEMA)
-    evaluator = Evaluator(automaton_of(query), RELATIONS, Unbounded())
+    evaluator = TupleEvaluator(automaton_of(query), RELATIONS, Unbounded())
     for position, (relation, row) in enumerate(stream):
         found = list(evaluator.feed(relation, row))
         assert images(query, found) == homomorphisms(query, stream[: position + 1], 0)
@@ -106,8 +106,8 @@ def test_streams_of_many_windows(text: str, window: int) -> None:
     stream: list[tuple[int, Row]] = [
         (random.randrange(RELATIONS), tuple(random.choice((0, 1)) for _ in range(ARITY))) for _ in range(150)
     ]
-    by_count = Evaluator(automaton_of(query), RELATIONS, CountWindow(window))
-    by_time = Evaluator(automaton_of(query), RELATIONS, TimeWindow(window + 1))
+    by_count = TupleEvaluator(automaton_of(query), RELATIONS, CountWindow(window))
+    by_time = TupleEvaluator(automaton_of(query), RELATIONS, TimeWindow(window + 1))
     for position, (relation, row) in enumerate(stream):
         first = max(position - window, 0)
         wanted = [

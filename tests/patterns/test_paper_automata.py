@@ -7,7 +7,7 @@ import pytest
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.pcea import PCEA, Transition, Unary
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_windows.window import CountWindow, Unbounded, Window
 from tests.oracles.run_trees import accepting_runs, by_label
 from tests.patterns.paper_examples import C0, DOT, P0, Q0, SCHEMA, STREAM, T
@@ -19,7 +19,7 @@ def defined(pcea: PCEA, position: int) -> list[frozenset[int]]:
 
 def evaluated(pcea: PCEA, window: Window) -> list[list[dict[str, frozenset[int]]]]:
     """The results at each position of S_0."""
-    evaluator = Evaluator(pcea, len(SCHEMA.relations), window)
+    evaluator = TupleEvaluator(pcea, len(SCHEMA.relations), window)
     return [[by_label(v) for v in evaluator.feed(relation, row)] for relation, row in STREAM]
 
 

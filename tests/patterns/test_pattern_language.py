@@ -8,8 +8,8 @@ import pytest
 
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.pattern_parser import Agreement, Filter, Keyword, former_spellings, parse_pattern
-from skws_patterns.pcea import PCEA, Contains
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.pcea import PCEA, TextTest
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Op, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow
@@ -86,7 +86,7 @@ def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_s
     ):
         (transition,) = automaton(text).transitions
         (test,) = transition.unary.tests
-        assert isinstance(test, Contains)
+        assert isinstance(test, TextTest)
         texts[text] = test.columns
     assert set(texts.values()) == {(1,)}
 
@@ -111,7 +111,7 @@ def test_a_variable_is_named_after_its_relation_unless_it_is_said() -> None:
 
 def test_keywords_in_order() -> None:
     pattern = parse_pattern('"fraud" ; \'"re; fund"\'', SCHEMA)
-    evaluator = Evaluator(compile_pattern(pattern, SCHEMA, contains).pcea, 4, CountWindow(10))
+    evaluator = TupleEvaluator(compile_pattern(pattern, SCHEMA, contains).pcea, 4, CountWindow(10))
     stream = [(2, row(1, '"re; fund"')), (0, row(2, "fraud")), (1, row(3, "x")), (2, row(4, '"re; fund"'))]
     found = [list(evaluator.feed(relation, values)) for relation, values in stream]
     assert [len(results) for results in found] == [0, 0, 0, 1]

@@ -13,7 +13,7 @@ from skws.queries.evaluator import OrderedBatch
 from skws.queries.patterns.kind import ReplayedPattern
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.patterns.text import read_query
-from skws_patterns.columnar_evaluator import NONE, Column, Numbers
+from skws_patterns.columnar_evaluator import NONE, Numbers, ValueColumn
 from skws_schema.model import Value
 from skws_windows.window import Unbounded, Window
 from tests.patterns.test_pattern_stream import PATTERN, SCHEMA, WINDOWS, told
@@ -35,7 +35,7 @@ def test_two_keys_have_one_number_if_and_only_if_they_are_equal(
     numbers = Numbers()
     told: dict[tuple[Value, Value], int] = {}
     for batch in batches:
-        columns = [Column.of(key[0] for key in batch), Column.of(key[1] for key in batch)]
+        columns = [ValueColumn.of(key[0] for key in batch), ValueColumn.of(key[1] for key in batch)]
         for key, number in zip(batch, numbers.of(columns, len(batch)).tolist(), strict=True):
             if None in key:
                 assert number == NONE
@@ -49,7 +49,9 @@ def test_the_same_of_keys_of_one_column(batches: list[list[Value]]) -> None:
     numbers = Numbers()
     told: dict[Value, int] = {}
     for batch in batches:
-        for value, number in zip(batch, numbers.of([Column.of(batch)], len(batch)).tolist(), strict=True):
+        for value, number in zip(
+            batch, numbers.of([ValueColumn.of(batch)], len(batch)).tolist(), strict=True
+        ):
             assert number == (NONE if value is None else told.setdefault(value, number))
     assert len(set(told.values())) == len(told)
 

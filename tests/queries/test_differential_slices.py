@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch, merged
 from skws.data.packing import unpacked
-from skws.formats.splits import Holds, Packer, Piece
+from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
 from skws.queries.session import Session
 from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices
@@ -23,7 +23,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
 from tests.strategies import examples
 
-Packed = list[tuple[Piece, bytes]]
+Packed = list[tuple[PackedPiece, bytes]]
 QUERIES = (
     Query("alpha beta -no", 4),
     Query("beta ; alpha", 3),
@@ -110,9 +110,9 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
 
 
-def _pieces(number: int, size: int, step: int) -> Iterator[Piece]:
+def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
     for split in range(number):
-        yield Piece(split, 0, Holds.RECORDS, split * step, split * step + step - 1, size)
+        yield PackedPiece(split, 0, Holds.RECORDS, split * step, split * step + step - 1, size)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +147,6 @@ def test_fewer_slices_read_fewer_windows_before_them() -> None:
 
 def test_positions_need_a_stream_in_order() -> None:
     stream, named = Stream(STREAMS, CountWindow(5), finite=True), Query("alpha").named("q", 4)
-    overlapping = [*_pieces(50, 100, 10), Piece(50, 0, Holds.RECORDS, 100, 300, 100)]
+    overlapping = [*_pieces(50, 100, 10), PackedPiece(50, 0, Holds.RECORDS, 100, 300, 100)]
     slicing = plan_slices(overlapping, [named], stream, CountWindow(5), 2, least=100)
     assert "out of order" in slicing.reason

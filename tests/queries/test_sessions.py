@@ -19,7 +19,7 @@ from skws.queries.partitioning import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.queries.sql import row_result
 from skws.queries.windowed.kind import WindowedQueries
-from skws.results.model import AsGiven, EncodedResult, Place, Result, ResultTuple, Score
+from skws.results.model import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
@@ -196,7 +196,7 @@ def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
 TEXTS = st.text(max_size=20) | st.sampled_from(['a","id":"b', '{"op":"-"', '"unshown":', '"count":', "\\"])
 
 
-def network(query: str, op: Literal["+", "-"], text: str, place: Place | None, snapshot: bool) -> Result:
+def network(query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool) -> Result:
     tuples = (ResultTuple.given("customer", "customer:1", (text,), {text: text, "n": 1}),)
     made = Result(op, f"{query}!", query, "abc", 1.5, 2.5, "customer{ada}", tuples, ((0, 0, text),), snapshot)
     if place is None:
@@ -223,10 +223,12 @@ def network(query: str, op: Literal["+", "-"], text: str, place: Place | None, s
     query=TEXTS,
     op=st.sampled_from(["+", "-"]),
     text=TEXTS,
-    place=st.none() | st.builds(Place, st.just("enter"), st.integers(1, 9), st.floats(0, 9)),
+    place=st.none() | st.builds(TopChange, st.just("enter"), st.integers(1, 9), st.floats(0, 9)),
     snapshot=st.booleans(),
 )
-def test_networks(query: str, op: Literal["+", "-"], text: str, place: Place | None, snapshot: bool) -> None:
+def test_networks(
+    query: str, op: Literal["+", "-"], text: str, place: TopChange | None, snapshot: bool
+) -> None:
     alike(network(query, op, text, place, snapshot))
 
 

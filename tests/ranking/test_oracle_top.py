@@ -11,8 +11,8 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.ranking.top import Best, Top, candidate, event_time, group_namer, unknown
-from skws.results.model import Part, Result, ResultTuple, Score
+from skws.ranking.top import Top, TopCandidates, candidate, event_time, group_namer, unknown
+from skws.results.model import Result, ResultTuple, Score, ScorePart
 from skws.spec.query import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
@@ -25,7 +25,7 @@ SECOND = 1_000_000
 
 def found(number: int, tick: int, expires: int, worth: float, text: str) -> Result:
     held = (ResultTuple.given("r", f"r:{number}", ("k",), {"t": text}),)
-    score = Score((Part("keywords", worth),), tick / SECOND, 3.0)
+    score = Score((ScorePart("keywords", worth),), tick / SECOND, 3.0)
     name = f"{number:03}"
     return Result(
         "+", "k", "k", name, tick / SECOND, None, "r{k}", held, (), score=score, tick=tick, expires=expires
@@ -134,7 +134,7 @@ def test_expiry_is_told_at_its_own_instant_whenever_the_next_record_comes(
 @given(changes(deletions=False), st.integers(1, 3))
 @examples(200)
 def test_what_can_never_enter_is_forgotten_without_a_difference(told: list[Result], size: int) -> None:
-    whole, pruned = Best(size), Best(size, append_only=True, least=0)
+    whole, pruned = TopCandidates(size), TopCandidates(size, append_only=True, least=0)
     for result in told:
         for best in (whole, pruned):
             gone = [each.id for each in best if each.expires <= (result.tick or 0)]

@@ -20,7 +20,7 @@ from skws_patterns.hcq import is_hierarchical, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
 from skws_patterns.language.pattern_parser import parse_pattern
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.errors import PatternError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_schema.yaml.load import load_schema
@@ -47,7 +47,7 @@ def events(number: str) -> list[Row]:
 
 def count(pattern: str, rows: list[Row], window: int) -> int:
     pcea = compile_pattern(parse_pattern(pattern, SCHEMA), SCHEMA, text_match(SCHEMA)).pcea
-    evaluator = Evaluator(pcea, 1, CountWindow(window))
+    evaluator = TupleEvaluator(pcea, 1, CountWindow(window))
     found = 0
     for row in rows:
         if evaluator.update(0, row):
@@ -112,7 +112,7 @@ def test_the_formal_form_of_the_first_query_lets_a_and_c_be_one() -> None:
     rows = events("1")[:3000]
     atoms = ", ".join(f"TASK(j, _, m, {status}, _, _)" for status in (1, 5, 1))
     query = parse_conjunctive_query(f"Q(j, m) <- {atoms}", SCHEMA)
-    evaluator = Evaluator(automaton_of(query), 1, CountWindow(100))
+    evaluator = TupleEvaluator(automaton_of(query), 1, CountWindow(100))
     found = 0
     for row in rows:
         evaluator.update(0, row)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from skws.data.batch import NOTHING, Chunk, Item, Record, RecordBatch
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing import StandingQueries
 from skws.queries.operator import LoggedBatch as Past
@@ -27,7 +27,7 @@ from tests.scripts.script import Asked, Stage, Told
 from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_of
 
 
-def checked(known: StandingQueries, commands: Sequence[Command]) -> tuple[list[Command], list[str]]:
+def checked(known: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
     """The commands that can be done, and why the others cannot."""
     good, refused = known.checked(commands)
     return good, [answer.error for answer in refused]

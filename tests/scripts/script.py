@@ -38,7 +38,7 @@ from skws.explain.explanation import explain
 from skws.formats.files import END, Format, Split
 from skws.formats.jsonl import LineReader
 from skws.jobs.alerts import alert_of
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.patterns.explain import AutomatonDrawing
@@ -86,7 +86,7 @@ class Block:
 class Asked:
     """What a micro-batch asks of a host. ``ended``: the stream ends with it."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[JobCommand, ...]
     records: tuple[Record, ...]
     ended: bool = False
 
@@ -227,8 +227,8 @@ def _sized(schema: Schema) -> str:
 def _asked(stage: Stage, block: Block) -> Asked:
     """Raises SkwsError for a query that cannot be written so; ValueError for a line that is none."""
     if block.verb == "change":
-        return Asked((Command("schema", "", id="change", schema=block.text),), ())
-    commands: list[Command] = []
+        return Asked((JobCommand("schema", "", id="change", schema=block.text),), ())
+    commands: list[JobCommand] = []
     records: list[Record] = []
     ended = False
     for line in block.input:
@@ -238,9 +238,9 @@ def _asked(stage: Stage, block: Block) -> Asked:
                 name, _, text = rest.partition(": ")
                 asked = _query(text)
                 stage.queries[name] = asked
-                commands.append(Command.adding(replace(asked, name=name), name))
+                commands.append(JobCommand.adding(replace(asked, name=name), name))
             case "remove":
-                commands.append(Command("remove", rest, id=rest))
+                commands.append(JobCommand("remove", rest, id=rest))
             case "+" | "-":
                 relation, seconds, row = rest.split(" ", maxsplit=2)
                 records += _records(stage, relation, row, time=float(seconds), op=verb)

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from skws.serve.event_publisher import Hub
-from skws.serve.events import START, Event, Position
-from skws.serve.server import Server, connections, listening
-from skws.serve.streams import EventStream, StreamLimits, Streams, Subscription
+from skws.serve.event_publisher import EventPublisher
+from skws.serve.events import START, EventPosition, SearchEvent
+from skws.serve.server import HttpServer, connections, listening
+from skws.serve.streams import EventStream, EventStreams, StreamLimits, Subscription
 from tests.waiting import until
 
 PATIENCE = 0.3
@@ -35,7 +35,7 @@ async def app(scope: Scope, _: Receive, send: Send) -> None:
 @contextmanager
 def server(streams: int = 10, beside: int = 1_000) -> Iterator[int]:
     at = listening("127.0.0.1", 0)
-    running = Server(app, Streams(StreamLimits(most=streams)), at, PATIENCE, beside)
+    running = HttpServer(app, EventStreams(StreamLimits(most=streams)), at, PATIENCE, beside)
     running.start()
     try:
         yield at.getsockname()[1]
@@ -150,19 +150,19 @@ class Client:
         return [int(line.rpartition(":")[2].rstrip("}")) for line in lines if '"n"' in line]
 
 
-def events(first: int, last: int) -> list[Event]:
-    return [Event(Position(n, 1), "result", "x", b'{"n":%d}' % n) for n in range(first, last + 1)]
+def events(first: int, last: int) -> list[SearchEvent]:
+    return [SearchEvent(EventPosition(n, 1), "result", "x", b'{"n":%d}' % n) for n in range(first, last + 1)]
 
 
-def opened(hub: Hub, streams: Streams, client: Client) -> asyncio.Task[None]:
+def opened(hub: EventPublisher, streams: EventStreams, client: Client) -> asyncio.Task[None]:
     async def snapshot() -> AsyncIterator[bytes]:
         yield b"event: ready\n\n"
 
-    def show(event: Event) -> bytes:
+    def show(event: SearchEvent) -> bytes:
         assert event.name == "x"
         return event.data
 
-    stream = EventStream(hub, streams, Subscription("x", at=Position(*START)), snapshot, show)
+    stream = EventStream(hub, streams, Subscription("x", at=EventPosition(*START)), snapshot, show)
     return asyncio.create_task(stream({}, client.receive, client.send))
 
 
@@ -177,9 +177,9 @@ def test_a_stream_that_falls_behind(kept: int) -> None:
     """By more events than it may, or by events that are no longer kept."""
 
     async def scenario() -> None:
-        streams = Streams(StreamLimits(behind=3))
+        streams = EventStreams(StreamLimits(behind=3))
         streams.begin(asyncio.get_running_loop())
-        hub = Hub(None, kept, lambda: 0, streams.wake)
+        hub = EventPublisher(None, kept, lambda: 0, streams.wake)
         hub.log.append(events(1, 5))
         client = Client(99)
         await asyncio.wait_for(opened(hub, streams, client), 20)
@@ -192,9 +192,9 @@ def test_a_stream_that_falls_behind(kept: int) -> None:
 
 def test_a_client_that_takes_nothing() -> None:
     async def scenario() -> None:
-        streams = Streams(StreamLimits(stalled=0.5))
+        streams = EventStreams(StreamLimits(stalled=0.5))
         streams.begin(asyncio.get_running_loop())
-        hub = Hub(None, 1 << 20, lambda: 0, streams.wake)
+        hub = EventPublisher(None, 1 << 20, lambda: 0, streams.wake)
         stuck, reading = Client(2), Client(99)
         ends, goes_on = opened(hub, streams, stuck), opened(hub, streams, reading)
         for number in range(1, 9):

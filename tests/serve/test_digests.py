@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.results.model import LiveResult, Result, ResultTuple
-from skws.serve.event_publisher import DIGESTED, Hub
-from skws.serve.events import SEGMENT, Event, Position
+from skws.serve.event_publisher import DIGESTED, EventPublisher
+from skws.serve.events import SEGMENT, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.spec.query import Query
 from tests.jobs.watching import SCHEMA
 
@@ -29,12 +29,12 @@ class Clock:
         return self.now
 
 
-def run(identity: str = "r" * 32) -> Run:
-    return Run(identity, None, SCHEMA, False, lambda _: True, lambda _: None)
+def run(identity: str = "r" * 32) -> SinkRun:
+    return SinkRun(identity, None, SCHEMA, False, lambda _: True, lambda _: None)
 
 
-def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT) -> Hub:
-    hub = Hub(folder, most, clock, lambda _: None, segment)
+def opened(folder: Path | None, clock: Clock, most: int = 1 << 20, segment: int = SEGMENT) -> EventPublisher:
+    hub = EventPublisher(folder, most, clock, lambda _: None, segment)
     hub.open(run())
     return hub
 
@@ -44,15 +44,15 @@ def result(number: int, name: str = "daily", op: str = "+", *, snapshot: bool = 
     return Result(op, name, "ada lamp", f"id{number}", 1.0, None, "network", (shown,), (), snapshot=snapshot)  # type: ignore[arg-type]
 
 
-def adding(name: str, text: str = "ada lamp", **more: Any) -> Command:
-    return Command.adding(SavedSearch(Query(text, name=name), **more).tagged)
+def adding(name: str, text: str = "ada lamp", **more: Any) -> JobCommand:
+    return JobCommand.adding(SavedSearch(Query(text, name=name), **more).tagged)
 
 
 def standing(*queries: Query) -> Callable[[], Sequence[Query]]:
     return lambda: queries
 
 
-def digests(hub: Hub, name: str = "daily") -> list[Any]:
+def digests(hub: EventPublisher, name: str = "daily") -> list[Any]:
     return [
         orjson.loads(event.data)
         for event in hub.log.after(hub.log.floor, name, 10_000)
@@ -64,7 +64,9 @@ def ids(told: Any) -> list[str]:
     return [one["id"] for one in told["results"]]
 
 
-def take(hub: Hub, number: int, commands: Sequence[Command] = (), results: Sequence[LiveResult] = ()) -> None:
+def take(
+    hub: EventPublisher, number: int, commands: Sequence[JobCommand] = (), results: Sequence[LiveResult] = ()
+) -> None:
     hub.take(number, commands, results, standing())
 
 
@@ -154,14 +156,14 @@ def test_a_search_that_is_removed_or_replaced_has_no_digest() -> None:
     hub = opened(None, clock)
     take(hub, 1, [adding("daily", every="1 hour"), adding("other", every="1 hour")])
     take(hub, 2, results=[result(1)])
-    take(hub, 3, [Command("remove", "daily"), Command("remove", "other"), adding("other")])
+    take(hub, 3, [JobCommand("remove", "daily"), JobCommand("remove", "other"), adding("other")])
     clock.now += 3_600_000_000
     hub.tick()
     assert not digests(hub)
     assert not digests(hub, "other")
 
 
-def positions(events: Sequence[Event]) -> list[tuple[int, int]]:
+def positions(events: Sequence[SearchEvent]) -> list[tuple[int, int]]:
     return [tuple(event.at) for event in events]  # type: ignore[misc]
 
 
@@ -224,9 +226,9 @@ def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> N
     take(first, 1, [adding("moves", "ada lamp", owner="ann")])
     again = opened(tmp_path, clock)
     before = standing(SavedSearch(Query("ada lamp", name="moves"), owner="ann").tagged)
-    commands = [Command("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
+    commands = [JobCommand("remove", "moves"), adding("moves", "ada sofa", owner="bob")]
     again.take(2, commands, [result(1, "moves")], before)
-    told = again.log.after(Position(1, 9), "moves", 9)
+    told = again.log.after(EventPosition(1, 9), "moves", 9)
     assert [event.kind for event in told] == ["replaced", "added", "result"]
     owners = [saved.owner for each in told if (saved := again.saved_at("moves", each.at)) is not None]
     assert owners == ["ann", "bob", "bob"]

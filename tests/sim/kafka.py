@@ -16,7 +16,7 @@ from skws.jobs.control import RunControl
 from skws.sources.feed import Source
 from skws.sources.kafka import topic_feed as feeds
 from skws.sources.kafka.client import Partition, transient
-from skws.sources.kafka.topic_address import Address
+from skws.sources.kafka.topic_address import TopicAddress
 from skws.sources.kafka.topic_feed import KafkaSource
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Row
@@ -91,7 +91,7 @@ class Kafka(Upstream):
         self.logs[TABLE, 0] = Log(0, [(orjson.dumps(row), self.time // 1000) for row in rows])
 
     def source(self, control: RunControl) -> Source:
-        return KafkaSource(Address.of(self.address), control.pace)
+        return KafkaSource(TopicAddress.of(self.address), control.pace)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -140,7 +140,7 @@ def _name(place: Partition) -> str:
 class SimClient:
     """As ``skws.sources.kafka.client.Client``."""
 
-    def __init__(self, cluster: Kafka, address: Address) -> None:
+    def __init__(self, cluster: Kafka, address: TopicAddress) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._shown = address.shown

@@ -19,10 +19,10 @@ import orjson
 from skws.jobs import journal as journals
 from skws.jobs import local
 from skws.jobs.alerts import Alert, Rate, alert_of
-from skws.jobs.control import Answer, Command, ControlFolder, RunControl
+from skws.jobs.control import Answer, ControlFolder, JobCommand, RunControl
 from skws.jobs.fanout import Routing
 from skws.jobs.intake import BatchSizer
-from skws.jobs.journal import Entry, Journal
+from skws.jobs.journal import Journal, JournalEntry
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.queries.operator import SHARED
@@ -180,7 +180,7 @@ class LocalSimulation:
         """Inside, product code sees the world of the simulation."""
         append = Journal.append
 
-        def logged(journal: Journal, entry: Entry, before: Any) -> Entry:
+        def logged(journal: Journal, entry: JournalEntry, before: Any) -> JournalEntry:
             if self.damaged:  # an entry whose results no sink was sure of is cut off
                 self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
             self._logging = self._log(entry)
@@ -240,7 +240,7 @@ class LocalSimulation:
             case "refuse" if self.hook is not None:
                 self.hook.refuse(action.number, action.draw)
 
-    def _log(self, entry: Entry) -> Batch:
+    def _log(self, entry: JournalEntry) -> Batch:
         with self.world.calm():  # a session works it out, too
             return self.model.log(entry)
 
@@ -249,12 +249,12 @@ class LocalSimulation:
         if action.do == "add":
             self._names += 1
             asked = self.asks[(action.number + action.draw // 8) % len(self.asks)]
-            command = Command.adding(replace(asked, name=f"q{self._names % 3}"))
+            command = JobCommand.adding(replace(asked, name=f"q{self._names % 3}"))
         elif action.do == "remove":
-            command = Command("remove", f"q{action.number % 3}")
+            command = JobCommand("remove", f"q{action.number % 3}")
         else:
             more = self.upstream.may_change and action.number % 2
-            command = Command(
+            command = JobCommand(
                 "schema", "", schema=to_yaml(with_refunds(self.schema) if more else self.schema)
             )
         if action.draw % 2 and self.watch is not None:

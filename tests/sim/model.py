@@ -18,7 +18,7 @@ import orjson
 
 from skws.data.batch import Record
 from skws.data.values import EARLIEST
-from skws.jobs.journal import Entry
+from skws.jobs.journal import JournalEntry
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.operator import changed
@@ -148,7 +148,7 @@ class Batch:
     end and the shape by query and id. ``letters``: its dead letters, once they were checked.
     """
 
-    entry: Entry
+    entry: JournalEntry
     state: State
     expected: Found
     late: list[Record]
@@ -206,7 +206,7 @@ class Model:
     def length(self) -> float:
         return self._window.length if isinstance(self._window, TimeWindow) else float("inf")
 
-    def log(self, entry: Entry) -> Batch:
+    def log(self, entry: JournalEntry) -> Batch:
         """Check an entry that is appended to the log, and compute what it must give."""
         before = self.state
         check(entry.number == len(self.batches) + 1, "a micro-batch was numbered", entry.number)
@@ -333,7 +333,7 @@ class Model:
             return len([n for n in state.base.live if state.base.tuples[n].end > state.base.position])
         return len([n for n in state.base.live if state.base.tuples[n].end > state.now])
 
-    def _obey(self, state: State, entry: Entry) -> Found:
+    def _obey(self, state: State, entry: JournalEntry) -> Found:
         expected: Found = Counter()
         for command in entry.commands:
             if command.id:

@@ -84,7 +84,7 @@ _mutant(
     "marks-not-checked",
     "the mark of a sink is read whatever its checksum",
     (
-        f"{_SINKS}.base:Marks.read",
+        f"{_SINKS}.base:SinkProgress.read",
         "kept(self._path, self._of)",
         "__import__('orjson').loads(kept.__globals__['read'](self._path).split(b' ', 2)[2])",
     ),
@@ -111,7 +111,7 @@ _mutant(
 _mutant(
     "mark-before-sync",
     "a file's mark is written before its bytes are synced",
-    (f"{_SINKS}.files:AppendedFile.mark", "self._file.sync()", "self._file.size"),
+    (f"{_SINKS}.file_sinks:AppendedFile.mark", "self._file.sync()", "self._file.size"),
 )
 _mutant(
     "new-file-not-synced",
@@ -170,7 +170,7 @@ _mutant(
     "tail-kept",
     "what a broken run wrote behind its mark is not known again",
     (
-        f"{_SINKS}.files:_Behind.left",
+        f"{_SINKS}.file_sinks:_Behind.left",
         "self._before if self.cut_at is not None else self._before + self._after",
         "Counter()",
     ),
@@ -196,18 +196,18 @@ _mutant(
 _mutant(
     "parquet-forgotten",
     "a run that resumes does not look which Parquet files there are",
-    (f"{_SINKS}.files:ParquetSink._opened", "default=NONE)", "default=NONE) and NONE"),
+    (f"{_SINKS}.file_sinks:ParquetSink._opened", "default=NONE)", "default=NONE) and NONE"),
 )
 _mutant(
     "progress-ahead",
     "the table's progress is one batch ahead of its rows",
-    (f"{_SINKS}.database:DatabaseSink._write", "(self._key, batch)", "(self._key, batch + 1)"),
+    (f"{_SINKS}.database_sink:DatabaseSink._write", "(self._key, batch)", "(self._key, batch + 1)"),
 )
 _mutant(
     "progress-apart",
     "the table's progress is committed before its rows",
     (
-        f"{_SINKS}.database:DatabaseSink._put",
+        f"{_SINKS}.database_sink:DatabaseSink._put",
         "self._transaction(lambda cursor: self._write(cursor, batch, results))",
         "(self._transaction("
         "lambda cursor: self._execute(cursor, self._statements.advance, (self._key, batch))),"
@@ -288,12 +288,12 @@ _mutant(
 _mutant(
     "schema-forgotten",
     "the journal's segments do not keep the schemas before them",
-    ("skws.jobs.worker:Worker.before", "standing.schemas", "()"),
+    ("skws.jobs.worker:BatchWorker.before", "standing.schemas", "()"),
 )
 _mutant(
     "queries-forgotten",
     "the journal's segments do not keep the standing queries before them",
-    ("skws.jobs.worker:Worker.before", "standing.shown()", "()"),
+    ("skws.jobs.worker:BatchWorker.before", "standing.shown()", "()"),
 )
 _mutant(
     "equal-rows-forgotten",
@@ -316,8 +316,8 @@ _mutant(
     "the offset of a file is that before the last record",
     (
         "skws.sources.growing_files:_json_part",
-        "return Part(Chunk.of(read_split(split, schema)), end)",
-        "return Part(Chunk.of(read_split(split, schema)), max(at, end - 1))",
+        "return FilePortion(Chunk.of(read_split(split, schema)), end)",
+        "return FilePortion(Chunk.of(read_split(split, schema)), max(at, end - 1))",
     ),
     host="local",
     source="files",
@@ -326,7 +326,7 @@ _mutant(
     "bad-not-counted",
     "bad records of a batch are passed over without a dead letter",
     (
-        "skws.jobs.intake:Intake.refuse",
+        "skws.jobs.intake:BadRecordPolicy.refuse",
         "return self.letters(malformed(bad))",
         "return self.letters(malformed(bad)[1:])",
     ),
@@ -357,7 +357,7 @@ _mutant(
 _mutant(
     "snapshot-unsorted",
     "the rows of a snapshot come in the order of their tables, and some count as late",
-    (f"{_POSTGRES}.spool:Spool.sort", "if not any(", "if True or not any("),
+    (f"{_POSTGRES}.spool:SnapshotSpool.sort", "if not any(", "if True or not any("),
     source="postgres",
 )
 _mutant(
@@ -391,14 +391,14 @@ _mutant(
 _mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",
-    (f"{_POSTGRES}.spool:Spool.secure", "synced(self.folder)", "pass"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.secure", "synced(self.folder)", "pass"),
     source="postgres",
 )
 _mutant(
     "confirmed-too-early",
     "PostgreSQL may forget what is not in the journal yet",
     (
-        f"{_POSTGRES}.feed:PostgresFeed._from_log",
+        f"{_POSTGRES}.change_feed:PostgresFeed._from_log",
         "return Chunk.of(items), reader.position",
         "self._stream.confirm(reader.position.lsn)\n    return Chunk.of(items), reader.position",
     ),
@@ -660,25 +660,25 @@ _mutant(
 _mutant(
     "parquet-name-not-synced",
     "a Parquet file that an earlier process renamed is not sure to last",
-    (f"{_SINKS}.files:ParquetSink._take_over", "synced(self._folder)", "pass"),
+    (f"{_SINKS}.file_sinks:ParquetSink._take_over", "synced(self._folder)", "pass"),
 )
 _mutant(
     "slot-unmarked",
     "that a slot is being made is not on the disk before the slot is there",
-    (f"{_POSTGRES}.spool:Spool.begin", "synced(self.folder)", "pass"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.begin", "synced(self.folder)", "pass"),
     source="postgres",
 )
 _mutant(
     "snapshot-not-synced",
     "the names of a snapshot's files are not synced before its position counts",
     (
-        f"{_POSTGRES}.spool:Spool.finish",
+        f"{_POSTGRES}.spool:SnapshotSpool.finish",
         "keep(self.header, header, self.header.name)",
         "files = keep.__globals__\n"
         "        data = files['checked'](orjson.dumps(header), self.header.name)\n"
         "        files['replaced'](self.header, data, mode=PRIVATE)",
     ),
-    (f"{_POSTGRES}.spool:Spool.finish", "synced(self.folder)  # the rows", "pass  # the rows"),
+    (f"{_POSTGRES}.spool:SnapshotSpool.finish", "synced(self.folder)  # the rows", "pass  # the rows"),
     source="postgres",
 )
 _mutant(
@@ -702,7 +702,7 @@ _mutant(
     "hook-mark-torn",
     "a loss of power damages the mark of a web hook, and the run cannot go on",
     (
-        f"{_SINKS}.base:Marks.keep",
+        f"{_SINKS}.base:SinkProgress.keep",
         'keep(self._path, {"batch": batch, **more}, self._of)',
         'of = keep.__globals__; text = of["orjson"].dumps({"batch": batch, **more}); '
         'of["replaced"](self._path, of["checked"](text, self._of), durable="part" not in more)',

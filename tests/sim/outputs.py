@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from skws.jobs.alerts import Rate
 from skws.results.model import LiveResult
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from tests.sim.hook import Hook
 from tests.sim.model import Line, Model, check, net
 from tests.sim.world import Killed, World
@@ -34,7 +34,7 @@ class Tap:
         self._model = model
         self.written = 0
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         pass
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:

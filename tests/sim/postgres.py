@@ -29,7 +29,7 @@ from skws.sources.feed import Source
 from skws.sources.postgres import slot as slots
 from skws.sources.postgres import spool
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.pgoutput import EPOCH_MICROS
 from skws_schema.model import Row
 from tests.sim.files import Upstream
@@ -129,7 +129,7 @@ class Postgres(Upstream):
         self.server.rows[TABLE] = [tuple(row["row"].values()) for row in rows]
 
     def source(self, control: RunControl) -> Source:
-        return PostgresSource(Address.of(URI), Path("/sim/checkpoint/source"), control.pace)
+        return PostgresSource(DatabaseAddress.of(URI), Path("/sim/checkpoint/source"), control.pace)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -234,7 +234,7 @@ class Postgres(Upstream):
     def _another_run(self) -> None:
         """Another run over the database, with a slot of its own, that leaves nothing."""
         with self.world.calm():
-            other = PostgresSource(Address.of(f"{URI}?slot=two"))
+            other = PostgresSource(DatabaseAddress.of(f"{URI}?slot=two"))
             feed = other.open(self.schema)
             feed.start()
             feed.close()

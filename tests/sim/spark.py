@@ -20,13 +20,13 @@ import orjson
 
 from skws.formats.dead_letters import dead_letter, malformed
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.control import Command, RunControl
+from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.fanout import SinkFanout
-from skws.jobs.journal import Entry
+from skws.jobs.journal import JournalEntry
 from skws.jobs.metrics import Gauges
-from skws.jobs.standing import Inbox, StandingQueries
+from skws.jobs.standing import CommandQueue, StandingQueries
 from skws.queries.session import Session
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
 from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, place_of, planned
@@ -298,11 +298,11 @@ class Driver:
         self.layout = place.layout or self._wanted.layout(queries, stream, window)
         retry(lambda: place.first_offset(self.layout), control.clock, control.wait, lambda _line: None)
         gauges = self.gauges = Gauges(job, control.clock.now())
-        inbox = Inbox(self._log, control)
+        inbox = CommandQueue(self._log, control)
         self._merger = OutputMerger(job, self._log, gauges, self._done)
         place.expect_commands(self._planned())
         self._command_log = CommandLog(job, place, inbox, job.named())
-        run = Run(
+        run = SinkRun(
             **place.checkpoint.kept_run(),
             schema=self._command_log.stream.schema,
             match_names=False,
@@ -319,7 +319,7 @@ class Driver:
         self._start()
         self._command_log.begin(self._make_ready)
 
-    def _done(self, commands: tuple[Command, ...]) -> None:
+    def _done(self, commands: tuple[JobCommand, ...]) -> None:
         self._command_log.done(commands)
 
     def step(self) -> None:
@@ -462,7 +462,7 @@ class SparkSimulation(LocalSimulation):
         self.model.job = self.job
         self.generations: dict[int, Generation] = {}
         self.starts = self.opens = self.generation = 0
-        self._proposed: Entry | None = None
+        self._proposed: JournalEntry | None = None
         self._numbers: dict[int, int] = {}  # of batches of Spark, by the number of their last micro-batch
 
     @contextmanager
@@ -514,14 +514,14 @@ class SparkSimulation(LocalSimulation):
     def _made(self, sinks: list[Any], control: RunControl) -> Any:
         return Driver(self, sinks, control)
 
-    def _read(self, end: dict[str, Any], read: Any, commands: tuple[Command, ...], *, again: bool) -> None:
+    def _read(self, end: dict[str, Any], read: Any, commands: tuple[JobCommand, ...], *, again: bool) -> None:
         """A micro-batch as the reader gives it; the same again if Spark repeats it."""
         bad = malformed(read.bad)
         letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
         if not again:
             self._numbers[end["sequence"]] = len(self.model.batches) + 1
         number, feed, to = self._numbers[end["sequence"]], end["feed"], end["commands"]
-        entry = Entry(number, feed, to, commands, read.records, letters, len(bad))
+        entry = JournalEntry(number, feed, to, commands, read.records, letters, len(bad))
         if not again:
             self._proposed = entry
             return

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from skws.data.batch import Record
-from skws.jobs.control import Command
-from skws.jobs.journal import Entry
-from skws.jobs.worker import Worker
+from skws.jobs.control import JobCommand
+from skws.jobs.journal import JournalEntry
+from skws.jobs.worker import BatchWorker
 from skws.queries.operator import LoggedBatch
 from skws.results.model import Result
 from skws.spec.job import Job
@@ -32,17 +32,17 @@ class Twin:
     def __init__(self, job: Job, tables: Sequence[Record], mine: Callable[[str], bool]) -> None:
         self._job, self._mine = replace(job, queries={}), mine
         self._tables = tables
-        self._entries: list[Entry] = []
+        self._entries: list[JournalEntry] = []
         self._begin()
 
     def _begin(self) -> None:
         self._entries.clear()
         self._past: list[LoggedBatch] = []
         self._names: set[str] = set()
-        self._worker = Worker(self._job, lambda _: iter(self._past))
+        self._worker = BatchWorker(self._job, lambda _: iter(self._past))
         self._worker.load_tables(self._tables)
 
-    def results(self, before: Sequence[Entry], entry: Entry) -> Told:
+    def results(self, before: Sequence[JournalEntry], entry: JournalEntry) -> Told:
         """What an entry must give behind others. A loss of power may have undone some that it knows."""
         if [*map(id, self._entries)] != [*map(id, before)]:
             self._begin()
@@ -50,7 +50,7 @@ class Twin:
                 self._given(one)
         return told(self._given(entry))
 
-    def _given(self, entry: Entry) -> list[Result]:
+    def _given(self, entry: JournalEntry) -> list[Result]:
         live = self._worker.live
         logged = LoggedBatch(live.position, live.now, entry.records)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
@@ -58,7 +58,7 @@ class Twin:
         self._entries.append(entry)
         return outcome.results
 
-    def _commands(self, entry: Entry) -> Iterator[Command]:
+    def _commands(self, entry: JournalEntry) -> Iterator[JobCommand]:
         for command in entry.commands:
             if command.op == "add" and self._mine(self._job.standing(command.name, command.added).kind):
                 self._names.add(command.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 from skws.data.batch import BadRecord, Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from tests.postgres import Database
@@ -43,7 +43,7 @@ TABLES = (
 
 
 def source(database: Database, **parameters: str) -> PostgresSource:
-    return PostgresSource(Address.of(database.uri(slot=database.name, **parameters)))
+    return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, **parameters)))
 
 
 def shown(items: list[Item]) -> list[tuple[object, ...]]:
@@ -86,7 +86,9 @@ def records(items: list[Item]) -> list[Record]:
 
 
 def opened(database: Database, folder: Path | None = None, **parameters: str) -> Feed:
-    return PostgresSource(Address.of(database.uri(slot=database.name, **parameters)), folder).open(SCHEMA)
+    return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, **parameters)), folder).open(
+        SCHEMA
+    )
 
 
 def movies(*numbers: int) -> list[tuple[object, ...]]:

@@ -12,7 +12,7 @@ import pytest
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.errors import SourceError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema
@@ -42,7 +42,7 @@ def polled(feed: Feed, offset: Offset, count: int) -> tuple[list[tuple[object, .
 
 def test_a_database(database: Database) -> None:
     database.run(*TABLES)
-    feed = PostgresSource(Address.of(database.uri(slot=database.name))).open(FEWER)
+    feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name))).open(FEWER)
     offset = feed.start()
     database.run(insert(1, 2), "INSERT INTO sighting VALUES (1, 'before')")
     items, offset, _ = follow(feed, database, offset)
@@ -63,7 +63,9 @@ def test_a_database(database: Database) -> None:
 
 def test_a_publication_of_others_is_not_changed(database: Database) -> None:
     database.run(*TABLES, "CREATE PUBLICATION theirs FOR TABLE movie")
-    feed = PostgresSource(Address.of(database.uri(slot=database.name, publication="theirs"))).open(FEWER)
+    feed = PostgresSource(DatabaseAddress.of(database.uri(slot=database.name, publication="theirs"))).open(
+        FEWER
+    )
     offset = feed.start()
     with pytest.raises(SourceError, match=r"publication 'theirs' lacks .*sighting"):
         feed.change_schema(WHOLE)

@@ -15,7 +15,7 @@ from skws.data.batch import Record
 from skws.data.values import EARLIEST, MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.postgres.copied import CopiedRows
-from skws.sources.postgres.spool import Spool
+from skws.sources.postgres.spool import SnapshotSpool
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
 from tests.sources.following import source
@@ -106,7 +106,7 @@ def test_rows_are_read_as_one_by_one(rows: list[tuple[int, tuple[str | None, ...
 
 def test_a_snapshot_is_cut_after_any_number_of_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("skws.sources.postgres.spool._PIECE", 40)
-    spool = Spool(tmp_path, "slot")
+    spool = SnapshotSpool(tmp_path, "slot")
     rows = [(1, ("x" * size,)) for size in (0, 3, 100, 1, 0, 60, 2)]
     spool.rows.write_bytes(b"".join(line(*each) for each in rows))
     for limit in (1, 2, 3, 7, 100):

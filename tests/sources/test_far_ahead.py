@@ -17,13 +17,13 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset
 from skws.sources.growing_files import FilesFeed
 from skws.sources.horizon import BoundedFeed, BoundedSource, Horizon
-from skws.sources.kafka.topic_address import Address
+from skws.sources.kafka.topic_address import TopicAddress
 from skws.sources.kafka.topic_feed import KafkaSource
-from skws.sources.postgres.catalog import MatchedTables, Table
+from skws.sources.postgres.catalog import CatalogTable, MatchedTables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.pgoutput import Begin, Column, Commit, Identity, Insert
-from skws.sources.postgres.pgoutput import Relation as Described
-from skws.sources.postgres.slot import Position
+from skws.sources.postgres.pgoutput import BeginMessage, Commit, Insert, RelationColumn, ReplicaIdentity
+from skws.sources.postgres.pgoutput import RelationMessage as Described
+from skws.sources.postgres.slot import LogPosition
 from skws.sources.replays import ReplaySource
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError
@@ -100,7 +100,7 @@ def test_messages_after_a_failure_are_refused_as_before() -> None:
     calendar = HandCalendar()
     with closing(MockBroker()) as kafka:
         kafka.create("shop.order", 2)
-        source = KafkaSource(Address.of(kafka.uri("shop.order")), horizon=Horizon(10 * second, calendar))
+        source = KafkaSource(TopicAddress.of(kafka.uri("shop.order")), horizon=Horizon(10 * second, calendar))
         feed = source.open(SCHEMA)
         polls: list[tuple[Offset, Batch]] = []
 
@@ -205,15 +205,15 @@ def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_commit_times_far_ahead_raise_no_others() -> None:
     """Of a server whose clock was wrong for a while."""
     schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
-    table = Table(7, "public", "movie", "r", Identity.FULL, (), (), frozenset(), ())
+    table = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
     decoder = ChangeDecoder(schema, MatchedTables({0: table}, {}, ()))
-    decoder.relation(Described(7, "public", "movie", Identity.FULL, (Column("mid", False),)))
+    decoder.relation(Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),)))
 
-    def read(horizon: Horizon) -> tuple[list[Item], Position]:
-        reader = LogReader(decoder, Position(100), horizon)
+    def read(horizon: Horizon) -> tuple[list[Item], LogPosition]:
+        reader = LogReader(decoder, LogPosition(100), horizon)
         found: list[Item] = []
         for lsn, time in ((110, 55), (120, 61), (130, 52)):
-            for message in (Begin(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
+            for message in (BeginMessage(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
                 found += reader.take(message)
         return found, reader.position
 

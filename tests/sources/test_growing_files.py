@@ -18,12 +18,19 @@ from skws.data.batch import BadRecord, Chunk, Item, Record
 from skws.data.blocks import ColumnBlock
 from skws.formats import plan, read_split
 from skws.sources.growing_files import FilesFeed
-from skws.sources.postgres.catalog import MatchedTables, Table
+from skws.sources.postgres.catalog import CatalogTable, MatchedTables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.log_history import Server
-from skws.sources.postgres.pgoutput import Begin, Change, Column, Commit, Identity, Insert
-from skws.sources.postgres.pgoutput import Relation as Described
-from skws.sources.postgres.slot import Position
+from skws.sources.postgres.log_history import LogHistory
+from skws.sources.postgres.pgoutput import (
+    BeginMessage,
+    Change,
+    Commit,
+    Insert,
+    RelationColumn,
+    ReplicaIdentity,
+)
+from skws.sources.postgres.pgoutput import RelationMessage as Described
+from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
@@ -255,11 +262,11 @@ def test_a_file_of_no_relation_is_skipped_with_a_notice(tmp_path: Path) -> None:
 
 
 PLAIN = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
-TABLE = Table(7, "public", "movie", "r", Identity.FULL, (), (), frozenset(), ())
-DESCRIBED = Described(7, "public", "movie", Identity.FULL, (Column("mid", False),))
+TABLE = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
+DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColumn("mid", False),))
 
 
-def following(position: Position) -> LogReader:
+def following(position: LogPosition) -> LogReader:
     found = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
     found.take(DESCRIBED)
     return found
@@ -267,7 +274,7 @@ def following(position: Position) -> LogReader:
 
 def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
     inserts = [Insert(7, (str(number).encode(),)) for number in numbers]
-    return [Begin(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
+    return [BeginMessage(lsn, time), *inserts, Commit(lsn, lsn + 5, time)]
 
 
 def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
@@ -276,51 +283,51 @@ def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int
 
 
 def test_event_time_does_not_go_back_where_commit_times_do() -> None:
-    follower = following(Position(100))
+    follower = following(LogPosition(100))
     messages = transaction(110, 50, 1) + transaction(120, 40, 2) + transaction(130, 60, 3)
     assert taken(follower, messages) == [(1, 50), (2, 50), (3, 60)]
-    assert follower.position == Position(135, 0, 60)
+    assert follower.position == LogPosition(135, 0, 60)
 
 
 def test_nor_where_a_run_goes_on() -> None:
-    follower = following(Position(115, time=50))
+    follower = following(LogPosition(115, time=50))
     assert taken(follower, transaction(120, 40, 2)) == [(2, 50)]
 
 
 def test_what_was_read_of_a_transaction_is_passed_over_once() -> None:
-    follower = following(Position(100, change=2, time=50))
+    follower = following(LogPosition(100, change=2, time=50))
     messages = transaction(110, 50, 1, 2, 3) + transaction(120, 60, 4, 5, 6)
     assert taken(follower, messages) == [(3, 50), (4, 60), (5, 60), (6, 60)]
 
 
 def test_a_transaction_from_before_the_position_is_passed_over() -> None:
-    follower = following(Position(115, change=1, time=50))
+    follower = following(LogPosition(115, change=1, time=50))
     assert taken(follower, transaction(110, 40, 1, 2) + transaction(120, 60, 3, 4)) == [(4, 60)]
-    assert follower.position == Position(125, 0, 60)
+    assert follower.position == LogPosition(125, 0, 60)
 
 
 def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
-    follower = following(Position(100))
+    follower = following(LogPosition(100))
     follower.skip_to(150)
     follower.skip_to(140)
-    assert follower.position == Position(150)
-    follower.take(Begin(160, 50))
+    assert follower.position == LogPosition(150)
+    follower.take(BeginMessage(160, 50))
     follower.skip_to(170)
-    assert follower.position == Position(150)
-    parted = following(Position(100, change=2, time=50))
+    assert follower.position == LogPosition(150)
+    parted = following(LogPosition(100, change=2, time=50))
     parted.skip_to(150)
-    assert parted.position == Position(100, 2, 50)
+    assert parted.position == LogPosition(100, 2, 50)
 
 
 @pytest.mark.parametrize("offset", [{}, {"lsn": "0/1"}, {"lsn": "x", "change": 0, "time": 0}, {"items": 3}])
 def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
     with pytest.raises(SourceError, match=r"is not an offset of a PostgreSQL source|is not a position"):
-        Position.of(offset)
+        LogPosition.of(offset)
 
 
 def test_an_offset_of_no_server_is_refused() -> None:
     """It may be of another cluster's log, and nothing would show that."""
-    known = Position(100, time=5, server=Server("7300000000000000001", 2))
-    assert Position.of(known.offset()) == known
+    known = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
+    assert LogPosition.of(known.offset()) == known
     with pytest.raises(SourceError, match="does not say of which server's log it is"):
-        Position.of({"lsn": "0/64", "change": 0, "time": 5})
+        LogPosition.of({"lsn": "0/64", "change": 0, "time": 5})

@@ -10,7 +10,7 @@ import pytest
 from skws.formats import files
 from skws.sources import folder
 from skws.sources.folder import SourceFile
-from skws.sources.growing_files import FilesFeed, Part, read_part
+from skws.sources.growing_files import FilePortion, FilesFeed, read_part
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
@@ -218,7 +218,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
         (tmp_path / f"{name}.jsonl").write_bytes(line(1))
     follower = Follower(tmp_path)
 
-    def rotate(found: SourceFile, *arguments: int, **more: int) -> Part:
+    def rotate(found: SourceFile, *arguments: int, **more: int) -> FilePortion:
         if found.name == "b.jsonl" and found.path.exists():
             found.path.rename(tmp_path / "c.jsonl")
         return read_part(found, SCHEMA, *arguments[1:], **more)

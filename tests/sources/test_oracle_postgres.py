@@ -10,7 +10,7 @@ from random import Random
 from skws.data.batch import Item, Record
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from tests.postgres import Database
@@ -81,7 +81,7 @@ def transaction(random: Random) -> list[str]:
 
 
 def opened(database: Database, folder: Path) -> Feed:
-    return PostgresSource(Address.of(database.uri(slot=database.name)), folder).open(SCHEMA)
+    return PostgresSource(DatabaseAddress.of(database.uri(slot=database.name)), folder).open(SCHEMA)
 
 
 @seeds(1, 4)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from skws.sources.postgres.pgoutput import (
     EPOCH_MICROS,
     UNCHANGED,
-    Begin,
+    BeginMessage,
     Change,
-    Column,
     Commit,
     Delete,
-    Identity,
     Insert,
     Other,
-    Relation,
+    RelationColumn,
+    RelationMessage,
+    ReplicaIdentity,
     Truncate,
     Update,
     decode,
@@ -31,23 +31,23 @@ LSN = 0x16_B374_8D10
 ROW = struct.pack(">h", 4) + b"n" + b"u" + b"t" + struct.pack(">i", 3) + b"abc" + b"t" + struct.pack(">i", 0)
 CELLS = (None, UNCHANGED, b"abc", b"")
 MESSAGES: list[tuple[bytes, Change]] = [
-    (b"B" + struct.pack(">qqi", LSN, 5, 77), Begin(LSN, EPOCH_MICROS + 5)),
+    (b"B" + struct.pack(">qqi", LSN, 5, 77), BeginMessage(LSN, EPOCH_MICROS + 5)),
     (b"C\0" + struct.pack(">qqq", LSN, LSN + 8, 5), Commit(LSN, LSN + 8, EPOCH_MICROS + 5)),
     (b"O" + struct.pack(">q", LSN) + b"elsewhere\0", Other("O")),
     (
         b"R" + struct.pack(">I", 2**32 - 1) + b"public\0movie\0d" + struct.pack(">h", 2)
         + b"\1mid\0" + struct.pack(">Ii", 23, -1) + "\0título\0".encode() + struct.pack(">Ii", 1043, 14),
-        Relation(
+        RelationMessage(
             2**32 - 1,
             "public",
             "movie",
-            Identity.DEFAULT,
-            (Column("mid", True, 23), Column("título", False, 1043)),
+            ReplicaIdentity.DEFAULT,
+            (RelationColumn("mid", True, 23), RelationColumn("título", False, 1043)),
         ),
     ),
     (
         b"R" + struct.pack(">I", 1) + b"\0pg_class\0f" + struct.pack(">h", 0),
-        Relation(1, "pg_catalog", "pg_class", Identity.FULL, ()),
+        RelationMessage(1, "pg_catalog", "pg_class", ReplicaIdentity.FULL, ()),
     ),
     (b"Y" + struct.pack(">I", 9) + b"public\0mood\0", Other("Y")),
     (b"I" + struct.pack(">I", 9) + b"N" + ROW, Insert(9, CELLS)),

@@ -17,7 +17,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.feed import Feed
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.postgres import Database
@@ -67,7 +67,7 @@ def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
     timed = tuple(Relation(name, kinds, time="at", search=()) for name in ("sighting", "review"))
     movie = Relation("movie", (kinds[0], Attribute("title", AttributeType.TEXT)), key=("mid",))
     schema = Schema("seen", (movie, *timed), ())
-    with closing(PostgresSource(Address.of(database.uri()), tmp_path).open(schema)) as opened:
+    with closing(PostgresSource(DatabaseAddress.of(database.uri()), tmp_path).open(schema)) as opened:
         start = opened.start()
         items, end, _ = follow(opened, database, start, limit=7)
         again = opened.replay(start, end)

@@ -10,7 +10,7 @@ import pytest
 
 from skws.data.batch import BadRecord, Item
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.model import Schema
 from tests.clocks import HandClock
 from tests.postgres import Database
@@ -56,7 +56,7 @@ def test_a_partition_that_goes_is_told_of(database: Database) -> None:
     """The log says nothing of its rows, which stay."""
     database.run(*ROOT, EARLY, LATE, FULL % "early", FULL % "late")
     clock = HandClock()
-    with closing(PostgresSource(Address.of(database.uri()), clock=clock).open(SCHEMA)) as feed:
+    with closing(PostgresSource(DatabaseAddress.of(database.uri()), clock=clock).open(SCHEMA)) as feed:
         offset = feed.start()
         told = []
         for changes in (

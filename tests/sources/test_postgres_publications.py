@@ -10,7 +10,7 @@ import pytest
 
 from skws.sources.feed import Feed
 from skws.sources.postgres.change_feed import Dropped, PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.slot import server_of
 from skws_schema.errors import SourceError
 from tests.postgres import Database
@@ -30,7 +30,7 @@ def slots(database: Database) -> tuple[str, str]:
 
 
 def of(database: Database, slot: str, **parameters: str) -> PostgresSource:
-    return PostgresSource(Address.of(database.uri(slot=slot, **parameters)))
+    return PostgresSource(DatabaseAddress.of(database.uri(slot=slot, **parameters)))
 
 
 def published(database: Database) -> list[object]:
@@ -46,7 +46,7 @@ def confirmed(database: Database, slot: str) -> dict[str, object]:
     ((lsn,),) = database.ask(
         f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{slot}'"
     )
-    server = server_of(Address.of(database.uri()))
+    server = server_of(DatabaseAddress.of(database.uri()))
     return {"lsn": lsn, "change": 0, "time": 0, "server": [*server]}
 
 
@@ -99,7 +99,7 @@ def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tu
 def test_the_default_slot_takes_up_what_was_left_of_it(database: Database) -> None:
     """Another run's tables are no hindrance in a publication that skws has made."""
     database.run(*TABLES, "CREATE PUBLICATION skws FOR TABLE movie", LEGACY[1])
-    source = PostgresSource(Address.of(database.uri()))
+    source = PostgresSource(DatabaseAddress.of(database.uri()))
     with closing(source.open(SCHEMA)) as feed:
         offset = feed.start()
         _, offset, _ = follow(feed, database, offset)

@@ -15,8 +15,8 @@ import pytest
 
 from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
-from skws.sources.postgres.database_address import Address
-from skws.sources.postgres.slot import Position, SlotStream
+from skws.sources.postgres.database_address import DatabaseAddress
+from skws.sources.postgres.slot import LogPosition, SlotStream
 from skws_schema.errors import SourceError
 from tests.clocks import HandClock
 from tests.places import ROOT
@@ -197,17 +197,17 @@ with open(log, "r+b" if lines else "wb") as file:
 
 def test_trying_again_takes_longer_each_time_and_ends() -> None:
     clock = HandClock()
-    away = SlotStream(Address.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
-    assert not away.open(Position(0))
-    assert not away.open(Position(0))
+    away = SlotStream(DatabaseAddress.of("postgresql://joe:secret@127.0.0.1:1/none"), clock)
+    assert not away.open(LogPosition(0))
+    assert not away.open(LogPosition(0))
     (notice,) = away.take_notices()
     assert "Connection refused" in notice
     assert "trying again in 0.1 s" in notice
     for _ in range(9):
         away.wait()
-        assert not away.open(Position(0))
+        assert not away.open(LogPosition(0))
     waits = [line.rpartition(" in ")[2] for line in (notice, *away.take_notices())]
     assert waits == ["0.1 s", "0.2 s", "0.4 s", "0.8 s", "1.6 s", "3.2 s", "6.4 s", "10 s", "10 s", "10 s"]
     clock.sleep(300_000_000)
     with pytest.raises(SourceError, match="tried for 300 seconds"):
-        away.open(Position(0))
+        away.open(LogPosition(0))

@@ -11,7 +11,7 @@ import pytest
 from skws.data.batch import Item
 from skws.sources.feed import Feed, Offset
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType
 from tests.postgres import Database, Server, binaries
@@ -214,7 +214,7 @@ def test_who_may_not_replicate_is_told_so(database: Database) -> None:
     uri = database.uri(slot=database.name).replace("owner:s3cret%2Fpass%40word", f"{role}:x")
     try:
         with (
-            closing(PostgresSource(Address.of(uri)).open(SCHEMA)) as feed,
+            closing(PostgresSource(DatabaseAddress.of(uri)).open(SCHEMA)) as feed,
             pytest.raises(SourceError) as raised,
         ):
             feed.start()
@@ -236,7 +236,7 @@ def test_who_may_not_see_all_rows_is_told_so(database: Database) -> None:
         "CREATE POLICY one ON movie USING (gid = 1)",
     )
     uri = database.uri(slot=database.name, publication="mine")
-    address = Address.of(uri.replace("owner:s3cret%2Fpass%40word", f"{role}:x"))
+    address = DatabaseAddress.of(uri.replace("owner:s3cret%2Fpass%40word", f"{role}:x"))
     try:
         with closing(PostgresSource(address).open(SCHEMA)) as feed:
             with pytest.raises(SourceError) as raised:
@@ -261,7 +261,7 @@ def test_a_server_without_a_logical_log_is_told_of(postgres_server: Server) -> N
         server.start()
         plain = Database(server, "postgres")
         plain.run(*TABLES)
-        with closing(PostgresSource(Address.of(plain.uri())).open(SCHEMA)) as feed:
+        with closing(PostgresSource(DatabaseAddress.of(plain.uri())).open(SCHEMA)) as feed:
             with pytest.raises(
                 SourceError, match="wal_level is 'replica', but following changes needs 'logical'"
             ):
@@ -283,5 +283,5 @@ def test_a_schema_of_tables_alone_has_nothing_to_follow(database: Database) -> N
 def test_a_wrong_password_is_not_shown(database: Database) -> None:
     uri = database.uri().replace("s3cret", "Wr0ng")
     with pytest.raises(SourceError, match="authentication failed") as raised:
-        PostgresSource(Address.of(uri)).open(SCHEMA)
+        PostgresSource(DatabaseAddress.of(uri)).open(SCHEMA)
     assert "Wr0ng" not in str(raised.value)

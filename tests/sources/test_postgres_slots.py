@@ -13,7 +13,7 @@ import psycopg2
 import pytest
 
 from skws.sources.postgres.change_feed import PostgresSource
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import lsn_of, lsn_text
 from skws_schema.errors import SourceError
 from tests.postgres import PASSWORD, Database
@@ -110,7 +110,7 @@ def test_a_role_that_may_not_publish_is_told_which_right_it_needs(database: Data
     database.run(*TABLES, made, f"GRANT SELECT ON movie TO {role}")
     try:
         schema = replace(SCHEMA, relations=(SCHEMA.relation("movie"),), joins=())
-        address = Address.of(database.uri(slot=database.name).replace("//owner:", f"//{role}:"))
+        address = DatabaseAddress.of(database.uri(slot=database.name).replace("//owner:", f"//{role}:"))
         needed = f"GRANT CREATE ON DATABASE {database.name} TO {role}, and to own the tables"
         with (
             closing(PostgresSource(address).open(schema)) as feed,

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 from psycopg2.extensions import cursor
 
-from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.pgoutput import Identity
+from skws.sources.postgres.catalog import CatalogTable
+from skws.sources.postgres.pgoutput import ReplicaIdentity
 from skws.sources.postgres.publication import Publication
 from skws_schema.errors import SourceError
 
-MOVIE = Table(7, "public", "movie", "r", Identity.DEFAULT, (), ("mid",), frozenset({"mid"}), ())
+MOVIE = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.DEFAULT, (), ("mid",), frozenset({"mid"}), ())
 SINCE_15 = ("attnames", "rowfilter")
 
 

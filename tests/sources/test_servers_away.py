@@ -12,7 +12,7 @@ import pytest
 
 from skws.data.batch import NOTHING, Chunk, Item
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.retry import GIVE_UP, RetryingFeed, retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
@@ -74,7 +74,7 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
 def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
     with server_that_says("FATAL", code, text) as port:
         for connect in ("connected", "replicating"):
-            address = Address.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
+            address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
             if passes and connect == "replicating":
                 continue  # psycopg2's own error, for those who try again
             with pytest.raises(SourceError, match=text.partition("(")[0]) as raised:
@@ -102,7 +102,7 @@ def test_what_keeps_a_connection_from_coming_about(
 ) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nonesuch")
     with pytest.raises(SourceError, match=told) as raised:
-        Address.of(address.format(port=database.server.port)).connected()
+        DatabaseAddress.of(address.format(port=database.server.port)).connected()
     assert isinstance(raised.value, NotYetError) is passes
 
 

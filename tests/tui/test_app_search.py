@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from skws_schema.yaml.load import load_schema
 from skws_tui.screens.dialogs import PromptScreen
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.result_drawing import Phrase, sentence
+from skws_tui.services.result_drawing import TuplePhrase, sentence
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
@@ -710,10 +710,10 @@ async def test_the_list_says_whether_it_follows() -> None:
 
 def test_of_connecting_rows_the_thing_stays_that_tells_results_apart() -> None:
     phrases = [
-        Phrase("Quentin Tarantino"),
-        Phrase("Pulp Fiction", matched=False, names=True),
-        Phrase("Vincent Vega of the town", matched=False),
-        Phrase("John Travolta"),
+        TuplePhrase("Quentin Tarantino"),
+        TuplePhrase("Pulp Fiction", matched=False, names=True),
+        TuplePhrase("Vincent Vega of the town", matched=False),
+        TuplePhrase("John Travolta"),
     ]
     assert [each.text for each in sentence(phrases, 55)] == [
         "Quentin Tarantino", "Pulp Fiction", "…", "John Travolta",

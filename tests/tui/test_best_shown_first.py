@@ -16,7 +16,7 @@ from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice
 from skws_tui.services.live_job import MOST_BEST
 from skws_tui.services.request import UiRequest
-from skws_tui.services.result_buffer import BestResults, Selection, Sort
+from skws_tui.services.result_buffer import BestResults, ListOrder, ListSelection
 from skws_tui.services.view import EventQueue, View
 from skws_windows.window import parse_window
 from tests.tui.ui import QUERY, movies, opened, scenario
@@ -49,7 +49,7 @@ def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
 
 
 def listed(view: View) -> list[str]:
-    return [row.result.id for row in view.results.listed(Selection(sort=Sort.BEST))]
+    return [row.result.id for row in view.results.listed(ListSelection(sort=ListOrder.BEST))]
 
 
 @pytest.mark.parametrize("text", [QUERY, "john OR man", "coppola pacino", "zzyzx uma"])

@@ -19,7 +19,7 @@ from skws.spec.query import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.result_buffer import Selection, Sort
+from skws_tui.services.result_buffer import ListOrder, ListSelection
 from skws_tui.services.typed import TypedQuery, as_query, parse_typed
 from skws_tui.services.user_files import export
 from skws_tui.services.view import EventQueue, JobEvents, View
@@ -120,7 +120,7 @@ def advanced(run: SteppedRun, view: View, seconds: float = 0) -> None:
 
 
 def alive(view: View, query: str) -> list[str]:
-    rows = view.results.listed(Selection(query, sort=Sort.BEST))
+    rows = view.results.listed(ListSelection(query, sort=ListOrder.BEST))
     return [row.result.id for row in rows if not row.ending]
 
 
@@ -137,7 +137,7 @@ def test_the_best_are_those_of_all_results_with_scores(size: int) -> None:
         assert alive(some, name) == alive(all_of_them, "rank: john")[:size]
         seen.update(alive(some, name))
     assert len(seen) > size
-    assert {shown.ending for shown in some.results.listed(Selection(name))} >= {"outranked"}
+    assert {shown.ending for shown in some.results.listed(ListSelection(name))} >= {"outranked"}
 
 
 def test_the_best_in_a_window_of_their_own_stand_beside_keywords() -> None:
@@ -161,7 +161,7 @@ def test_the_same_keywords_can_be_asked_for_in_two_ways() -> None:
     run.remove_query(QUERY)
     advanced(run, view)
     assert list(view.queries) == [best]
-    assert len(view.results.listed(Selection())) == len(alive(view, best)) == 1
+    assert len(view.results.listed(ListSelection())) == len(alive(view, best)) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from skws_schema.yaml.load import load_schema
 from skws_tui.error_boundary import Printable
 from skws_tui.services.request import UiRequest, live_job
-from skws_tui.services.user_files import Session, save_session
+from skws_tui.services.user_files import SavedSession, save_session
 from tests.cli.test_printable_output import EVIL, RAW, SCHEMA
 from tests.tui.ui import Driver, opened, scenario
 
@@ -45,7 +45,7 @@ def clean(driver: Driver) -> None:
 @scenario
 async def test_no_screen_shows_them(tmp_path: Path) -> None:
     session = tmp_path / "session.json"
-    save_session(Session(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"]), session)
+    save_session(SavedSession(history=[f"{EVIL}asked"], saved=[f"{EVIL}saved"]), session)
     async with opened(request(tmp_path), session_path=session) as driver:
         await driver.advance(1)
         assert "lamp" in driver.text()

@@ -18,8 +18,8 @@ from skws_tui.screens.dialogs import PickScreen
 from skws_tui.screens.live_screen import StatusLine
 from skws_tui.screens.metrics_screen import MetricsScreen
 from skws_tui.screens.search_screen import SearchScreen
-from skws_tui.services.analyzer import Analyzer
-from skws_tui.services.user_files import Session, fault_line, faults_file, save_session
+from skws_tui.services.analyzer import QueryAnalyzer
+from skws_tui.services.user_files import SavedSession, fault_line, faults_file, save_session
 from skws_tui.services.view import View
 from skws_tui.widgets.query_bar import QueryBar
 from skws_tui.widgets.search_box import SearchBox
@@ -70,8 +70,8 @@ async def goes_on(driver: Driver) -> None:
         (PickScreen, "_fill", ("f1",)),
         (MetricsScreen, "on_mount", ("f5",)),
         (MetricsScreen, "refresh_view", ("f5",)),
-        (Analyzer, "analyse", ("x",)),
-        (Analyzer, "check", ("x", "enter")),
+        (QueryAnalyzer, "analyse", ("x",)),
+        (QueryAnalyzer, "check", ("x", "enter")),
     ],
 )
 @scenario
@@ -181,12 +181,12 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
     may_end = threading.Event()
     checked: list[str] = []
 
-    def slow(_: Analyzer, text: str) -> None:
+    def slow(_: QueryAnalyzer, text: str) -> None:
         checked.append(text)
         may_end.wait(60)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Analyzer, "check", slow)
+        patch.setattr(QueryAnalyzer, "check", slow)
         async with opened(movies()) as driver:
             driver.app.checks = OffThread(1.0)
             driver.search.box.value = "slow"
@@ -208,7 +208,7 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
 async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> None:
     may_end = threading.Event()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Analyzer, "analyse", lambda *_: may_end.wait(60))
+        patch.setattr(QueryAnalyzer, "analyse", lambda *_: may_end.wait(60))
         async with opened(movies()) as driver:
             driver.search.query_one(SearchBox).off_thread = OffThread(0.2)
             await driver.write("slow")
@@ -271,7 +271,7 @@ async def test_a_session_with_queries_that_are_no_longer_right_opens(tmp_path: P
         "studio:x",
         "rank no: uma",
     ]
-    save_session(Session([*wrong, QUERY], history=["a\x1b[31m\nb"]), path)
+    save_session(SavedSession([*wrong, QUERY], history=["a\x1b[31m\nb"]), path)
     async with opened(movies(restore=True), session_path=path) as driver:
         await driver.advance(2)
         assert driver.app.view.queries == (QUERY,)

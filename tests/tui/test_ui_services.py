@@ -26,11 +26,11 @@ from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
 from skws_tui.services.analyzer import change_text, folded, read_draft
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.result_buffer import ResultBuffer, Selection, Sort
+from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
-    Columns,
     Drawer,
-    Phrase,
+    TableColumns,
+    TuplePhrase,
     duration,
     plain_text,
     sentence,
@@ -38,7 +38,7 @@ from skws_tui.services.result_drawing import (
     when,
 )
 from skws_tui.services.user_files import (
-    Session,
+    SavedSession,
     export,
     load_keymap,
     load_session,
@@ -174,7 +174,7 @@ def test_the_buffer_holds_the_latest_results_and_drops_ended_ones_first(
     assert found == [(row[0], row[2]) for row in reversed(rows)]
     assert buffer.dropped == dropped
     assert sum(buffer.counts(live=False).values()) == len(rows) == len(buffer)
-    live = buffer.listed(Selection(live=True))
+    live = buffer.listed(ListSelection(live=True))
     assert [int(row.result.id) for row in live] == [row[0] for row in reversed(rows) if not row[4]]
     assert sum(buffer.counts(live=True).values()) == len(live)
 
@@ -221,9 +221,9 @@ def test_results_of_the_same_tuples_are_one_row() -> None:
 def test_the_buffer_filters_by_query_network_and_words() -> None:
     buffer = ResultBuffer()
     buffer.take([result(1, query="a"), result(2, query="b"), result(12, query="b")])
-    assert [s.result.id for s in buffer.listed(Selection("b"))] == ["12", "2"]
-    assert [s.result.id for s in buffer.listed(Selection(words="NOTE:1 red"))] == ["12", "1"]
-    assert buffer.listed(Selection(network="other")) == []
+    assert [s.result.id for s in buffer.listed(ListSelection("b"))] == ["12", "2"]
+    assert [s.result.id for s in buffer.listed(ListSelection(words="NOTE:1 red"))] == ["12", "1"]
+    assert buffer.listed(ListSelection(network="other")) == []
     buffer.forget("b")
     assert [s.result.id for s in buffer.listed()] == ["1"]
 
@@ -234,7 +234,7 @@ def test_the_buffer_filters_by_query_network_and_words() -> None:
 )
 @examples(60)
 def test_a_sentence_keeps_what_was_found_and_its_width(parts: list[tuple[str, bool]], width: int) -> None:
-    phrases = [Phrase(text, (), matched=matched) for text, matched in parts]
+    phrases = [TuplePhrase(text, (), matched=matched) for text, matched in parts]
     shown = sentence(phrases, width)
     matched = sum(p.matched for p in phrases)
     assert sum(p.matched for p in shown) == matched
@@ -338,7 +338,7 @@ def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema])
 def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Path) -> None:
     path = session_file(tmp_path / "s.yaml", tmp_path / "state")
     assert path != session_file(tmp_path / "t.yaml", tmp_path / "state")
-    session = Session(["a b"], theme="nord", trees=True)
+    session = SavedSession(["a b"], theme="nord", trees=True)
     for text in ("x", "y", "x"):
         session.remember(text)
     session.toggle_saved("y")
@@ -347,7 +347,7 @@ def test_sessions_are_kept_by_schema_and_broken_ones_are_forgotten(tmp_path: Pat
     assert session.history == ["y", "x"]
     for broken in (b"{", b"[]", b'{"version": 9}', b'{"version": 1, "queries": [1, ""], "saved": 5}'):
         path.write_bytes(broken)
-        assert load_session(path) == Session()
+        assert load_session(path) == SavedSession()
 
 
 def test_every_fault_of_a_keymap_is_told_with_its_line(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_a_drawn_result_is_dimmed_once_it_has_ended() -> None:
     found = Result("+", "travolta", "travolta", "1", 0.0, 60.0, "actor{travolta}", (shown_tuple,), ())
     view.results.take([found])
     (row,) = view.results.listed()
-    drawer, columns = Drawer(view, palette(_theme("textual-dark"))), Columns(70, badge=7)
+    drawer, columns = Drawer(view, palette(_theme("textual-dark"))), TableColumns(70, badge=7)
     lines = [drawer.line(row, columns), *drawer.tree(row)]
     assert "\x1b" not in plain_text(lines)
     for line in lines:
@@ -442,7 +442,7 @@ def test_an_update_changes_its_row_where_it_stands_and_marks_what_changed() -> N
     assert view.results.take(found) == 2
     changed = (("actor:1", ("age",)),)
     assert view.results.take([told("~", "1", "John Travolta", 70, at=30.0, changed=changed)]) == 0
-    first, second = view.results.listed(Selection(sort=Sort.OLDEST))
+    first, second = view.results.listed(ListSelection(sort=ListOrder.OLDEST))
     drawer = Drawer(view, palette(_theme("textual-dark")))
     for row, marked in ((first, ["70"]), (second, [])):
         for whole in (False, True):

@@ -87,7 +87,7 @@ def test_cleaning_and_trimming_change_no_language(case: Case) -> None:
 
 
 def test_repetitions() -> None:
-    letter = r.Letter(g.TOP)
+    letter = r.LetterBlock(g.TOP)
     word = [StreamRecord(0, 0, (1, None, None))] * 6
     lengths = [
         [n for n in range(7) if matches(regular, word[:n], 0)]
@@ -98,15 +98,17 @@ def test_repetitions() -> None:
 
 def test_unsatisfiable_guards_are_cleaned_away() -> None:
     never = g.conjunction(
-        [g.Compare("<", g.Field("x"), g.Constant(0)), g.Compare("<", g.Constant(0), g.Field("x"))]
+        [g.Compare("<", g.Field("x"), g.GuardConstant(0)), g.Compare("<", g.GuardConstant(0), g.Field("x"))]
     )
-    automaton = to_automaton(r.Then(r.ANY, r.Either(r.Letter(never), r.Letter(g.OfRelation("n")))), 0)
+    automaton = to_automaton(
+        r.Then(r.ANY, r.Either(r.LetterBlock(never), r.LetterBlock(g.OfRelation("n")))), 0
+    )
     assert len(clean(automaton, THEORY).transitions) == len(automaton.transitions) - 1
-    assert trimmed(clean(to_automaton(r.Letter(never), 0), THEORY)).transitions == ()
+    assert trimmed(clean(to_automaton(r.LetterBlock(never), 0), THEORY)).transitions == ()
 
 
 def test_too_many_macrostates_are_given_up() -> None:
-    high = r.Letter(g.Compare("<", g.Constant(1), g.Field("x")))
+    high = r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x")))
     few, many = (r.Then(r.Then(r.EVERYTHING, high), r.repeated(r.ANY, n, n)) for n in (3, 12))
     with within_steps(200):
         assert determinised(to_automaton(few, 0), THEORY).states < 50

@@ -24,7 +24,7 @@ from skws_windows.processor.stream_processor import Processor
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, words
 
-HIGH = g.Compare("<", g.Constant(1), g.Field("x"))
+HIGH = g.Compare("<", g.GuardConstant(1), g.Field("x"))
 
 
 def windows_of(found: WindowExpression, word: list[StreamRecord]) -> list[tuple[object, int, int]]:
@@ -94,17 +94,19 @@ B, E = m.Satisfies(HIGH, "b"), m.Satisfies(HIGH, "e")
     ("text", "formula"),
     {
         "not [x > 1](b) and [x > 1](e)": m.Conjunction(m.Negation(B), E),
-        "[x > 1](b) or [x > 1](e) and b < e": m.either(B, m.Conjunction(E, m.Before("b", "e"))),
-        "[x > 1](b) -> [x > 1](e) -> b < e": m.implies(B, m.implies(E, m.Before("b", "e"))),
+        "[x > 1](b) or [x > 1](e) and b < e": m.either(B, m.Conjunction(E, m.Precedes("b", "e"))),
+        "[x > 1](b) -> [x > 1](e) -> b < e": m.implies(B, m.implies(E, m.Precedes("b", "e"))),
         "b <= e": m.at_most("b", "e"),
-        "b > e": m.Before("e", "b"),
+        "b > e": m.Precedes("e", "b"),
         "exists y: b < y and y < e": m.SomePosition(
-            "y", m.Conjunction(m.Before("b", "y"), m.Before("y", "e"))
+            "y", m.Conjunction(m.Precedes("b", "y"), m.Precedes("y", "e"))
         ),
-        "not exists y: y < b or [x > 1](e)": m.Negation(m.SomePosition("y", m.either(m.Before("y", "b"), E))),
-        "(EXISTS y: y < b) AND [x > 1](e)": m.Conjunction(m.SomePosition("y", m.Before("y", "b")), E),
+        "not exists y: y < b or [x > 1](e)": m.Negation(
+            m.SomePosition("y", m.either(m.Precedes("y", "b"), E))
+        ),
+        "(EXISTS y: y < b) AND [x > 1](e)": m.Conjunction(m.SomePosition("y", m.Precedes("y", "b")), E),
         "forall x, Y: Y(x)": m.Negation(m.SomePosition("x", m.SomeSet("Y", m.Negation(m.Member("Y", "x"))))),
-        "exists exist: exist < e": m.SomePosition("exist", m.Before("exist", "e")),
+        "exists exist: exist < e": m.SomePosition("exist", m.Precedes("exist", "e")),
     }.items(),
 )
 def test_how_formulas_are_read(text: str, formula: m.Formula) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skws_windows.automata.k_sla import minterm
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord, holds
-from skws_windows.guards.letters import Columns, Letters, RowSource
+from skws_windows.guards.letters import Letters, RecordColumns, RowSource
 from skws_windows.guards.satisfiability import Satisfiability
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, SCHEMA, guards, words
@@ -19,8 +19,8 @@ K = 2
 THEORY = Satisfiability(ALPHABET)
 
 
-def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> Columns:
-    return Columns(alphabet, RowSource.of(word))
+def columns_of(word: list[StreamRecord], alphabet: Alphabet = ALPHABET) -> RecordColumns:
+    return RecordColumns(alphabet, RowSource.of(word))
 
 
 @examples(300)
@@ -36,7 +36,7 @@ def test_columns_give_the_truth_of_every_record(some: list[g.Guard], word: list[
 def test_whole_numbers_beyond_doubles_are_compared_exactly() -> None:
     large = 2**53
     word = [StreamRecord(0, 0, (x, None, None)) for x in (large, large + 1, large + 2, -(2**63), None)]
-    same = g.Compare("=", g.Field("x"), g.Constant(large + 1))
+    same = g.Compare("=", g.Field("x"), g.GuardConstant(large + 1))
     rising = g.Compare("<", g.Sum(((3000, g.Field("x", 1)),)), g.Sum(((3000, g.Field("x")),)))
     assert columns_of(word).holds(same).tolist() == [False, True, False, False, False]
     assert columns_of(word).holds(rising).tolist()[1:] == [True, True, False, False]
@@ -60,12 +60,15 @@ def test_what_occurs_is_possible_and_samples_are_true(some: list[g.Guard], word:
 X, BEFORE = g.Field("x"), g.Field("x", 1)
 IMPOSSIBLE = (
     g.conjunction([g.Compare("<", X, BEFORE), g.Compare("<", BEFORE, X)]),
-    g.conjunction([g.Compare("<", g.Constant(1), X), g.Compare("<", X, g.Constant(2))]),
+    g.conjunction([g.Compare("<", g.GuardConstant(1), X), g.Compare("<", X, g.GuardConstant(2))]),
     g.conjunction([g.OfRelation("m"), g.OfRelation("n")]),
     g.conjunction([g.OfRelation("m"), g.negation(g.IsNull(g.Field("n.x")))]),
     g.conjunction([g.OfRelation("n"), g.Contains(g.Field("s"), "red")]),
     g.conjunction(
-        [g.Compare("=", g.Field("s"), g.Constant("green red")), g.negation(g.Contains(g.Field("s"), "red"))]
+        [
+            g.Compare("=", g.Field("s"), g.GuardConstant("green red")),
+            g.negation(g.Contains(g.Field("s"), "red")),
+        ]
     ),
     g.conjunction([g.Compare("=", X, X), g.IsNull(X)]),
     g.Compare("<", g.Field("time"), g.Field("time", 1)),
@@ -76,14 +79,16 @@ IMPOSSIBLE = (
 def test_impossible_guards_are_told() -> None:
     assert [str(guard) for guard in IMPOSSIBLE if THEORY.possible(guard)] == []
     between = g.conjunction(
-        [g.Compare("<", g.Constant(1), g.Field("y")), g.Compare("<", g.Field("y"), g.Constant(2))]
+        [g.Compare("<", g.GuardConstant(1), g.Field("y")), g.Compare("<", g.Field("y"), g.GuardConstant(2))]
     )
     assert THEORY.possible(between)
 
 
 def test_promises_bound_what_is_possible() -> None:
-    promised = Satisfiability(ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.Constant(5))])])
-    above = g.Compare("<", g.Constant(5), BEFORE)
+    promised = Satisfiability(
+        ALPHABET, [g.disjunction([g.IsNull(X), g.Compare("<=", X, g.GuardConstant(5))])]
+    )
+    above = g.Compare("<", g.GuardConstant(5), BEFORE)
     assert THEORY.possible(above)
     assert not promised.possible(above)
 
@@ -91,7 +96,7 @@ def test_promises_bound_what_is_possible() -> None:
 def test_letters_tell_all_combinations_apart_however_many_guards() -> None:
     word = [StreamRecord(0, 0, (x % 7, None, None)) for x in range(40)]
     for count in (3, 20, 70):
-        some = [g.Compare("<", X, g.Constant(i % 9)) for i in range(count)]
+        some = [g.Compare("<", X, g.GuardConstant(i % 9)) for i in range(count)]
         letters = Letters(some)
         numbers = letters.of(columns_of(word)).tolist()
         for record, number in zip(word, numbers, strict=True):

@@ -19,7 +19,7 @@ from skws_windows.automata.regular import Limits
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.letters import Ints, RowSource
 from skws_windows.processor.live_starts import Key
-from skws_windows.processor.spans import ANY, Code, Leaving, Tracker, Trail
+from skws_windows.processor.spans import ANY, Code, ExpiryQueue, OpenWindows, Tracker
 from skws_windows.window import FOREVER, ExpressionWindow
 from tests.jobs.watching import SCHEMA
 
@@ -68,14 +68,16 @@ def leaves(trails: list[Changes], position: int) -> int:
     return FOREVER
 
 
-def leaving(trails: list[Changes]) -> Leaving:
+def leaving(trails: list[Changes]) -> ExpiryQueue:
     """Of keys that are told apart by their numbers."""
-    by_code: dict[Code, Trail] = {(number,): Trail.of(trail) for number, trail in enumerate(trails)}
-    by_key: dict[Key, Trail] = dict(by_code.items())
+    by_code: dict[Code, OpenWindows] = {
+        (number,): OpenWindows.of(trail) for number, trail in enumerate(trails)
+    }
+    by_key: dict[Key, OpenWindows] = dict(by_code.items())
     before: dict[Key, int] = {
         (number,): start for number, ((_, start), *_) in enumerate(trails) if start is not None
     }
-    return Leaving(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
+    return ExpiryQueue(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
 
 
 def asked(places: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:

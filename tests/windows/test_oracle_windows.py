@@ -39,8 +39,10 @@ def found(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -
 
 def letter(least: int, most: int = 9) -> r.Regular:
     field = g.Field("x")
-    return r.Letter(
-        g.conjunction([g.Compare("<=", g.Constant(least), field), g.Compare("<=", field, g.Constant(most))])
+    return r.LetterBlock(
+        g.conjunction(
+            [g.Compare("<=", g.GuardConstant(least), field), g.Compare("<=", field, g.GuardConstant(most))]
+        )
     )
 
 
@@ -103,8 +105,8 @@ def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
 def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limits: Limits) -> None:
     """A record that could begin another does nothing while one is open; once that is given up, it does."""
-    any_number = r.Letter(g.Compare("<", g.Constant(-1), g.Field("x")))
-    end = r.Letter(g.Compare("=", g.Field("x"), g.Constant(2)))
+    any_number = r.LetterBlock(g.Compare("<", g.GuardConstant(-1), g.Field("x")))
+    end = r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(2)))
     pair = (r.EVERYTHING, r.then(r.then(any_number, r.star(any_number)), end))
     word = [StreamRecord(0, i, (2 if i in (24, 72, 140) else 0, None, None)) for i in range(160)]
     processor = Processor(expression([pair], 0, Selection.FIRST, limits), ALPHABET)
@@ -135,7 +137,9 @@ def test_each_key_has_a_stream_of_its_own(
     assert found_windows == [w for *_, w in sorted(expected, key=lambda e: e[:2])]
 
 
-LONG = r.sequence([r.EVERYTHING, r.Letter(g.Compare("<", g.Constant(1), g.Field("x"))), *[r.ANY] * 70])
+LONG = r.sequence(
+    [r.EVERYTHING, r.LetterBlock(g.Compare("<", g.GuardConstant(1), g.Field("x"))), *[r.ANY] * 70]
+)
 
 
 def random_records(count: int) -> list[StreamRecord]:

@@ -19,7 +19,7 @@ from skws_windows.automata import regular as r
 from skws_windows.automata.regular import Selection, expression
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import StreamRecord
-from skws_windows.processor.panes import Aggregate, Forest, Monoid, monoid, names, register, unregister
+from skws_windows.processor.panes import Aggregate, FoldLevels, Monoid, monoid, names, register, unregister
 from skws_windows.processor.stream_processor import Processor
 from tests.strategies import examples, seeds
 from tests.window_streams import ALPHABET, regulars, words
@@ -92,7 +92,7 @@ def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
     ]
     window = r.repeated(r.ANY, 2, 9)
     if sparse:
-        window = r.then(r.Letter(g.Compare("=", g.Field("x"), g.Constant(7))), window)
+        window = r.then(r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(7))), window)
     processor = Processor(expression([(r.EVERYTHING, window)]), ALPHABET, AGGREGATES)
     found: list[tuple[int, int]] = []
     place = 0
@@ -131,7 +131,7 @@ def test_whole_numbers_are_summed_exactly() -> None:
 
 @given(st.lists(st.text("ab", max_size=1), min_size=1, max_size=40), st.data())
 def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataObject) -> None:
-    forest = Forest(lambda a, b: a + b)
+    forest = FoldLevels(lambda a, b: a + b)
     for element in elements:
         forest.append(element)
     dropped = data.draw(st.integers(0, len(elements) - 1))

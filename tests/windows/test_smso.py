@@ -34,7 +34,7 @@ def formulas(
         case "satisfies":
             return m.Satisfies(draw(simple_guards(k)), draw(place))
         case "before":
-            return m.Before(draw(place), draw(place))
+            return m.Precedes(draw(place), draw(place))
         case "member":
             return m.Member(draw(st.sampled_from(sets)), draw(place))
         case "not":
@@ -77,16 +77,19 @@ def test_formulas_have_the_windows_of_their_expressions(
         assert windows_of(found, word) == windows_by_logic(formula, k, word)
 
 
-HIGH, LOW = (g.Compare("<", g.Constant(1), g.Field("x")), g.Compare("<", g.Field("x"), g.Constant(1)))
+HIGH, LOW = (
+    g.Compare("<", g.GuardConstant(1), g.Field("x")),
+    g.Compare("<", g.Field("x"), g.GuardConstant(1)),
+)
 
 
 SIDES = (
     r.EVERYTHING,
     r.IDENTITY,
-    r.Letter(HIGH),
-    r.Then(r.EVERYTHING, r.Letter(HIGH)),
-    r.Then(r.Letter(HIGH), r.Letter(LOW)),
-    r.Then(r.Star(r.Letter(HIGH)), r.Letter(LOW)),
+    r.LetterBlock(HIGH),
+    r.Then(r.EVERYTHING, r.LetterBlock(HIGH)),
+    r.Then(r.LetterBlock(HIGH), r.LetterBlock(LOW)),
+    r.Then(r.Repetition(r.LetterBlock(HIGH)), r.LetterBlock(LOW)),
 )
 
 
@@ -109,6 +112,6 @@ def test_expressions_have_the_windows_of_their_formulas(
 
 def test_what_is_no_formula_of_windows() -> None:
     with pytest.raises(ValueError, match="free variables b, x"):
-        window_expression(m.Before("b", "x"), 0, THEORY)
+        window_expression(m.Precedes("b", "x"), 0, THEORY)
     with pytest.raises(ValueError, match="looks back more than 0"):
         window_expression(m.Satisfies(g.Compare("<", g.Field("x", 1), g.Field("x")), "b"), 0, THEORY)

@@ -19,21 +19,21 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability
 from skws_windows.language.window_parser import parse_expression, parse_pairs
-from skws_windows.overlap_verdict import Bound, Verdict, check, compiled
+from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compiled
 from skws_windows.processor.stream_processor import Processor
 from tests.places import ROOT
 from tests.strategies import examples
 from tests.window_streams import ALPHABET, regulars, words
 
 THEORY = Satisfiability(ALPHABET)
-LETTERS = (g.Compare("=", g.Field("x"), g.Constant(0)), g.Compare("=", g.Field("x"), g.Constant(1)))
+LETTERS = (g.Compare("=", g.Field("x"), g.GuardConstant(0)), g.Compare("=", g.Field("x"), g.GuardConstant(1)))
 PLENTY = 9
 """So many starts at once, with automata this small, and there can be any number."""
 
 SMALL = st.recursive(
-    st.sampled_from([r.Letter(LETTERS[0]), r.Letter(LETTERS[1]), r.ANY, r.IDENTITY]),
+    st.sampled_from([r.LetterBlock(LETTERS[0]), r.LetterBlock(LETTERS[1]), r.ANY, r.IDENTITY]),
     lambda inner: st.one_of(
-        st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Star, inner)
+        st.builds(r.Either, inner, inner), st.builds(r.Then, inner, inner), st.builds(r.Repetition, inner)
     ),
     max_leaves=4,
 )
@@ -91,7 +91,7 @@ def test_verdicts_agree_with_exhaustive_counting(before: r.Regular, window: r.Re
         assert bound is (Bound.UNBOUNDED if unbounded else Bound.BOUNDED)
 
 
-def replayed(verdict: Verdict, given_expression: WindowExpression, alphabet: Alphabet) -> None:
+def replayed(verdict: OverlapVerdict, given_expression: WindowExpression, alphabet: Alphabet) -> None:
     witness = verdict.witness
     assert witness is not None
     processor = Processor(given_expression, alphabet)

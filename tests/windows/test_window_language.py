@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.automata import regular as r
-from skws_windows.automata.regular import Letter, Limits, Selection
+from skws_windows.automata.regular import LetterBlock, Limits, Selection
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.language.window_parser import parse_expression, parse_pairs, parse_regular
 from skws_windows.processor.stream_processor import Processor
@@ -119,7 +119,7 @@ CONDITIONS = {
 @pytest.mark.parametrize(("text", "meaning"), CONDITIONS.items())
 def test_conditions(text: str, meaning: str) -> None:
     letter = parse_regular(f"[{text}]", ALPHABET)
-    assert isinstance(letter, Letter)
+    assert isinstance(letter, LetterBlock)
     assert str(letter.guard) == meaning
 
 
@@ -150,7 +150,7 @@ def test_keywords_need_a_text_to_be_in() -> None:
 @pytest.mark.parametrize("text", ["not " * 2000 + "b", "x" + " + 1" * 2000 + " > 1", "-" * 3000 + "x > 1"])
 def test_long_chains_are_read_or_refused(text: str) -> None:
     try:
-        refused = not isinstance(parse_regular(f"[{text}]", ALPHABET), Letter)
+        refused = not isinstance(parse_regular(f"[{text}]", ALPHABET), LetterBlock)
     except UsageError as error:
         refused = "nested too deeply" not in str(error)
     assert not refused
@@ -178,7 +178,7 @@ def timeless(regular: r.Regular) -> bool:
 
 @examples(100)
 @given(
-    st.one_of(regulars(2), guards(2).map(Letter)).filter(timeless),
+    st.one_of(regulars(2), guards(2).map(LetterBlock)).filter(timeless),
     st.lists(words(5, 2), min_size=4, max_size=4),
 )
 def test_expressions_are_shown_as_they_are_written(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from skws.data.batch import Record, RecordBatch, batched
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_of
@@ -49,12 +49,12 @@ def asked(window: ExpressionWindow = WINDOW, **changes: object) -> Job:
     return request("-", window=window, **changes)
 
 
-def keywords() -> tuple[Evaluated, list[Command]]:
+def keywords() -> tuple[Evaluated, list[JobCommand]]:
     engine = WindowedEngine(SCHEMA, WINDOW)
     for query in QUERIES:
         engine.add(Plan(SCHEMA, parse_query(query, SCHEMA), WINDOW))
     return lambda records: engine.process_batches(batched(records)), [
-        Command.adding(Query(query, name=query)) for query in QUERIES
+        JobCommand.adding(Query(query, name=query)) for query in QUERIES
     ]
 
 

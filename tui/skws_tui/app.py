@@ -21,13 +21,13 @@ from skws.jobs.metrics import Metrics
 from skws.results.model import Result
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted, without_picture
-from skws_tui.error_boundary import EventsReady, Failed, FencedApp, OffThread, ViewChanged
+from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
 from skws_tui.screens.live_screen import LiveScreen, Notice
 from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
-    Session,
+    SavedSession,
     keymap_file,
     load_keymap,
     load_session,
@@ -39,7 +39,7 @@ from skws_tui.themes import THEMES, default_theme, has_few_colours
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
-    from skws_tui.services.browsing import Place
+    from skws_tui.services.browsing import RowPlace
     from skws_tui.services.live_job import LiveJob
 
 _LEAST_GAP: Final = 0.1
@@ -87,7 +87,7 @@ class SkwsApp(FencedApp):
         self.show_machine = show_machine
         self.checks = OffThread()
         self._session_path = session_path or session_file(request.schema_path)
-        self.session = load_session(self._session_path) if request.restore else Session()
+        self.session = load_session(self._session_path) if request.restore else SavedSession()
         self._drawn_at = float("-inf")
         self._gap = _LEAST_GAP
         self._waiting: Timer | None = None
@@ -184,7 +184,7 @@ class SkwsApp(FencedApp):
         self.switch_mode("search")
         self.call_later(screen.look_at_network, query, network)
 
-    def pick_rows(self, places: Sequence[Place]) -> None:
+    def pick_rows(self, places: Sequence[RowPlace]) -> None:
         """Choose among rows with a join value, and show them."""
         known = {place.text: place for place in places}
         if not known:
@@ -195,11 +195,11 @@ class SkwsApp(FencedApp):
             lambda text: None if text is None else self._look_at_rows(known[text]),
         )
 
-    def _look_at_rows(self, place: Place) -> None:
+    def _look_at_rows(self, place: RowPlace) -> None:
         self.switch_mode("rows")
         self.call_later(self._show_rows, place)
 
-    def _show_rows(self, place: Place) -> None:
+    def _show_rows(self, place: RowPlace) -> None:
         from skws_tui.screens.rows_screen import RowsScreen  # noqa: PLC0415 - loads when the user first goes there
 
         screen = self._screen_of("rows")
@@ -220,7 +220,7 @@ class SkwsApp(FencedApp):
         try:
             return self.request.schema_path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            self.post_message(Failed(f"{self.request.schema_path}: {error}"))
+            self.post_message(WorkFailed(f"{self.request.schema_path}: {error}"))
             return ""
 
     def tell(self, level: Level, text: str, *, shown: bool = False) -> None:
@@ -231,7 +231,7 @@ class SkwsApp(FencedApp):
             self._show(line)
         self._redraw()
 
-    def on_failed(self, message: Failed) -> None:
+    def on_work_failed(self, message: WorkFailed) -> None:
         self.tell("error", message.text, shown=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -387,7 +387,7 @@ class SkwsApp(FencedApp):
             self.keys = load_keymap(keymap_file(), ACTIONS, RETIRED)
             self.set_keymap(self.keys)
         except SkwsError as error:
-            self.post_message(Failed(str(error)))
+            self.post_message(WorkFailed(str(error)))
 
     def _keep_session(self) -> None:
         self.session.queries = list(self.view.queries)

@@ -46,7 +46,7 @@ class ViewChanged(_Coalescing):
     """The view has changed; the current screen draws it."""
 
 
-class Failed(Message):
+class WorkFailed(Message):
     """Something cannot be done: a message, and a line in the log."""
 
     def __init__(self, text: str) -> None:
@@ -74,7 +74,7 @@ _COLOURLESS: Final = NoColor()
 
 
 class FencedApp(App[None]):
-    """A subclass shows ``Failed`` as a message. ``broken``: why the app ended by itself.
+    """A subclass shows ``WorkFailed`` as a message. ``broken``: why the app ended by itself.
 
     ``few_colours``: the terminal has 16.
     """
@@ -89,7 +89,7 @@ class FencedApp(App[None]):
     def on_ready(self) -> None:
         self._begun = True
         if self.broken:
-            self.post_message(Failed(self.broken))
+            self.post_message(WorkFailed(self.broken))
             self.broken = ""
         asyncio.get_running_loop().set_exception_handler(self._of_loop)
 
@@ -114,7 +114,7 @@ class FencedApp(App[None]):
             self.broken = f"the terminal UI could not go on: {self.faults.last}"
             self.call_later(self.exit, return_code=1)
         elif line:
-            self.post_message(Failed(line))
+            self.post_message(WorkFailed(line))
 
     def _of_loop(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Catch an error of a task without an awaiter."""

@@ -51,7 +51,7 @@ from skws_windows.guards.alphabet import TIME, Alphabet
 from skws_windows.guards.satisfiability import Satisfiability
 
 
-class Fragment(Enum):
+class RealizableFragment(Enum):
     """The reason why every walk is realised by records; NONE if it may not be."""
 
     FORGETFUL = auto()
@@ -69,8 +69,8 @@ class Component:
 
     variables: tuple[str, ...]
     remembered: tuple[g.Field, ...]
-    constants: tuple[g.Constant, ...]
-    fragment: Fragment
+    constants: tuple[g.GuardConstant, ...]
+    fragment: RealizableFragment
 
 
 def components(guards: Sequence[g.Guard], alphabet: Alphabet) -> list[Component]:
@@ -103,33 +103,41 @@ def _component(variables: tuple[str, ...], atoms: list[g.Atom], alphabet: Alphab
         depth[TIME] = max(depth[TIME], 1)  # time does not run back, which relates it at every two records
     remembered = tuple(g.Field(name, back) for name in variables for back in range(depth[name]))
     compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
-    constants = [c for a in compared for c in (a.left, a.right) if isinstance(c, g.Constant)]
+    constants = [c for a in compared for c in (a.left, a.right) if isinstance(c, g.GuardConstant)]
     for _, low, high in (bound for name in variables for bound in alphabet.bounds(name)):
-        constants += [g.Constant(bound) for bound in (low, high) if bound is not None]
+        constants += [g.GuardConstant(bound) for bound in (low, high) if bound is not None]
     fragment = _fragment(variables, atoms, remembered, alphabet)
     return Component(variables, remembered, tuple(dict.fromkeys(constants)), fragment)
 
 
 def _fragment(
     variables: tuple[str, ...], atoms: list[g.Atom], remembered: tuple[g.Field, ...], alphabet: Alphabet
-) -> Fragment:
+) -> RealizableFragment:
     if not remembered:
-        return Fragment.FORGETFUL
+        return RealizableFragment.FORGETFUL
     sorts = {alphabet.fields[name].sort for name in variables}
     bounded = any(alphabet.bounds(name) for name in variables)
     compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
     simple = not any(isinstance(term, g.Sum) for atom in compared for term in (atom.left, atom.right))
     if sorts == {AttributeType.BOOLEAN}:
-        return Fragment.FINITE
+        return RealizableFragment.FINITE
     moving = len(sorts) == 1 and all(sort.numeric for sort in sorts) and len(remembered) == 1
     if moving and not bounded and all(_invariant(atom) for atom in compared):
-        return Fragment.TRANSLATION
+        return RealizableFragment.TRANSLATION
     if TIME in variables and alphabet.clock:
-        return Fragment.CLOCK if simple and all(_against_constant(a) for a in compared) else Fragment.NONE
+        return (
+            RealizableFragment.CLOCK
+            if simple and all(_against_constant(a) for a in compared)
+            else RealizableFragment.NONE
+        )
     if sorts == {AttributeType.NUMBER} and simple:
-        return Fragment.DENSE
+        return RealizableFragment.DENSE
     equal = all(atom.operator in ("=", "!=") for atom in compared)
-    return Fragment.EQUALITY if len(sorts) == 1 and equal and simple and not bounded else Fragment.NONE
+    return (
+        RealizableFragment.EQUALITY
+        if len(sorts) == 1 and equal and simple and not bounded
+        else RealizableFragment.NONE
+    )
 
 
 def _invariant(atom: g.Compare) -> bool:
@@ -145,14 +153,14 @@ def _invariant(atom: g.Compare) -> bool:
 
 
 def _against_constant(atom: g.Compare) -> bool:
-    return isinstance(atom.left, g.Constant) or isinstance(atom.right, g.Constant)
+    return isinstance(atom.left, g.GuardConstant) or isinstance(atom.right, g.GuardConstant)
 
 
 MAX_CELLS: Final = 800
 """The most cells that are searched for; each takes z3 some milliseconds."""
 
 
-class Edge(NamedTuple):
+class TypeEdge(NamedTuple):
     """A letter (its number), and the type that it leads to."""
 
     letter: int
@@ -165,7 +173,7 @@ class TypeGraph:
 
     guards: tuple[g.Guard, ...]
     letters: tuple[tuple[bool, ...], ...]
-    edges: tuple[tuple[Edge, ...], ...]
+    edges: tuple[tuple[TypeEdge, ...], ...]
     remembered: tuple[g.Guard, ...]
     types: tuple[tuple[bool, ...], ...]
     exact: bool
@@ -178,7 +186,7 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
     """
     found = components(guards, theory.alphabet)
     remembered = _remembered(found, guards, theory.alphabet)
-    exact = all(component.fragment is not Fragment.NONE for component in found)
+    exact = all(component.fragment is not RealizableFragment.NONE for component in found)
     yield _graph(guards, (), theory, exact=exact and not remembered)
     if remembered:
         yield _graph(guards, remembered, theory, exact=exact)
@@ -192,16 +200,16 @@ def _graph(
     size = len(remembered)
     letters: dict[tuple[bool, ...], int] = {}
     types: dict[tuple[bool, ...], int] = {}
-    edges: list[tuple[int, Edge]] = []
+    edges: list[tuple[int, TypeEdge]] = []
     for cell in cells:
         source, letter, target = (
             cell.signs[:size],
             cell.signs[size : size + len(guards)],
             cell.signs[size + len(guards) :],
         )
-        edge = Edge(letters.setdefault(letter, len(letters)), types.setdefault(target, len(types)))
+        edge = TypeEdge(letters.setdefault(letter, len(letters)), types.setdefault(target, len(types)))
         edges.append((types.setdefault(source, len(types)), edge))
-    following: list[list[Edge]] = [[] for _ in types]
+    following: list[list[TypeEdge]] = [[] for _ in types]
     for source_type, edge in edges:
         following[source_type].append(edge)
     return TypeGraph(
@@ -229,13 +237,15 @@ def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alp
     terms = component.remembered
     yield from (g.IsNull(field) for field in terms if field.name != TIME)
     sort = alphabet.fields[component.variables[0]].sort
-    if component.fragment is Fragment.TRANSLATION:
+    if component.fragment is RealizableFragment.TRANSLATION:
         return
     if sort is AttributeType.BOOLEAN:
-        yield from (g.Compare("=", field, g.Constant(value=True)) for field in terms)
+        yield from (g.Compare("=", field, g.GuardConstant(value=True)) for field in terms)
         return
     operators = (
-        ("=",) if component.fragment is Fragment.EQUALITY or sort is AttributeType.TEXT else ("<", "=")
+        ("=",)
+        if component.fragment is RealizableFragment.EQUALITY or sort is AttributeType.TEXT
+        else ("<", "=")
     )
     for operator in operators:
         yield from (g.Compare(operator, a, b) for a, b in combinations(terms, 2))
@@ -262,11 +272,11 @@ MAX_STEPS: Final = 1_000_000
 Pair: TypeAlias = tuple[int, int, int]
 """A type, a state of D, a state of E."""
 Node = TypeVar("Node")
-Walk: TypeAlias = tuple[Edge, ...]
+Walk: TypeAlias = tuple[TypeEdge, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class OverlapPattern:
     """How windows pile up: ``prefix`` (u), ``loop`` (v), and ``suffix``, after which they all end."""
 
     prefix: Walk
@@ -282,7 +292,7 @@ class _Quad(NamedTuple):
     state: int
 
 
-def find_pattern(graph: TypeGraph, before: Branching, window: Branching) -> Pattern | None:
+def find_pattern(graph: TypeGraph, before: Branching, window: Branching) -> OverlapPattern | None:
     """The pattern of one pair of automata; None if there is none. Raises OverBudgetError."""
     with StepBudget(MAX_STEPS, "checking the window") as budget:
         return _Search(graph, before, window, budget).pattern()
@@ -297,14 +307,14 @@ class _Search:
         self._everywhere = [(node, before.initial) for node in range(len(graph.edges))]
         self._live = self._live_nodes()
 
-    def pattern(self) -> Pattern | None:
+    def pattern(self) -> OverlapPattern | None:
         for component in self._cycles():
             members = frozenset(component)
             for source in sorted(members):
                 loop = self._loop(source, members)
                 if loop is not None:
                     node, state, open_state = source
-                    return Pattern(self._prefix((node, state)), loop, self._suffix((node, open_state)))
+                    return OverlapPattern(self._prefix((node, state)), loop, self._suffix((node, open_state)))
         return None
 
     def _cycles(self) -> Iterator[set[Pair]]:
@@ -325,7 +335,7 @@ class _Search:
     def _loop(self, source: Pair, members: frozenset[Pair]) -> Walk | None:
         """A word from p to p, from q to q, and, by a start on the way, from p to q."""
 
-        def steps(quad: _Quad) -> Iterator[tuple[Edge, _Quad]]:
+        def steps(quad: _Quad) -> Iterator[tuple[TypeEdge, _Quad]]:
             for edge, target in self._pair_steps(quad.pair):
                 if target in members:
                     for started, state in self._beside(quad, edge.letter):
@@ -368,20 +378,20 @@ class _Search:
             pending += fresh
         return found
 
-    def _before_steps(self, pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
+    def _before_steps(self, pair: tuple[int, int]) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         return self._steps(pair, self._before)
 
-    def _window_steps(self, pair: tuple[int, int]) -> Iterator[tuple[Edge, tuple[int, int]]]:
+    def _window_steps(self, pair: tuple[int, int]) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         return self._steps(pair, self._window)
 
-    def _steps(self, pair: tuple[int, int], moves: Branching) -> Iterator[tuple[Edge, tuple[int, int]]]:
+    def _steps(self, pair: tuple[int, int], moves: Branching) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         row = moves.table[pair[1]]
         for edge in self._edges(pair[0]):
             for state in row[edge.letter]:
                 self._budget.spend()
                 yield edge, (edge.target, state)
 
-    def _pair_steps(self, pair: Pair) -> Iterator[tuple[Edge, Pair]]:
+    def _pair_steps(self, pair: Pair) -> Iterator[tuple[TypeEdge, Pair]]:
         node, state, open_state = pair
         before, window = self._before.table[state], self._window.table[open_state]
         for edge in self._edges(node):
@@ -389,12 +399,12 @@ class _Search:
                 self._budget.spend()
                 yield edge, (edge.target, after, open_after)
 
-    def _edges(self, node: int) -> tuple[Edge, ...]:
+    def _edges(self, node: int) -> tuple[TypeEdge, ...]:
         self._budget.spend()
         return self._graph.edges[node]
 
 
-def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[Edge, Node]]]) -> list[Node]:
+def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]) -> list[Node]:
     """All nodes that can be reached, nearest first."""
     found = dict.fromkeys(sources)
     pending = list(found)
@@ -408,11 +418,11 @@ def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[Edg
 
 def _walk_to(
     sources: Iterable[Node],
-    steps: Callable[[Node], Iterable[tuple[Edge, Node]]],
+    steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]],
     wanted: Callable[[Node], bool],
 ) -> Walk | None:
     """A shortest walk of one edge or more to a ``wanted`` node; None if there is none."""
-    came: dict[Node, tuple[Edge, Node] | None] = dict.fromkeys(sources)
+    came: dict[Node, tuple[TypeEdge, Node] | None] = dict.fromkeys(sources)
     pending = list(came)
     for node in pending:
         for edge, target in steps(node):
@@ -424,7 +434,7 @@ def _walk_to(
     return None
 
 
-def _back(came: dict[Node, tuple[Edge, Node] | None], node: Node, last: Edge) -> Walk:
+def _back(came: dict[Node, tuple[TypeEdge, Node] | None], node: Node, last: TypeEdge) -> Walk:
     walk = [last]
     step = came[node]
     while step is not None:

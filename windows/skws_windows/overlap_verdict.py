@@ -20,7 +20,7 @@ from skws_windows.automata.regular import Limits, Pair, Selection, WindowExpress
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet, StreamRecord
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
-from skws_windows.overlap import Edge, Pattern, TypeGraph, find_pattern, type_graphs
+from skws_windows.overlap import OverlapPattern, TypeEdge, TypeGraph, find_pattern, type_graphs
 from skws_windows.processor.stream_processor import Processor
 
 REPETITIONS: Final = 3
@@ -56,7 +56,11 @@ class Witness:
 
 
 def realised(
-    expression: WindowExpression, pair: Pair, graph: TypeGraph, pattern: Pattern, theory: Satisfiability
+    expression: WindowExpression,
+    pair: Pair,
+    graph: TypeGraph,
+    pattern: OverlapPattern,
+    theory: Satisfiability,
 ) -> Witness | None:
     """Records for a pattern; None if there are none. Confirmed by runs with fewer and more repetitions.
 
@@ -80,7 +84,7 @@ def realised(
 def _watched(
     expression: WindowExpression,
     records: tuple[StreamRecord, ...],
-    pattern: Pattern,
+    pattern: OverlapPattern,
     repetitions: int,
     alphabet: Alphabet,
 ) -> Witness:
@@ -97,7 +101,7 @@ def _watched(
 def _records(
     expression: WindowExpression,
     graph: TypeGraph,
-    pattern: Pattern,
+    pattern: OverlapPattern,
     repetitions: int,
     theory: Satisfiability,
 ) -> tuple[StreamRecord, ...] | None:
@@ -113,7 +117,7 @@ def _records(
 
 
 def records_of(
-    walk: Sequence[Edge],
+    walk: Sequence[TypeEdge],
     graph: TypeGraph,
     k: int,
     theory: Satisfiability,
@@ -184,7 +188,7 @@ _GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OverlapVerdict:
     """The bounds of the starts of open windows (memory), and of the windows that end at one record (output).
 
     ``never``: no stream has any window.
@@ -203,26 +207,28 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
     return WindowExpression(tuple(pairs), expression.selection, expression.limits, expression.per)
 
 
-def check(expression: WindowExpression, alphabet: Alphabet, kept: WindowExpression | None = None) -> Verdict:
+def check(
+    expression: WindowExpression, alphabet: Alphabet, kept: WindowExpression | None = None
+) -> OverlapVerdict:
     """Whether windows can pile up. ``kept``: the expression ``compiled``, if it is known."""
     kept = kept or compiled(expression, Satisfiability(alphabet))
     if not any(_has_windows(pair) for pair in kept.pairs):
         reason = "no stream has such a window, whatever its records"
-        return Verdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
+        return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
     if expression.selection is Selection.FIRST:
-        return Verdict(Bound.BOUNDED, Bound.BOUNDED, "one window at a time is open")
+        return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, "one window at a time is open")
     if expression.limits.most is not None:
-        return Verdict(
+        return OverlapVerdict(
             Bound.BOUNDED, Bound.BOUNDED, f"no window has more than {expression.limits.most} records"
         )
     if expression.selection is Selection.LONGEST and not expression.limits.bounding:
-        return Verdict(
+        return OverlapVerdict(
             Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
     found = _searched(kept, theory)
     if expression.selection is Selection.LONGEST:
-        return Verdict(found.open_starts, Bound.BOUNDED, found.reason, found.witness)
+        return OverlapVerdict(found.open_starts, Bound.BOUNDED, found.reason, found.witness)
     return found
 
 
@@ -246,21 +252,21 @@ def _within(name: str, low: float | None, high: float | None) -> g.Guard:
     field = g.Field(name)
     parts: list[g.Guard] = []
     if low is not None:
-        parts.append(g.Compare("<=", g.Constant(low), field))
+        parts.append(g.Compare("<=", g.GuardConstant(low), field))
     if high is not None:
-        parts.append(g.Compare("<=", field, g.Constant(high)))
+        parts.append(g.Compare("<=", field, g.GuardConstant(high)))
     return g.disjunction([g.IsNull(field), g.conjunction(parts)])
 
 
-def _searched(expression: WindowExpression, theory: Satisfiability) -> Verdict:
+def _searched(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
     """Pair by pair; the worst verdict counts."""
     found = [_of_pair(expression, pair, theory) for pair in expression.pairs]
     worst = max(found, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
     output = max((v.windows_per_position for v in found), key=_GRAVITY.__getitem__)
-    return Verdict(worst.open_starts, output, worst.reason, worst.witness)
+    return OverlapVerdict(worst.open_starts, output, worst.reason, worst.witness)
 
 
-def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> Verdict:
+def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -> OverlapVerdict:
     guards = list(dict.fromkeys((*pair.before.guards, *pair.window.guards)))
     verdict = _unknown(f"its {len(guards)} conditions combine in too many ways to check")
     try:
@@ -301,7 +307,7 @@ def _evidence(
     expression: WindowExpression,
     pair: Pair,
     graph: TypeGraph,
-    pattern: Pattern | None,
+    pattern: OverlapPattern | None,
     theory: Satisfiability,
 ) -> _Evidence:
     if pattern is None:
@@ -310,7 +316,7 @@ def _evidence(
     return _Evidence(Bound.UNKNOWN) if witness is None else _Evidence(Bound.UNBOUNDED, witness)
 
 
-def _judged(opening: _Evidence, ending: _Evidence) -> Verdict:
+def _judged(opening: _Evidence, ending: _Evidence) -> OverlapVerdict:
     if ending.witness is not None and not ending.witness.output_grows:
         ending = _Evidence(Bound.UNKNOWN)
     witness = ending.witness or opening.witness
@@ -320,12 +326,12 @@ def _judged(opening: _Evidence, ending: _Evidence) -> Verdict:
         reason = "no stream has a part that adds a start each time it is repeated"
     else:
         reason = "streams that add a start again and again are not ruled out, and not proved to exist"
-    return Verdict(opening.bound, ending.bound, reason, witness)
+    return OverlapVerdict(opening.bound, ending.bound, reason, witness)
 
 
-def _unknown(reason: str) -> Verdict:
+def _unknown(reason: str) -> OverlapVerdict:
     advice = "'first' or a limit such as 'at most 1000 records' is bounded without a check"
-    return Verdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
+    return OverlapVerdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
 
 
 def _all_final(given: LookbackAutomaton) -> LookbackAutomaton:

@@ -14,9 +14,9 @@ import numpy as np
 from bench.patterns.loads import LOADS, Event, Load
 from skws.memory import expect_long_lived_objects
 from skws.queries.patterns.text import read_query
-from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, Tuples, column_plan
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, TupleBatch, column_plan
 from skws_patterns.pcea import PCEA
-from skws_patterns.tuple_evaluator import Evaluator
+from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.model import Row
 from skws_windows.window import CountWindow
 
@@ -25,8 +25,8 @@ def automaton(load: Load) -> PCEA:
     return read_query(load.text, load.schema()).pcea
 
 
-def evaluator(load: Load, window: int) -> Evaluator:
-    return Evaluator(automaton(load), len(load.relations), CountWindow(window))
+def evaluator(load: Load, window: int) -> TupleEvaluator:
+    return TupleEvaluator(automaton(load), len(load.relations), CountWindow(window))
 
 
 def read(path: Path) -> list[Event]:
@@ -34,7 +34,7 @@ def read(path: Path) -> list[Event]:
     return [(event[0], event[1:]) for event in lines]
 
 
-def matches(running: Evaluator, events: Iterable[tuple[int, Row]]) -> int:
+def matches(running: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
     """How many matches the events complete, each of them formed."""
     found = 0
     for relation, row in events:
@@ -44,14 +44,14 @@ def matches(running: Evaluator, events: Iterable[tuple[int, Row]]) -> int:
     return found
 
 
-def batches(events: list[Event], size: int) -> list[Tuples]:
+def batches(events: list[Event], size: int) -> list[TupleBatch]:
     """The events as columns, as they come from a replay."""
     found = []
     for begin in range(0, len(events), size):
         batch = events[begin : begin + size]
         places = np.arange(begin, begin + len(batch))
         relations = np.array([relation for relation, _ in batch], dtype=np.int64)
-        found.append(Tuples(places, relations, places, [row for _, row in batch]))
+        found.append(TupleBatch(places, relations, places, [row for _, row in batch]))
     return found
 
 
@@ -61,7 +61,7 @@ def columnar(load: Load, window: int) -> ColumnarEvaluator:
     return ColumnarEvaluator(plan, CountWindow(window))
 
 
-def matches_by_columns(by_columns: ColumnarEvaluator, running: Evaluator, told: list[Tuples]) -> int:
+def matches_by_columns(by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[TupleBatch]) -> int:
     """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
     found = 0
     for number, tuples in enumerate(told):

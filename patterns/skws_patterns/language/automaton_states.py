@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from skws_patterns.language.expression import Derivatives, Expression, Letter, Read, letters
-from skws_patterns.language.resolve import Reading, Resolved
-from skws_patterns.pcea import PCEA, Columns, Equality, Source, Transition
+from skws_patterns.language.expression import Derivatives, Expression, ReadTuple, TupleLetter, letters
+from skws_patterns.language.resolve import LetterTest, Resolved
+from skws_patterns.pcea import PCEA, Columns, Equality, RunSource, Transition
 from skws_schema.budgets import StepBudget
 
 
-class Alphabet:
+class LetterNumbers:
     """Letters and classes by number; sets of them are bit masks."""
 
-    def __init__(self, readings: Mapping[Letter, Reading]) -> None:
+    def __init__(self, readings: Mapping[TupleLetter, LetterTest]) -> None:
         self._order = sorted(readings)
         self._readings = readings
         self._bit = {letter: 1 << number for number, letter in enumerate(self._order)}
@@ -53,9 +53,9 @@ class Alphabet:
         return sorted({self._order[number].variable for number in _bits(found)})
 
 
-def _alike(order: Iterable[Letter], readings: Mapping[Letter, Reading]) -> list[int]:
+def _alike(order: Iterable[TupleLetter], readings: Mapping[TupleLetter, LetterTest]) -> list[int]:
     """For each letter the letters that the same tuple could be read as."""
-    of_relation: defaultdict[int, list[tuple[int, Letter]]] = defaultdict(list)
+    of_relation: defaultdict[int, list[tuple[int, TupleLetter]]] = defaultdict(list)
     for number, letter in enumerate(order):
         of_relation[letter.relation].append((number, letter))
     return [
@@ -93,7 +93,7 @@ class TooManyTransitionsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunState:
     """A state: the rest of a part of the pattern, and the variant of the last tuple.
 
     ``part`` distinguishes the states of parts that are read on their own. Last
@@ -106,25 +106,25 @@ class Progress:
     variant: int
 
 
-Sources: TypeAlias = tuple[Progress, ...]
+Sources: TypeAlias = tuple[RunState, ...]
 Way = TypeVar("Way")
 # A last step: the states it gathers, and the letter it reads.
-End: TypeAlias = tuple[Sources, Letter]
+End: TypeAlias = tuple[Sources, TupleLetter]
 
 
-class Step(NamedTuple):
+class LetterStep(NamedTuple):
     """A letter that is read and gathers runs from the sources."""
 
     sources: Sources
-    letter: Letter
-    target: Progress
+    letter: TupleLetter
+    target: RunState
 
 
 @dataclass(slots=True)
 class Behind:
     """Runs into a state that end with one relation: one last letter; all classes and letters, as bits."""
 
-    last: Letter
+    last: TupleLetter
     classes: int = 0
     letters: int = 0
 
@@ -136,7 +136,7 @@ class Behind:
         return (self.classes, self.letters) != known
 
 
-class Layout:
+class StateLayout:
     """The steps made so far, without duplicates; checks the comparisons of each."""
 
     def __init__(self, resolved: Resolved) -> None:
@@ -144,17 +144,17 @@ class Layout:
         self.budget = StepBudget(MOST_STEPS, "compiling the pattern")
         self.derivatives = Derivatives(self.budget)
         self._variants = _variants(resolved.readings)
-        self._steps: dict[Step, None] = {}
-        self._behind: defaultdict[Progress, dict[int, Behind]] = defaultdict(dict)
-        self._alphabet = Alphabet(resolved.readings)
+        self._steps: dict[LetterStep, None] = {}
+        self._behind: defaultdict[RunState, dict[int, Behind]] = defaultdict(dict)
+        self._alphabet = LetterNumbers(resolved.readings)
 
-    def reading(self, letter: Letter) -> Reading:
+    def reading(self, letter: TupleLetter) -> LetterTest:
         return self.resolved.readings[letter]
 
-    def step(self, sources: Sources, letter: Letter, part: Hashable, left: Expression) -> Step:
+    def step(self, sources: Sources, letter: TupleLetter, part: Hashable, left: Expression) -> LetterStep:
         """The step by which ``letter`` gathers runs from ``sources``. Raises TooManyTransitionsError."""
         self.budget.spend()
-        step = Step(sources, letter, Progress(part, left, self._variants[letter]))
+        step = LetterStep(sources, letter, RunState(part, left, self._variants[letter]))
         self._steps[step] = None
         if len(self._steps) > MOST_TRANSITIONS:
             raise TooManyTransitionsError
@@ -166,9 +166,9 @@ class Layout:
             self.budget.spend()
             yield way
 
-    def settle(self, steps: Sequence[Step]) -> None:
+    def settle(self, steps: Sequence[LetterStep]) -> None:
         """Check all steps of a part, once it is laid out. Raises NotExpressibleError."""
-        following: defaultdict[Progress, list[Step]] = defaultdict(list)
+        following: defaultdict[RunState, list[LetterStep]] = defaultdict(list)
         for step in steps:
             for source in step.sources:
                 following[source].append(step)
@@ -184,7 +184,7 @@ class Layout:
         for step in steps:
             self._check(step)
 
-    def pcea(self, final: Iterable[Progress]) -> PCEA:
+    def pcea(self, final: Iterable[RunState]) -> PCEA:
         """The automaton of all steps. Raises TooManyTransitionsError."""
         transitions: dict[Transition, None] = {}
         for step in self._steps:
@@ -197,12 +197,12 @@ class Layout:
         """True if one tuple could be read as a letter of each."""
         return self._alphabet.may_coincide(self._alphabet.letters(one), self._alphabet.letters(other))
 
-    def shared(self, one: Expression, other: Expression, letter: Letter) -> bool:
+    def shared(self, one: Expression, other: Expression, letter: TupleLetter) -> bool:
         """True if ``letter`` carries all classes that two expressions have in common."""
         classes = self._alphabet.classes
-        return not classes(one) & classes(other) & ~classes(Read(letter))
+        return not classes(one) & classes(other) & ~classes(ReadTuple(letter))
 
-    def _transitions(self, step: Step) -> Iterator[Transition]:
+    def _transitions(self, step: LetterStep) -> Iterator[Transition]:
         """A transition for each way in which the sources' last tuples are compared with the letter's."""
         unary = self.reading(step.letter).unary
         labels = frozenset({step.letter.variable})
@@ -210,7 +210,7 @@ class Layout:
         for sources in product(*ways):
             yield Transition(sources, unary, labels, step.target)
 
-    def _sources(self, source: Progress, letter: Letter) -> list[Source]:
+    def _sources(self, source: RunState, letter: TupleLetter) -> list[RunSource]:
         """A source for each set of columns of the letter's tuple that the last tuples are compared with."""
         later = self.reading(letter)
         lefts: defaultdict[Columns, list[tuple[int, Columns]]] = defaultdict(list)
@@ -219,11 +219,11 @@ class Layout:
             shared = sorted(earlier.classes & later.classes)
             left = relation, tuple(earlier.columns[c] for c in shared)
             lefts[tuple(later.columns[c] for c in shared)].append(left)
-        return [Source(source, Equality(tuple(left), right)) for right, left in lefts.items()]
+        return [RunSource(source, Equality(tuple(left), right)) for right, left in lefts.items()]
 
-    def _extend(self, step: Step) -> bool:
+    def _extend(self, step: LetterStep) -> bool:
         """Add the classes and letters behind a step to its target; returns whether any is new."""
-        letter = Read(step.letter)
+        letter = ReadTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:
             for behind in self._behind[source].values():
@@ -232,12 +232,12 @@ class Layout:
         known = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
         return known.add(classes, letters)
 
-    def _check(self, step: Step) -> None:
+    def _check(self, step: LetterStep) -> None:
         alphabet, letter = self._alphabet, step.letter
-        mine = alphabet.classes(Read(letter))
+        mine = alphabet.classes(ReadTuple(letter))
         gathered = [list(self._behind[source].values()) for source in step.sources]
         for behind in (b for each in gathered for b in each):
-            lost = behind.classes & mine & ~alphabet.classes(Read(behind.last))
+            lost = behind.classes & mine & ~alphabet.classes(ReadTuple(behind.last))
             if lost:
                 raise self._lost(lost, behind.last, letter)
         for first, second in combinations(gathered, 2):
@@ -251,7 +251,7 @@ class Layout:
                         f"nothing distinguishes the tuples of {names[0]} from those of {names[1]}"
                     )
 
-    def _lost(self, classes: int, between: Letter, later: Letter | None) -> NotExpressibleError:
+    def _lost(self, classes: int, between: TupleLetter, later: TupleLetter | None) -> NotExpressibleError:
         text = self.resolved.class_texts[first_bit(classes)]
         upto = f" when {later.variable} comes" if later else " while others wait for it"
         return NotExpressibleError(
@@ -260,7 +260,7 @@ class Layout:
         )
 
 
-def _variants(readings: dict[Letter, Reading]) -> dict[Letter, int]:
+def _variants(readings: dict[TupleLetter, LetterTest]) -> dict[TupleLetter, int]:
     """A number for each letter; letters of one relation share it if their classes have the same columns."""
     known: defaultdict[int, dict[frozenset[tuple[int, int]], int]] = defaultdict(dict)
     found = {}

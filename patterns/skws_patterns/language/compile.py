@@ -27,22 +27,22 @@ from typing import Final, TypeAlias
 from skws_patterns.language.automaton_states import (
     MOST_TRANSITIONS,
     End,
-    Layout,
+    LetterStep,
     NotExpressibleError,
-    Progress,
+    RunState,
     Sources,
-    Step,
+    StateLayout,
     TooManyTransitionsError,
 )
 from skws_patterns.language.expression import (
     EMPTY,
+    AllOf,
     Alternation,
-    Conjunction,
     Expression,
-    Letter,
-    Read,
+    ReadTuple,
     Sequence,
     Star,
+    TupleLetter,
     canonical,
     conjunction,
     letters,
@@ -57,26 +57,26 @@ from skws_schema.errors import PatternError
 from skws_schema.model import Schema
 
 # The ways in which a first letter may gather the complete parts before it.
-Before: TypeAlias = Callable[[Letter], Iterable[Sources]]
+Before: TypeAlias = Callable[[TupleLetter], Iterable[Sources]]
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """The layout of a part: the states in which it is complete, and the last steps that lead there."""
 
-    complete: tuple[Progress, ...]
+    complete: tuple[RunState, ...]
     ends: tuple[End, ...]
 
 
-def chain(layout: Layout, expression: Expression, part: Hashable, before: Before) -> Fragment:
+def chain(layout: StateLayout, expression: Expression, part: Hashable, before: Before) -> Fragment:
     """Lay out an expression so that each tuple follows the one before. Raises NotExpressibleError."""
-    complete: dict[Progress, None] = {}
+    complete: dict[RunState, None] = {}
     ends: dict[End, None] = {}
-    waiting: list[Progress] = []
-    seen: set[Progress] = set()
-    steps: list[Step] = []
+    waiting: list[RunState] = []
+    seen: set[RunState] = set()
+    steps: list[LetterStep] = []
 
-    def read(sources: Sources, letter: Letter, left: Expression) -> None:
+    def read(sources: Sources, letter: TupleLetter, left: Expression) -> None:
         step = layout.step(sources, letter, part, left)
         steps.append(step)
         state = step.target
@@ -104,7 +104,7 @@ class Parallel:
     A part that cannot be laid out so is read one tuple after the other.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: StateLayout) -> None:
         self._layout = layout
         self._known: dict[Expression, Fragment] = {}
 
@@ -133,7 +133,7 @@ class Parallel:
 
     def _in_parallel(self, expression: Expression) -> Fragment:
         match expression:
-            case Conjunction(parts):
+            case AllOf(parts):
                 return self._conjunction(expression, parts)
             case Sequence(parts):
                 return self._sequence(expression, parts[0], sequence(*parts[1:]))
@@ -172,10 +172,10 @@ class Parallel:
             tuple(end for fragment in fragments for end in fragment.ends),
         )
 
-    def _ways(self, expression: Expression, letter: Letter) -> list[Sources]:
+    def _ways(self, expression: Expression, letter: TupleLetter) -> list[Sources]:
         """The ways in which a letter can gather a complete expression."""
         match expression:
-            case Conjunction(parts):
+            case AllOf(parts):
                 return self._gather(parts, letter)
             case Alternation(options) if _has_conjunction(expression):
                 ordered = sorted(options, key=canonical)
@@ -183,7 +183,7 @@ class Parallel:
             case _:
                 return [(state,) for state in self.fragment(expression).complete]
 
-    def _gather(self, parts: tuple[Expression, ...], letter: Letter) -> list[Sources]:
+    def _gather(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[Sources]:
         """The ways in which a letter can gather several complete parts: each group of them as one run."""
         choices = []
         for group in self._groups(parts, letter):
@@ -196,7 +196,7 @@ class Parallel:
             for chosen in self._layout.counted(product(*choices))
         ]
 
-    def _groups(self, parts: tuple[Expression, ...], letter: Letter) -> list[list[Expression]]:
+    def _groups(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[list[Expression]]:
         """The parts in groups: those that a letter cannot gather separately are together."""
         groups: list[list[Expression]] = []
         for part in parts:
@@ -205,15 +205,15 @@ class Parallel:
             groups.append([*(member for group in near for member in group), part])
         return groups
 
-    def _bound(self, one: Expression, other: Expression, letter: Letter) -> bool:
+    def _bound(self, one: Expression, other: Expression, letter: TupleLetter) -> bool:
         return not self._layout.shared(one, other, letter) or self._layout.may_coincide(one, other)
 
 
 def _has_conjunction(expression: Expression) -> bool:
     match expression:
-        case Conjunction():
+        case AllOf():
             return True
-        case Read():
+        case ReadTuple():
             return False
         case Star(body):
             return _has_conjunction(body)
@@ -232,7 +232,7 @@ def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | Non
 _NAMED: Final = 6
 
 
-def too_large(pattern: Pattern, layout: Layout) -> str:
+def too_large(pattern: Pattern, layout: StateLayout) -> str:
     """The error message for a pattern whose automaton is too large."""
     budget = layout.budget
     if budget.spent > budget.limit:
@@ -242,7 +242,7 @@ def too_large(pattern: Pattern, layout: Layout) -> str:
     return f"{much}: {_reason(pattern.expression, layout)}\n  {pattern.text}"
 
 
-def _reason(expression: Expression, layout: Layout) -> str:
+def _reason(expression: Expression, layout: StateLayout) -> str:
     parts = max((c.parts for c in _conjunctions(expression)), key=len, default=())
     if len(parts) < 3:
         return (
@@ -266,14 +266,14 @@ def _reason(expression: Expression, layout: Layout) -> str:
     )
 
 
-def _conjunctions(expression: Expression) -> Iterator[Conjunction]:
+def _conjunctions(expression: Expression) -> Iterator[AllOf]:
     match expression:
-        case Read():
+        case ReadTuple():
             return
         case Star(body):
             yield from _conjunctions(body)
         case _:
-            if isinstance(expression, Conjunction):
+            if isinstance(expression, AllOf):
                 yield expression
             for part in sorted(expression.parts, key=canonical):
                 yield from _conjunctions(part)
@@ -317,7 +317,7 @@ def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> 
 
 def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
     """The automaton with conjunctions in parallel as far as possible. Raises NotExpressibleError."""
-    layout = Layout(resolved)
+    layout = StateLayout(resolved)
     try:
         with layout.budget:
             return layout.pcea(Parallel(layout).fragment(pattern.expression).complete)

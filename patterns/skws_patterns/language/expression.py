@@ -22,7 +22,7 @@ from skws_schema.budgets import StepBudget
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Letter:
+class TupleLetter:
     """A tuple of a relation (its position in the schema), marked with a variable."""
 
     relation: int
@@ -47,10 +47,10 @@ class _Hashed:
 
 
 @dataclass(frozen=True)
-class Read(_Hashed):
+class ReadTuple(_Hashed):
     """One tuple."""
 
-    letter: Letter
+    letter: TupleLetter
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Sequence(_Hashed):
 
 
 @dataclass(frozen=True)
-class Conjunction(_Hashed):
+class AllOf(_Hashed):
     """All parts, in any order, of different tuples."""
 
     parts: tuple[Expression, ...]
@@ -81,7 +81,7 @@ class Star(_Hashed):
     body: Expression
 
 
-Expression: TypeAlias = Read | Sequence | Conjunction | Alternation | Star
+Expression: TypeAlias = ReadTuple | Sequence | AllOf | Alternation | Star
 
 _REMEMBERED: Final = 1 << 14
 EMPTY: Final = Sequence(())
@@ -105,10 +105,10 @@ def conjunction(*parts: Expression) -> Expression:
         if part == NOTHING:
             return NOTHING
         if part != EMPTY:
-            flat += part.parts if isinstance(part, Conjunction) else (part,)
+            flat += part.parts if isinstance(part, AllOf) else (part,)
     if not flat:
         return EMPTY
-    return flat[0] if len(flat) == 1 else Conjunction(tuple(sorted(flat, key=canonical)))
+    return flat[0] if len(flat) == 1 else AllOf(tuple(sorted(flat, key=canonical)))
 
 
 def alternation(*parts: Expression) -> Expression:
@@ -134,7 +134,7 @@ def repeated(body: Expression) -> Expression:
 def size(expression: Expression) -> int:
     """The number of places at which a tuple is read."""
     match expression:
-        case Read():
+        case ReadTuple():
             return 1
         case Star(body):
             return size(body)
@@ -146,20 +146,20 @@ def size(expression: Expression) -> int:
 def canonical(expression: Expression) -> str:
     """A text that is the same for equal expressions in every process, to order them by."""
     match expression:
-        case Read(letter):
+        case ReadTuple(letter):
             return f"{letter.relation}.{letter.variable}"
         case Star(body):
             return f"*{canonical(body)}"
         case Alternation(parts):
             return f"|({' '.join(sorted(map(canonical, parts)))})"
-        case Sequence(parts) | Conjunction(parts):
+        case Sequence(parts) | AllOf(parts):
             return f"{type(expression).__name__}({' '.join(map(canonical, parts))})"
 
 
 @lru_cache(_REMEMBERED)
-def letters(expression: Expression) -> frozenset[Letter]:
+def letters(expression: Expression) -> frozenset[TupleLetter]:
     match expression:
-        case Read(letter):
+        case ReadTuple(letter):
             return frozenset({letter})
         case Star(body):
             return letters(body)
@@ -171,7 +171,7 @@ def letters(expression: Expression) -> frozenset[Letter]:
 def nullable(expression: Expression) -> bool:
     """True if the empty word satisfies it."""
     match expression:
-        case Read():
+        case ReadTuple():
             return False
         case Star():
             return True
@@ -186,13 +186,13 @@ class Derivatives:
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
-        self._known: dict[Expression, dict[Letter, Expression]] = {}
+        self._known: dict[Expression, dict[TupleLetter, Expression]] = {}
 
-    def of(self, expression: Expression) -> dict[Letter, Expression]:
+    def of(self, expression: Expression) -> dict[TupleLetter, Expression]:
         """The letters that can come first, in order, each with what is left after it."""
         known = self._known.get(expression)
         if known is None:
-            found: defaultdict[Letter, list[Expression]] = defaultdict(list)
+            found: defaultdict[TupleLetter, list[Expression]] = defaultdict(list)
             for letter, left in self._ways(expression):
                 found[letter].append(left)
             ordered = sorted(found.items(), key=itemgetter(0))
@@ -212,9 +212,9 @@ class Derivatives:
             seen |= following.keys()
         return False
 
-    def _ways(self, expression: Expression) -> Iterator[tuple[Letter, Expression]]:
+    def _ways(self, expression: Expression) -> Iterator[tuple[TupleLetter, Expression]]:
         match expression:
-            case Read(letter):
+            case ReadTuple(letter):
                 self._budget.spend()
                 yield letter, EMPTY
             case Star(body):
@@ -223,7 +223,7 @@ class Derivatives:
             case Alternation(parts):
                 for part in parts:
                     yield from self._parts(part, 1)
-            case Conjunction(parts):
+            case AllOf(parts):
                 for i, part in enumerate(parts):
                     for letter, left in self._parts(part, len(parts)):
                         yield letter, conjunction(*parts[:i], left, *parts[i + 1 :])
@@ -234,7 +234,7 @@ class Derivatives:
                     if not nullable(part):
                         break
 
-    def _parts(self, part: Expression, size: int) -> Iterator[tuple[Letter, Expression]]:
+    def _parts(self, part: Expression, size: int) -> Iterator[tuple[TupleLetter, Expression]]:
         """The derivatives of a part of an expression that has ``size`` of them."""
         for letter, left in self.of(part).items():
             self._budget.spend(size)

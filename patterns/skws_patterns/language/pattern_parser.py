@@ -13,8 +13,8 @@ from lark import Token, Tree
 
 from skws_patterns.language.expression import (
     Expression,
-    Letter,
-    Read,
+    ReadTuple,
+    TupleLetter,
     alternation,
     conjunction,
     letters,
@@ -62,7 +62,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonChain:
     """Attributes of one tuple, each compared with the next one."""
 
     references: tuple[Reference, ...]
@@ -80,7 +80,7 @@ class Keyword:
     span: Span
 
 
-Condition: TypeAlias = Agreement | Filter | Comparison | Keyword
+Condition: TypeAlias = Agreement | Filter | ComparisonChain | Keyword
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _contains(tree: Tree[Token]) -> Keyword:
     return Keyword(reference.variable, reference.attribute, text, span(tree))
 
 
-def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison:
+def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | ComparisonChain:
     operators = [Op(str(child)) for child in tree.children[1::2]]
     operands = tree.children[::2]
     references = [_reference(o) for o in operands if isinstance(o, Tree)]
@@ -139,7 +139,7 @@ def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison
                 *span(tree),
                 "attributes of two tuples can only be equal: an automaton keeps no other comparison",
             )
-        return Comparison(tuple(references), tuple(operators), span(tree))
+        return ComparisonChain(tuple(references), tuple(operators), span(tree))
     if len(operands) > 2 or not references:
         message = "a constant is compared with one attribute, as in t.amount > 5"
         raise PatternError.at(text, *span(tree), message)
@@ -169,7 +169,7 @@ def parse_pattern(text: str, schema: Schema) -> Pattern:
     atoms = sum(1 for _ in tree.find_data("atom"))
     if atoms > MOST_ATOMS:
         raise PatternError(f"the pattern has {atoms} atoms; expected at most {MOST_ATOMS}")
-    reader = _Reader(text, schema, conditions)
+    reader = _PatternReader(text, schema, conditions)
     try:
         expression = reader.expression(tree)
     except RecursionError:
@@ -180,7 +180,7 @@ def parse_pattern(text: str, schema: Schema) -> Pattern:
     )
 
 
-class _Reader:
+class _PatternReader:
     """Reads expressions; ``keywords`` are the conditions that quoted atoms stand for."""
 
     def __init__(self, text: str, schema: Schema, conditions: list[Condition]) -> None:
@@ -229,7 +229,7 @@ class _Reader:
             raise self._fault(name, f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}")
         if self._schema.relations[relation].table:
             raise self._fault(name, f"{name} is a static table: a pattern is over streams")
-        return Read(Letter(relation, variable))
+        return ReadTuple(TupleLetter(relation, variable))
 
     def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
         """A tuple of any stream with the attributes that the conditions read."""
@@ -247,7 +247,7 @@ class _Reader:
         if not streams:
             asked = ", ".join(dict.fromkeys(r.attribute for r in references)) or "searched attributes"
             raise self._fault(token, f"no stream has what {variable} needs: {asked}")
-        return alternation(*(Read(Letter(i, variable)) for i in streams))
+        return alternation(*(ReadTuple(TupleLetter(i, variable)) for i in streams))
 
     def _fault(self, token: Token, message: str) -> PatternError:
         return PatternError.at(self._text, *span(token), message)
@@ -256,7 +256,7 @@ class _Reader:
 def _references(condition: Condition) -> Iterator[Reference]:
     """The attributes that a condition reads."""
     match condition:
-        case Agreement(references) | Comparison(references):
+        case Agreement(references) | ComparisonChain(references):
             yield from references
         case Filter(reference):
             yield reference

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from skws_patterns.language.expression import Letter, letters
+from skws_patterns.language.expression import TupleLetter, letters
 from skws_patterns.language.pattern_parser import (
     Agreement,
-    Comparison,
+    ComparisonChain,
     Filter,
     Keyword,
     Pattern,
     Reference,
     Span,
 )
-from skws_patterns.pcea import Compared, Contains, Related, Same, Test, Unary, typed
+from skws_patterns.pcea import ConstantTest, Related, Same, Test, TextTest, Unary, typed
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, AttributeType, Op, Row, Schema
 
@@ -30,7 +30,7 @@ TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], boo
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LetterTest:
     """A letter's conditions: the predicate of its tuples, and the column of each class it is in."""
 
     unary: Unary
@@ -45,7 +45,7 @@ class Reading:
 class Resolved:
     """The readings of a pattern's letters, and a text for each class."""
 
-    readings: dict[Letter, Reading]
+    readings: dict[TupleLetter, LetterTest]
     class_texts: tuple[str, ...]
 
 
@@ -77,7 +77,7 @@ class _Resolver:
         self._schema = schema
         self._text_match = text_match
 
-    def reading(self, letter: Letter, classes: list[list[Reference]]) -> Reading:
+    def reading(self, letter: TupleLetter, classes: list[list[Reference]]) -> LetterTest:
         tests: list[Test] = []
         columns: dict[int, int] = {}
         for number, members in enumerate(classes):
@@ -89,11 +89,13 @@ class _Resolver:
         for condition in self._pattern.conditions:
             if isinstance(condition, Filter) and condition.reference.variable == letter.variable:
                 tests.append(self._compared(letter, condition))
-            elif isinstance(condition, Comparison) and condition.references[0].variable == letter.variable:
+            elif (
+                isinstance(condition, ComparisonChain) and condition.references[0].variable == letter.variable
+            ):
                 tests += self._related(letter, condition)
             elif isinstance(condition, Keyword) and condition.variable == letter.variable:
                 tests.append(self._contains(letter, condition))
-        return Reading(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
+        return LetterTest(Unary(letter.relation, tuple(dict.fromkeys(tests))), columns)
 
     def check_types(self, references: list[Reference]) -> None:
         """Raises PatternError for equated attributes that are never equal."""
@@ -111,11 +113,11 @@ class _Resolver:
                         "they are never equal",
                     )
 
-    def _columns(self, letter: Letter, references: Iterable[Reference]) -> list[int]:
+    def _columns(self, letter: TupleLetter, references: Iterable[Reference]) -> list[int]:
         mine = [r for r in references if r.variable == letter.variable]
         return list(dict.fromkeys(self._column(letter, r.attribute, r.span) for r in mine))
 
-    def _column(self, letter: Letter, attribute: str, span: Span) -> int:
+    def _column(self, letter: TupleLetter, attribute: str, span: Span) -> int:
         relation = self._schema.relations[letter.relation]
         if attribute not in relation.columns:
             raise self._fault(
@@ -125,16 +127,16 @@ class _Resolver:
             )
         return relation.columns[attribute]
 
-    def _compared(self, letter: Letter, condition: Filter) -> Compared:
+    def _compared(self, letter: TupleLetter, condition: Filter) -> ConstantTest:
         column = self._column(letter, condition.reference.attribute, condition.span)
         attribute = self._schema.relations[letter.relation].attributes[column]
         self._refuse_versions(attribute, condition.operator, condition.span)
         try:
-            return Compared(column, condition.operator, typed(condition.value, attribute))
+            return ConstantTest(column, condition.operator, typed(condition.value, attribute))
         except ValueError as error:
             raise self._fault(condition.span, str(error)) from None
 
-    def _related(self, letter: Letter, condition: Comparison) -> Iterator[Related]:
+    def _related(self, letter: TupleLetter, condition: ComparisonChain) -> Iterator[Related]:
         relation = self._schema.relations[letter.relation]
         columns = [self._column(letter, each.attribute, each.span) for each in condition.references]
         for operator, left, right in zip(condition.operators, columns, columns[1:], strict=False):
@@ -155,7 +157,7 @@ class _Resolver:
             message = f"{attribute.name} is a version ({attribute.order}), which patterns have no order for"
             raise self._fault(span, f"{message}; expected = or !=, or a keyword query")
 
-    def _contains(self, letter: Letter, condition: Keyword) -> Contains:
+    def _contains(self, letter: TupleLetter, condition: Keyword) -> TextTest:
         relation = self._schema.relations[letter.relation]
         if condition.attribute is not None:
             columns: tuple[int, ...] = (self._column(letter, condition.attribute, condition.span),)
@@ -166,7 +168,7 @@ class _Resolver:
         except UsageError as error:  # its other lines show the place in the keywords only
             reason = str(error).splitlines()[0]
             raise self._fault(condition.span, f"the keywords {condition.text!r}: {reason}") from None
-        return Contains(condition.text, columns, matches)
+        return TextTest(condition.text, columns, matches)
 
     def _fault(self, span: Span, message: str) -> PatternError:
         return PatternError.at(self._pattern.text, *span, message)

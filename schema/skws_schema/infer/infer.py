@@ -54,7 +54,7 @@ NAMELESS: Final = "it has no name"
 NO_ATTRIBUTES: Final = "it has no column that can be an attribute"
 
 
-class LeftOut(NamedTuple):
+class Omission(NamedTuple):
     """A table or column that is not in the schema; ``reason`` completes "left out, since ..."."""
 
     name: str
@@ -90,7 +90,7 @@ class InferredRelation:
     key: Finding[tuple[str, ...]] | None
     time: Finding[str] | None
     table: str
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Omission, ...] = ()
     origin: str | None = None
 
 
@@ -102,7 +102,7 @@ class Inference:
     relations: tuple[InferredRelation, ...]
     joins: tuple[Finding[Join], ...]
     window: str = "none"
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Omission, ...] = ()
     notes: tuple[str, ...] = ()
     heading: str = "# Inferred from samples. Comments say how sure each guess is, from 0 to 1, and why."
 
@@ -284,7 +284,7 @@ def infer(
         joins=tuple(joins),
         window=window,
         left_out=tuple(
-            LeftOut(relation, NO_ATTRIBUTES if is_name(relation) else NO_RELATION)
+            Omission(relation, NO_ATTRIBUTES if is_name(relation) else NO_RELATION)
             for relation in tables
             if relation not in usable
         ),
@@ -293,17 +293,17 @@ def infer(
     return replace(inference, relations=tuple(_referring(r, inference) for r in inference.relations))
 
 
-def _beside(nested: Nested | None) -> Iterator[LeftOut]:
+def _beside(nested: Nested | None) -> Iterator[Omission]:
     if nested is not None:
         rows = nested.origin.partition(".")[2]
-        yield from (LeftOut(name, f"the rows are in {rows}") for name in nested.beside)
+        yield from (Omission(name, f"the rows are in {rows}") for name in nested.beside)
 
 
 def _with_nested(
     joins: list[Finding[Join]],
     keys: dict[str, Finding[tuple[str, ...]]],
     nested: Mapping[str, Nested],
-    named: Mapping[str, tuple[dict[str, str], tuple[LeftOut, ...]]],
+    named: Mapping[str, tuple[dict[str, str], tuple[Omission, ...]]],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
     """Replace the joins of rows in arrays by joins with the rows around them, on the key of these."""
     nested_joins: list[Finding[Join]] = []
@@ -385,17 +385,17 @@ def attribute_names(columns: Sequence[str]) -> dict[str, str]:
     return origins
 
 
-def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[LeftOut, ...]]:
+def named_columns(columns: Mapping[str, Sequence[object]]) -> tuple[dict[str, str], tuple[Omission, ...]]:
     """The column of each attribute, by attribute name; and the columns that cannot be attributes."""
     objects = _objects(columns)
     raw = [path for path, values in columns.items() if _are_bytes(values)]
     fit = [path for path in columns if path and path not in objects and path not in raw]
     mixed = [path for path in objects if any(value is not None for value in columns[path])]
     omissions = [
-        *(LeftOut(path, _BOTH) for path in mixed),
-        *(LeftOut(path, BYTES) for path in raw),
-        *(LeftOut(path, NAMELESS) for path in columns if not path),
-        *(LeftOut(path, _TOO_MANY) for path in fit[WIDEST:]),
+        *(Omission(path, _BOTH) for path in mixed),
+        *(Omission(path, BYTES) for path in raw),
+        *(Omission(path, NAMELESS) for path in columns if not path),
+        *(Omission(path, _TOO_MANY) for path in fit[WIDEST:]),
     ]
     return attribute_names(fit[:WIDEST]), tuple(omissions)
 

@@ -19,7 +19,7 @@ CheckExpression: TypeAlias = Callable[[Schema], str | None]
 
 
 @dataclass(frozen=True)
-class Draft:
+class RelationDraft:
     """The readable parts of a relation; None in place of the others."""
 
     name: str
@@ -28,16 +28,16 @@ class Draft:
     types: Mapping[str, AttributeType | None] | None
 
 
-def drafts(located: Located) -> dict[str, Draft]:
+def drafts(located: Located) -> dict[str, RelationDraft]:
     """The relations of the document, by name, in order."""
     relations = mapping(mapping(located.data).get("relations"))
     return {
-        name: Draft(name, ("relations", name), mapping(entry), _types(entry))
+        name: RelationDraft(name, ("relations", name), mapping(entry), _types(entry))
         for name, entry in relations.items()
     }
 
 
-def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
+def check_relations(located: Located, relations: Mapping[str, RelationDraft]) -> None:
     """Report every fault inside a relation."""
     for draft in relations.values():
         for check in _RELATION_CHECKS:
@@ -45,7 +45,7 @@ def check_relations(located: Located, relations: Mapping[str, Draft]) -> None:
         _check_origin(located, draft, relations)
 
 
-def _check_origin(located: Located, draft: Draft, relations: Mapping[str, Draft]) -> None:
+def _check_origin(located: Located, draft: RelationDraft, relations: Mapping[str, RelationDraft]) -> None:
     """Report an array of rows in a relation that does not exist, and relations inside each other."""
     origin = draft.entry.get("from")
     if not isinstance(origin, str) or not origin:
@@ -64,7 +64,7 @@ def _check_origin(located: Located, draft: Draft, relations: Mapping[str, Draft]
         located.report(position, f"{draft.name}.from: {parent} has its rows from {draft.name}")
 
 
-def _around(name: str, relations: Mapping[str, Draft]) -> list[str]:
+def _around(name: str, relations: Mapping[str, RelationDraft]) -> list[str]:
     """``name`` and the relations whose rows enclose its rows, from the inside out."""
     names: list[str] = []
     while name in relations and name not in names:
@@ -132,7 +132,7 @@ def _type(entry: Data) -> AttributeType | None:
     return AttributeType(entry) if isinstance(entry, str) and entry in list(AttributeType) else None
 
 
-def _check_names(located: Located, draft: Draft) -> None:
+def _check_names(located: Located, draft: RelationDraft) -> None:
     """Report names in key, search and time that are no attributes, or are listed twice."""
     for field in ("key", "search", "time"):
         value = draft.entry.get(field)
@@ -152,7 +152,7 @@ def _check_names(located: Located, draft: Draft) -> None:
             names.add(name)
 
 
-def _check_search(located: Located, draft: Draft) -> None:
+def _check_search(located: Located, draft: RelationDraft) -> None:
     names = draft.entry.get("search")
     for i, name in enumerate(names if isinstance(names, list) else []):
         kind = (draft.types or {}).get(name) if isinstance(name, str) else None
@@ -161,7 +161,7 @@ def _check_search(located: Located, draft: Draft) -> None:
             located.report(position, f"{draft.name}.search: expected a text attribute; {name!r} is {kind}")
 
 
-def _check_time(located: Located, draft: Draft) -> None:
+def _check_time(located: Located, draft: RelationDraft) -> None:
     name = draft.entry.get("time")
     if not isinstance(name, str):
         return
@@ -174,13 +174,13 @@ def _check_time(located: Located, draft: Draft) -> None:
         located.report(located.key_place((*draft.path, "time")), message)
 
 
-def _check_source(located: Located, draft: Draft) -> None:
+def _check_source(located: Located, draft: RelationDraft) -> None:
     if draft.entry.get("source") is not None and draft.entry.get("table") is not True:
         message = f"{draft.name}.source: only a table has a source of its own; add 'table: true'"
         located.report(located.key_place((*draft.path, "source")), message)
 
 
-def _check_analyzers(located: Located, draft: Draft) -> None:
+def _check_analyzers(located: Located, draft: RelationDraft) -> None:
     for name, kind in (draft.types or {}).items():
         entry = mapping(mapping(draft.entry.get("attributes")).get(name))
         if "analyzer" in entry and kind and kind is not AttributeType.TEXT:
@@ -189,7 +189,7 @@ def _check_analyzers(located: Located, draft: Draft) -> None:
             located.report(position, message)
 
 
-def _check_orders(located: Located, draft: Draft) -> None:
+def _check_orders(located: Located, draft: RelationDraft) -> None:
     for name, kind in (draft.types or {}).items():
         entry = mapping(mapping(draft.entry.get("attributes")).get(name))
         if entry.get("order") is not None and kind and kind.family is not AttributeType.TEXT:
@@ -198,7 +198,7 @@ def _check_orders(located: Located, draft: Draft) -> None:
             located.report(position, message)
 
 
-def _check_bounds(located: Located, draft: Draft) -> None:
+def _check_bounds(located: Located, draft: RelationDraft) -> None:
     for name, kind in (draft.types or {}).items():
         entry = mapping(mapping(draft.entry.get("attributes")).get(name))
         if kind:

@@ -13,7 +13,7 @@ from skws_schema.model import Analyzer, Attribute, AttributeType, Groups, Join, 
 from skws_schema.yaml.check import (
     CheckExpression,
     CheckWindow,
-    Draft,
+    RelationDraft,
     bound_value,
     check_relations,
     check_window_text,
@@ -284,7 +284,7 @@ def _side(text: str, start: int) -> Side:
     return Side(names[0], names[1], start + len(text) - len(text.lstrip()))
 
 
-def read_joins(located: Located, relations: Mapping[str, Draft]) -> tuple[Join, ...]:
+def read_joins(located: Located, relations: Mapping[str, RelationDraft]) -> tuple[Join, ...]:
     """The valid joins, in order; faults are reported."""
     entries = mapping(located.data).get("joins")
     joins: dict[Place, Join] = {}
@@ -298,7 +298,7 @@ def read_joins(located: Located, relations: Mapping[str, Draft]) -> tuple[Join, 
     return tuple(joins.values())
 
 
-def _conditions(located: Located, path: Place, relations: Mapping[str, Draft]) -> list[Condition]:
+def _conditions(located: Located, path: Place, relations: Mapping[str, RelationDraft]) -> list[Condition]:
     """The conditions of one join, in the direction of the first; empty if any of them is wrong."""
     entry = located.at(path)
     if isinstance(entry, dict):
@@ -314,7 +314,9 @@ def _conditions(located: Located, path: Place, relations: Mapping[str, Draft]) -
     return conditions if len(conditions) == len(texts) else []
 
 
-def _condition(located: Located, path: Place, text: str, relations: Mapping[str, Draft]) -> Condition | None:
+def _condition(
+    located: Located, path: Place, text: str, relations: Mapping[str, RelationDraft]
+) -> Condition | None:
     try:
         condition = parse_condition(text)
     except ValueError as error:
@@ -331,7 +333,7 @@ def _condition(located: Located, path: Place, text: str, relations: Mapping[str,
 
 
 def _check_side(
-    located: Located, path: Place, text: str, side: Side, relations: Mapping[str, Draft]
+    located: Located, path: Place, text: str, side: Side, relations: Mapping[str, RelationDraft]
 ) -> tuple[bool, AttributeType | None]:
     """Whether the attribute exists (True if unknown), and its type if known."""
     draft = relations.get(side.relation)

@@ -35,7 +35,7 @@ SCALARS = {
 """Plain scalars that are not text (YAML 1.2 core schema, without octals, inf and nan)."""
 
 
-class _Loader(yaml.SafeLoader):
+class _YamlLoader(yaml.SafeLoader):
     """Composes nodes with the scalar types of YAML 1.2's core schema."""
 
     # An empty table of its own: the inherited one reads `on` as true and 1:30 as 90.
@@ -57,7 +57,7 @@ class _Loader(yaml.SafeLoader):
 
 
 for _name, _pattern in SCALARS.items():
-    _Loader.add_implicit_resolver(TAG_PREFIX + _name, _pattern, None)
+    _YamlLoader.add_implicit_resolver(TAG_PREFIX + _name, _pattern, None)
 
 
 @dataclass
@@ -111,7 +111,7 @@ def locate(text: str, source: str) -> Located:
     """
     document = Located(source, text.split("\n"))
     try:
-        node = _Loader(text).get_single_node()
+        node = _YamlLoader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         raise SchemaError([_syntax_problem(error, source)]) from None
     except yaml.reader.ReaderError as error:
@@ -119,7 +119,7 @@ def locate(text: str, source: str) -> Located:
         message = f"character U+{int(error.character):04X} is not allowed in YAML"
         raise SchemaError([Problem(source, *place_of(text, error.position), message)]) from None
     if node is not None:
-        document.data = _Reader(document).read(node, ())
+        document.data = _NodeReader(document).read(node, ())
     return document
 
 
@@ -142,7 +142,7 @@ class _TooLargeError(Exception):
     """Aliases expand to more than MAX_NODES nodes."""
 
 
-class _Reader:
+class _NodeReader:
     """Turns nodes into data, and records positions and problems."""
 
     def __init__(self, document: Located) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from skws.keywords.plan import Plan
 from skws.queries.keywords.result_emitter import FormedQuery
-from skws.ranking.ceilings import Ceilings
+from skws.ranking.ceilings import UpperBounds
 from skws.ranking.rankings import Floats, log_of_fans
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mixed
@@ -397,7 +397,7 @@ class LivePaths:
         now: int,
         live: LiveTuples,
         networks: PathNetworks,
-        ceilings: Ceilings,
+        ceilings: UpperBounds,
         most: int,
         agreeing: Callable[[Partials, Callable[[int], FormedQuery]], Flags],
     ) -> None:

@@ -180,7 +180,7 @@ class LiveWords:
     def _found_by(self, word: str, analyzer: Analyzer) -> Ints:
         """The tuples that a word finds where texts have an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
-        meanings = alternatives_of(Word(word), word, (leaves.Place(None, analyzer, columns),))
+        meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
         found = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
         return distinct(np.concatenate([NOTHING, *found]))
 

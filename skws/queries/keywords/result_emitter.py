@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
 from skws.ranking.scoring import Scoring
-from skws.results.assemble import Forming, Outline, Outlines, Readings, Seconds, ShownQueries, Unformed
+from skws.results.assemble import (
+    Interpretations,
+    NetworkTemplate,
+    NetworkTemplates,
+    ResultBuilder,
+    ResultColumns,
+    Seconds,
+    ShownQueries,
+)
 from skws.results.model import Result
 from skws.results.names import Lanes, digest_of_join, lanes, same_shown
 from skws.store.directory import TupleDirectory
@@ -124,7 +132,7 @@ class ResultEmitter:
     ) -> None:
         self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
         self._queries = queries
-        self._outlines = Outlines(schema)
+        self._outlines = NetworkTemplates(schema)
         self._forget_queries()
         self._live = live
         self._known = known
@@ -143,7 +151,7 @@ class ResultEmitter:
         self._meshes: list[Networks] = []
         self._numbers: dict[int, int] = {}  # of meshes, by identity
         self._shown = ShownQueries()
-        self._readings = Readings()  # of networks: a mesh's number and operator in one
+        self._readings = Interpretations()  # of networks: a mesh's number and operator in one
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
@@ -221,16 +229,16 @@ class ResultEmitter:
         parts = (self._forming(part).ids[0] for part in found.parts(MOST))
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
-    def _forming(self, found: Partials) -> Forming:
-        return Forming(self._rows(found), self._readings, self._shown, self._joins)
+    def _forming(self, found: Partials) -> ResultBuilder:
+        return ResultBuilder(self._rows(found), self._readings, self._shown, self._joins)
 
-    def _rows(self, found: Partials) -> Unformed:
+    def _rows(self, found: Partials) -> ResultColumns:
         slots, members = self._members(found.members)
         queries = self._shown.places(found.query, self._described)
         networks = self._shown.meshes(queries) << 32 | found.operator
         some, kinds = kinds_of(networks)
         which = self._readings.numbers(networks[some].tolist(), self._outline).take(kinds)
-        return Unformed(which, queries, members, self._known.names(slots))
+        return ResultColumns(which, queries, members, self._known.names(slots))
 
     def _members(self, members: Ints) -> tuple[Ints, Ints]:
         """The slots of members, each once, and the members as numbers of these; 0 for NO_MEMBER."""
@@ -253,7 +261,7 @@ class ResultEmitter:
                 self._meshes.append(mesh)
         return list(map(_PLAN, formed)), list(map(self._numbers.__getitem__, map(id, meshes)))
 
-    def _outline(self, network: int) -> Outline:
+    def _outline(self, network: int) -> NetworkTemplate:
         return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
 
     def _judged(

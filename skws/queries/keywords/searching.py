@@ -22,11 +22,11 @@ from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.referred_rows import referred_notes
-from skws.ranking.ceilings import Ceilings
+from skws.ranking.ceilings import UpperBounds
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
-from skws.results.model import Place, Result
+from skws.results.model import Result, TopChange
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
@@ -187,7 +187,7 @@ class LiveSearch:
         return len(plan.query.slots) == 2 and not plan.query.sequence and not self._meshes.by_root
 
     def _searched_paths(
-        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int, ceilings: Ceilings
+        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int, ceilings: UpperBounds
     ) -> Searched:
         """As ``_searched``; only the best results are formed."""
         paths = LivePaths(
@@ -259,7 +259,7 @@ def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
 class Best:
     """The best results of a search so far, at most ``most``. ``ceilings``: those of its results, if known."""
 
-    def __init__(self, most: int, ceilings: Ceilings | None) -> None:
+    def __init__(self, most: int, ceilings: UpperBounds | None) -> None:
         self.results: list[Candidate] = []
         self.ceilings = ceilings
         self._most = most
@@ -329,4 +329,4 @@ def ranked(best: list[Candidate]) -> list[Result]:
 
 
 def _placed(result: Result, rank: int) -> Result:
-    return struct_replace(result, place=Place("enter", rank, None))
+    return struct_replace(result, place=TopChange("enter", rank, None))

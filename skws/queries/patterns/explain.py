@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from skws.queries.patterns.text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
-from skws_patterns.pcea import PCEA, Compared, Contains, Equality, Related, Source, State, Test, Transition
+from skws_patterns.pcea import (
+    PCEA,
+    ConstantTest,
+    Equality,
+    Related,
+    RunSource,
+    State,
+    Test,
+    TextTest,
+    Transition,
+)
 from skws_schema.drawing import DotEdge, DotNode, to_dot
 from skws_schema.model import Relation, Schema
 from skws_windows.window import Window, parse_window, window_text
@@ -55,7 +65,7 @@ class AutomatonDrawing:
         shown = str(state)
         return shown if shown.isprintable() and len(shown) <= 20 else f"q{len(self._names)}"
 
-    def _source(self, source: Source, transition: Transition) -> str:
+    def _source(self, source: RunSource, transition: Transition) -> str:
         compared = self._equality(source.equality, transition)
         return f"{self._names[source.state]}{f' [{compared}]' if compared else ''}"
 
@@ -85,12 +95,12 @@ def _attribute(relation: Relation, column: int) -> str:
 
 
 def _test(test: Test, relation: Relation) -> str:
-    if isinstance(test, Compared):
+    if isinstance(test, ConstantTest):
         return f"[{relation.attributes[test.column].name} {test.operator} {test.value!r}]"
     if isinstance(test, Related):
         left, right = (relation.attributes[column].name for column in (test.column, test.other))
         return f"[{left} {test.operator} {right}]"
-    if isinstance(test, Contains):
+    if isinstance(test, TextTest):
         return f"[:{test.text!r}]"
     names = " = ".join(relation.attributes[column].name for column in test.columns)
     return f"[{names}]" if len(test.columns) > 1 else f"[{names} not NULL]"

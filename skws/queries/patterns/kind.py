@@ -25,9 +25,9 @@ from skws.spec.query import Query, Stream
 from skws_patterns.columnar_evaluator import (
     MOST_RESULTS,
     ColumnarEvaluator,
-    Found,
     TooManyRunsError,
-    Tuples,
+    TupleBatch,
+    Valuations,
     column_plan,
 )
 from skws_patterns.tuple_evaluator import Valuation
@@ -90,13 +90,13 @@ class ReplayedPattern(Evaluator):
         while batch := [*islice(tuples, BATCH)]:
             yield batch
 
-    def _found(self, batch: Sequence[ReadTuple]) -> Found | None:
+    def _found(self, batch: Sequence[ReadTuple]) -> Valuations | None:
         """The results that a batch completes; None if the automaton is to find them."""
         if self._columns is None:
             return None
         try:
             return self._columns.take(
-                Tuples(
+                TupleBatch(
                     np.array([taken.position for taken in batch], dtype=np.int64),
                     np.array([taken.relation for taken in batch], dtype=np.int64),
                     np.array([self._stream.tick(taken) for taken in batch], dtype=np.int64),
@@ -108,7 +108,7 @@ class ReplayedPattern(Evaluator):
             self._columns = None
             return None
 
-    def _formed(self, batch: Sequence[ReadTuple], found: Found) -> Iterator[Result]:
+    def _formed(self, batch: Sequence[ReadTuple], found: Valuations) -> Iterator[Result]:
         valuations = self._valuations(found)
         last, valuation = next(valuations, (FOREVER, ()))
         for taken in batch:
@@ -117,7 +117,7 @@ class ReplayedPattern(Evaluator):
                 yield self._stream.formed(valuation)
                 last, valuation = next(valuations, (FOREVER, ()))
 
-    def _valuations(self, found: Found) -> Iterator[tuple[int, Valuation]]:
+    def _valuations(self, found: Valuations) -> Iterator[tuple[int, Valuation]]:
         for at in range(0, len(found), _ROWS):
             chosen = slice(at, at + _ROWS)
             rows = zip(*found.marked[:, chosen].tolist(), strict=True)

@@ -17,8 +17,8 @@ from skws.queries.patterns.text import PatternQuery
 from skws.results.model import Result, ResultTuple
 from skws.results.names import TupleNames
 from skws.spec.query import PATTERN, Query
-from skws_patterns.tuple_evaluator import Evaluator as Automaton
 from skws_patterns.tuple_evaluator import Mark, Valuation
+from skws_patterns.tuple_evaluator import TupleEvaluator as Automaton
 from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.model import Row, Schema
 from skws_windows.window import (

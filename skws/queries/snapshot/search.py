@@ -24,7 +24,7 @@ from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
 from skws.results.assemble import Assembler
-from skws.results.model import Place, Result, Score
+from skws.results.model import Result, Score, TopChange
 from skws.results.names import TupleNames
 from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws.spec.query import RankingChoice
@@ -151,7 +151,7 @@ class SnapshotSearch:
             bound = -inf if size == self._plan.max_size else self._bounds.of_size(size + 1)
             while waiting and rank != most and self._worth(waiting[0][3]) > bound:
                 rank += 1
-                yield replace(heappop(waiting)[3], place=Place("enter", rank, None))
+                yield replace(heappop(waiting)[3], place=TopChange("enter", rank, None))
             if rank == most:
                 return
 

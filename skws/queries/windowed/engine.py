@@ -32,7 +32,7 @@ from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_purging.lifespans import ALWAYS, static_tuples
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema
-from skws_windows.processor.spans import Closed
+from skws_windows.processor.spans import ClosedSpans
 from skws_windows.window import FOREVER, ExpressionWindow
 
 
@@ -49,18 +49,18 @@ class WaitingResults(LiveResults):
         same, _ = self._members.key_of(results.members)
         super().add(results.taken(self._streaming(results).any(axis=1) & same))
 
-    def forget(self, closed: Closed) -> None:
+    def forget(self, closed: ClosedSpans) -> None:
         """Drop the results that windows hold: they were given before."""
         for _ in self._held(closed):
             pass
 
-    def due(self, closed: Closed, time: Ints, begin: int) -> Iterator[Event]:
+    def due(self, closed: ClosedSpans, time: Ints, begin: int) -> Iterator[Event]:
         """Results that windows hold, at the end of the first. ``time``: by position from ``begin`` on."""
         if len(closed.last):
             for results, ends in self._held(closed):
                 yield from self._events(results, ends, time[ends - begin])
 
-    def _held(self, closed: Closed) -> Iterator[tuple[Partials, Ints]]:
+    def _held(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
         holding = Holding(closed)
         return self.released(lambda results: self._first_ends(holding, results))
 

@@ -21,7 +21,7 @@ from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import NO_MEMBER
 from skws_purging.lifespans import ALWAYS, GroupKey, identity
 from skws_schema.model import Row, Schema
-from skws_windows.processor.spans import ANY, Closed, Spans, Tracker, keyless
+from skws_windows.processor.spans import ANY, ClosedSpans, Spans, Tracker, keyless
 from skws_windows.window import FOREVER
 
 _SOME: Final = 64
@@ -252,7 +252,7 @@ _WIDE = 1 << 40
 class Holding:
     """Windows that ended, at most one at each record, in order of their ends."""
 
-    def __init__(self, closed: Closed) -> None:
+    def __init__(self, closed: ClosedSpans) -> None:
         self._closed = closed
         self._known: dict[tuple[bool, ...], _Ordered] = {}
 
@@ -338,9 +338,9 @@ class ClosedWindows:
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._closed: list[Closed] = []
+        self._closed: list[ClosedSpans] = []
 
-    def add(self, closed: Closed) -> None:
+    def add(self, closed: ClosedSpans) -> None:
         """Add windows that ended; forget those before the oldest open one."""
         if len(closed.last):
             self._closed.append(closed)
@@ -364,10 +364,10 @@ class ClosedWindows:
             )
         ]
 
-    def restore(self, state: Sequence[ClosedRow]) -> Closed:
+    def restore(self, state: Sequence[ClosedRow]) -> ClosedSpans:
         """Inverse of ``state``; gives the windows as one batch."""
         first, last, keys, began = tuple(zip(*state, strict=True)) or ((), (), (), ())
-        closed = Closed(
+        closed = ClosedSpans(
             np.array(first, dtype=np.int64),
             np.array(last, dtype=np.int64),
             self._tracker.coded(keys),

@@ -26,7 +26,7 @@ from skws_windows.language.window_parser import (
     parse_expression,
     parse_pairs,
 )
-from skws_windows.overlap_verdict import Bound, Verdict, check, compiled
+from skws_windows.overlap_verdict import Bound, OverlapVerdict, check, compiled
 from skws_windows.processor.panes import PREFIXED, Aggregate, monoid
 from skws_windows.processor.panes import names as monoid_names
 from skws_windows.processor.stream_processor import Processor
@@ -70,7 +70,7 @@ class WindowPlan:
         known = (each for matchers in found for each in matchers if isinstance(each, Matcher))
         return tuple(dict.fromkeys(note for matcher in known for note in matcher.query.notes))
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> OverlapVerdict:
         """Whether windows can pile up."""
         return _verdict(self.expression, self.alphabet)
 
@@ -91,7 +91,7 @@ def _compiled(expression: WindowExpression, alphabet: Alphabet) -> WindowExpress
 
 
 @lru_cache(maxsize=64)
-def _verdict(expression: WindowExpression, alphabet: Alphabet) -> Verdict:
+def _verdict(expression: WindowExpression, alphabet: Alphabet) -> OverlapVerdict:
     return check(expression, alphabet, _compiled(expression, alphabet))
 
 

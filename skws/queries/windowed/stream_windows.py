@@ -20,7 +20,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.sinks.text import value_text, visible
 from skws_schema.model import AttributeType, Schema, Value
 from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord
-from skws_windows.guards.letters import Column, exact, time_column, typed
+from skws_windows.guards.letters import FieldColumn, exact, time_column, typed
 from skws_windows.processor.spans import Spans, Tracker
 from skws_windows.processor.stream_processor import Processor, Window
 from skws_windows.window import ExpressionWindow
@@ -120,7 +120,7 @@ class BatchSource:
     def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
         self._blocks = list(batch.rows.by_block())
-        self._columns: dict[FieldInfo, Column] = {}
+        self._columns: dict[FieldInfo, FieldColumn] = {}
 
     @property
     def relation(self) -> Ints:
@@ -134,14 +134,14 @@ class BatchSource:
         batch = self._batch
         return StreamRecord(batch.relation.item(place), batch.time.item(place), batch.rows.row(place))
 
-    def column(self, info: FieldInfo) -> Column:
+    def column(self, info: FieldInfo) -> FieldColumn:
         if TIME_COLUMN in info.columns:
             return time_column(self.time)
         if info not in self._columns:
             self._columns[info] = self._read(info)
         return self._columns[info]
 
-    def _read(self, info: FieldInfo) -> Column:
+    def _read(self, info: FieldInfo) -> FieldColumn:
         size = len(self._batch)
         values = np.zeros(size, dtype=_TYPES[info.sort])
         present = np.zeros(size, dtype=bool)
@@ -153,12 +153,14 @@ class BatchSource:
             if read.values.dtype == object:
                 values = values.astype(object)
             values[mine], present[mine] = read.values[places], read.present[places]
-        return exact(Column(values, present)) if values.dtype == np.int64 else Column(values, present)
+        return (
+            exact(FieldColumn(values, present)) if values.dtype == np.int64 else FieldColumn(values, present)
+        )
 
 
-def _of_block(block: Block, column: int, sort: AttributeType) -> Column:
+def _of_block(block: Block, column: int, sort: AttributeType) -> FieldColumn:
     numbers = block.numbers(column)
-    return typed(block.values(column), sort) if numbers is None else Column(*numbers)
+    return typed(block.values(column), sort) if numbers is None else FieldColumn(*numbers)
 
 
 class Found(NamedTuple):

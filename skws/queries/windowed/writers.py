@@ -25,7 +25,7 @@ from skws_schema.model import AttributeType, Value
 from skws_windows.automata.k_sla import LookbackAutomaton
 from skws_windows.automata.regular import WindowExpression
 from skws_windows.guards.alphabet import Alphabet
-from skws_windows.overlap_verdict import Verdict, Witness
+from skws_windows.overlap_verdict import OverlapVerdict, Witness
 from skws_windows.processor.panes import Aggregate
 from skws_windows.processor.stream_processor import Key, Window
 from skws_windows.window import MICROSECOND
@@ -106,7 +106,7 @@ class WindowTable(Encoder[Window]):
         return _row(cells)
 
 
-def verdict_json(verdict: Verdict, expression: WindowExpression, alphabet: Alphabet) -> bytes:
+def verdict_json(verdict: OverlapVerdict, expression: WindowExpression, alphabet: Alphabet) -> bytes:
     """The verdict of the static check, with a stream on which windows pile up if they can."""
     limits = expression.limits
     found = {

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from skws.sources.kafka.topic_address import Address, Settings
+from skws.sources.kafka.topic_address import Settings, TopicAddress
 from skws_schema.errors import NotYetError, SchemaError, SourceError
 
 Partition: TypeAlias = tuple[str, int]
@@ -56,7 +56,7 @@ def gone(error: object) -> bool:
 class Client:
     """Reads partitions from offsets on; methods raise KafkaException while the brokers do not answer."""
 
-    def __init__(self, address: Address, settings: Settings) -> None:
+    def __init__(self, address: TopicAddress, settings: Settings) -> None:
         """Connects to nothing yet. Raises SchemaError for settings that the client rejects."""
         self._shown = address.shown
         self._settings = settings

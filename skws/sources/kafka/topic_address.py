@@ -24,7 +24,7 @@ _PARAMETERS: Final = ("from", "format", "group", "lost", "config")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
-class Begin(StrEnum):
+class StartPoint(StrEnum):
     """Where a new run begins."""
 
     EARLIEST = "earliest"
@@ -48,12 +48,12 @@ class Lost(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TopicAddress:
     """Brokers and topics. No ``topics``: those named like the relations. It holds no secret."""
 
     brokers: tuple[str, ...]
     topics: tuple[str, ...]
-    begin: Begin = Begin.EARLIEST
+    begin: StartPoint = StartPoint.EARLIEST
     form: Form = Form.AUTO
     lost: Lost = Lost.FAIL
     group: str | None = None
@@ -64,7 +64,7 @@ class Address:
         return f"kafka://{','.join(self.brokers)}" + (f"/{','.join(self.topics)}" if self.topics else "")
 
     @classmethod
-    def of(cls, text: str) -> Address:
+    def of(cls, text: str) -> TopicAddress:
         """The address in ``kafka://HOST:PORT,.../TOPIC,...?from=latest``. Raises UsageError."""
         base, _, query = text.removeprefix("kafka://").partition("?")
         brokers, _, topics = base.partition("/")
@@ -83,7 +83,7 @@ class Address:
         return cls(
             tuple(_broker(one, text) for one in brokers.split(",")),
             tuple(_topic(unquote(one), text) for one in topics.split(",")) if topics else (),
-            _choice(Begin, given, "from", Begin.EARLIEST),
+            _choice(StartPoint, given, "from", StartPoint.EARLIEST),
             _choice(Form, given, "format", Form.AUTO),
             _choice(Lost, given, "lost", Lost.FAIL),
             _stated(given, "group", str),
@@ -158,7 +158,7 @@ class Settings:
     @classmethod
     def of(
         cls,
-        address: Address,
+        address: TopicAddress,
         environment: Mapping[str, str] = os.environ,
         *,
         defaults: Mapping[str, str] = _DEFAULTS,

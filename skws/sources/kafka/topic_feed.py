@@ -15,19 +15,19 @@ from skws.data.values import EARLIEST
 from skws.sources.feed import (
     Backlog,
     Batch,
+    BatchPlan,
     Clock,
     Feed,
     FeedPart,
     Offset,
-    Plan,
     Source,
     SystemClock,
     parse_offset,
     static_relations,
 )
-from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, Mark, latest_between
+from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, RefusalMark, latest_between
 from skws.sources.kafka.client import Client, Partition, gone
-from skws.sources.kafka.topic_address import Address, Begin, Lost, Settings
+from skws.sources.kafka.topic_address import Lost, Settings, StartPoint, TopicAddress
 from skws.sources.kafka.topic_reader import (
     GapError,
     Message,
@@ -54,7 +54,9 @@ _WORTH: Final = 4  # of what a poll may give, one in so many messages have to wa
 class KafkaFeed(Feed):
     """Follows the topics of ``address``."""
 
-    def __init__(self, address: Address, schema: Schema, clock: Clock, horizon: Horizon = ANY_TIME) -> None:
+    def __init__(
+        self, address: TopicAddress, schema: Schema, clock: Clock, horizon: Horizon = ANY_TIME
+    ) -> None:
         """Raises SourceError without topics, NotYetError without brokers, SchemaError for wrong settings."""
         self._address = address
         self._schema = schema
@@ -102,13 +104,13 @@ class KafkaFeed(Feed):
 
     def start(self) -> Offset:
         """Before the first message of every partition, or after the last."""
-        latest = self._address.begin is Begin.LATEST
+        latest = self._address.begin is StartPoint.LATEST
         try:
             reach = {one: self._client.reach(one) for one in self._topics.partitions}
         except KafkaException as error:
             raise self._client.failure(error) from None
         begins = {one: ends[latest] for one, ends in reach.items()}
-        return Position(self._cluster, begins, ids=dict(self._topics.ids)).offset()
+        return TopicPosition(self._cluster, begins, ids=dict(self._topics.ids)).offset()
 
     def tables(self) -> Iterator[Item]:
         """The present rows of the topics named after static tables."""
@@ -130,13 +132,13 @@ class KafkaFeed(Feed):
                 reader, position = self._at(position)
                 taken = self._take(reader, limit)
                 refused = any(message.refused for message in taken)
-                horizon = Mark.behind(position.horizon, self._latest) if refused else position.horizon
+                horizon = RefusalMark.behind(position.horizon, self._latest) if refused else position.horizon
                 position = replace(position, next=reader.offsets(), horizon=horizon)
         except KafkaException as error:
             self._failed(error)
         return Batch(self._streamed(taken), position.offset(), self._take_notices())
 
-    def plan(self, start: Offset, limit: int) -> Plan | None:
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """Of each partition the same share of what waits there: those that are in step stay so.
 
         None while the brokers are away, and where messages are gone: a poll says so.
@@ -162,9 +164,9 @@ class KafkaFeed(Feed):
         self._planned = after
         horizon = position.horizon
         if self._horizon.ahead is not None:  # nobody knows yet whether some will be refused
-            horizon = Mark.behind(horizon, self._latest)
+            horizon = RefusalMark.behind(horizon, self._latest)
         end = replace(position, next=after, horizon=horizon)
-        return Plan(end.offset(), total > limit, self._take_notices())
+        return BatchPlan(end.offset(), total > limit, self._take_notices())
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         begins, ends = self._stretch(start, end)
@@ -228,8 +230,8 @@ class KafkaFeed(Feed):
     def close(self) -> None:
         self._client.close()
 
-    def _checked(self, offset: Offset) -> Position:
-        position = Position.of(offset)
+    def _checked(self, offset: Offset) -> TopicPosition:
+        position = TopicPosition.of(offset)
         if position.cluster != self._cluster:
             raise SourceError(
                 f"{self._address.shown}: the saved offset is of cluster {position.cluster}, and this is"
@@ -242,7 +244,7 @@ class KafkaFeed(Feed):
             self._readers[topic] = TopicReader(topic, self._schema, self._address.form, horizon=self._horizon)
         return self._readers[topic]
 
-    def _at(self, position: Position) -> tuple[PartitionReader, Position]:
+    def _at(self, position: TopicPosition) -> tuple[PartitionReader, TopicPosition]:
         """A reader at ``position``, and that position with partitions found since."""
         if self._reading is None or self._reading.offsets() != position.next:
             self._reading = None
@@ -253,7 +255,7 @@ class KafkaFeed(Feed):
             self._reading = PartitionReader(self._client, self._topic_reader, position.next)
         return self._reading, position
 
-    def _with_new(self, position: Position) -> Position:
+    def _with_new(self, position: TopicPosition) -> TopicPosition:
         """``position``, with new partitions from their beginning."""
         now = self._clock.now()
         if now - self._discovered_at >= _DISCOVER_EVERY:
@@ -270,7 +272,7 @@ class KafkaFeed(Feed):
                 self._reading.add(one, begin)
         return position
 
-    def _present(self, position: Position) -> Position:
+    def _present(self, position: TopicPosition) -> TopicPosition:
         """``position`` without topics that were deleted, or created again, since.
 
         Offsets say nothing of the messages of another topic with the same name. Raises SourceError unless the
@@ -290,7 +292,7 @@ class KafkaFeed(Feed):
         told = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
         return replace(position, ids=told | position.ids)
 
-    def _loss(self, topic: str, position: Position) -> str:
+    def _loss(self, topic: str, position: TopicPosition) -> str:
         size = self._topics.sizes.get(topic, 0)
         if not size:
             return f"topic {topic} was deleted"
@@ -421,7 +423,7 @@ class KafkaFeed(Feed):
 class KafkaSource(Source):
     """Topics to follow."""
 
-    address: Address
+    address: TopicAddress
     clock: Clock = field(default_factory=SystemClock)
     horizon: Horizon = ANY_TIME
 
@@ -437,7 +439,7 @@ class KafkaSource(Source):
 class KafkaPart(FeedPart):
     """Messages of some partitions; ``ahead``: of the horizon, of which ``latest`` was the latest time."""
 
-    address: Address
+    address: TopicAddress
     begins: Mapping[Partition, int]
     ends: Mapping[Partition, int]
     latest: int
@@ -448,7 +450,7 @@ class KafkaPart(FeedPart):
 
 
 @lru_cache(maxsize=1)
-def _connected(address: Address, schema: Schema, ahead: int | None) -> KafkaFeed:
+def _connected(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
     """For one part after the other, which a process reads: it takes longer to connect than to read a few."""
     return KafkaFeed(address, schema, SystemClock(), ANY_TIME if ahead is None else Horizon(ahead))
 
@@ -457,7 +459,7 @@ _Nested = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class TopicPosition:
     """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics.
 
     ``horizon``: of refused messages; see ``latest_between``.
@@ -467,10 +469,10 @@ class Position:
     next: dict[Partition, int]
     first: dict[Partition, int] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    horizon: Mark | None = None
+    horizon: RefusalMark | None = None
 
     @classmethod
-    def of(cls, offset: Offset) -> Position:
+    def of(cls, offset: Offset) -> TopicPosition:
         """Raises SourceError if this is not an offset of Kafka's."""
         return parse_offset(
             offset,
@@ -480,7 +482,7 @@ class Position:
                 _flat(offset["next"]),
                 _flat(offset.get("first", {})),
                 {topic: str(name) for topic, name in offset.get("ids", {}).items()},
-                Mark.of(offset),
+                RefusalMark.of(offset),
             ),
         )
 
@@ -490,8 +492,8 @@ class Position:
         found |= {} if self.horizon is None else {HORIZON: list(self.horizon)}
         return found | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
 
-    def without(self, topic: str) -> Position:
-        return Position(
+    def without(self, topic: str) -> TopicPosition:
+        return TopicPosition(
             self.cluster,
             {one: at for one, at in self.next.items() if one[0] != topic},
             {one: at for one, at in self.first.items() if one[0] != topic},

@@ -37,7 +37,7 @@ from skws.formats.files import not_json
 from skws.formats.rows import BareRowReader, RecordReader, RowReader, refuse_deletion
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.kafka.client import Client, Partition
-from skws.sources.kafka.topic_address import Address, Form
+from skws.sources.kafka.topic_address import Form, TopicAddress
 from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import AttributeType, Relation, Row, Schema
@@ -291,7 +291,7 @@ class Topics:
     notices: tuple[str, ...] = ()
 
 
-def find_topics(address: Address, schema: Schema, client: Client) -> Topics:
+def find_topics(address: TopicAddress, schema: Schema, client: Client) -> Topics:
     """Raises SourceError if a topic of the address is missing; KafkaException."""
     known = client.topics()
     gone = schema.evolution.removed_relations
@@ -342,7 +342,7 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True)
-class Queue:
+class MessageQueue:
     """Messages of a partition that are fetched and not given yet.
 
     ``given``: the offset after the given messages. ``end``: the partition's end
@@ -380,7 +380,7 @@ class Queue:
             self.waiting.append(Message(self.partition, offset, []))
 
 
-def take_merged(queues: Sequence[Queue], limit: int, latest: int = LATEST) -> list[Message]:
+def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST) -> list[Message]:
     """Messages of about ``limit`` items by time; none while the next message of a partition is unknown.
 
     Those with times after ``latest`` are refused.
@@ -466,7 +466,7 @@ class PartitionReader:
     ) -> None:
         self._client = client
         self._reader = reader
-        self._queues = {one: Queue(one, offset) for one, offset in sorted(offsets.items())}
+        self._queues = {one: MessageQueue(one, offset) for one, offset in sorted(offsets.items())}
         self._bounded = ends is not None
         for partition, end in (ends or {}).items():
             self._queues[partition].end = end
@@ -480,7 +480,7 @@ class PartitionReader:
 
     def add(self, partition: Partition, offset: int) -> None:
         """Read a new partition."""
-        self._queues = dict(sorted((self._queues | {partition: Queue(partition, offset)}).items()))
+        self._queues = dict(sorted((self._queues | {partition: MessageQueue(partition, offset)}).items()))
         self._client.add(partition, offset)
 
     def skip_to(self, partition: Partition, offset: int) -> None:
@@ -526,7 +526,7 @@ class PartitionReader:
             raise faults[0]
         return bool(fetched)
 
-    def _on_event(self, queue: Queue, message: Fetched, error: KafkaError) -> list[Exception]:
+    def _on_event(self, queue: MessageQueue, message: Fetched, error: KafkaError) -> list[Exception]:
         """Handles an event; gives errors, to be raised once the other messages are kept."""
         if error.code() in _OUT_OF_RANGE:
             return [GapError(queue.partition, queue.fetched)]
@@ -537,7 +537,7 @@ class PartitionReader:
             [GapError(queue.partition, queue.fetched)] if self._bounded and queue.fetched < queue.end else []
         )
 
-    def _append(self, queue: Queue, message: Fetched) -> None:
+    def _append(self, queue: MessageQueue, message: Fetched) -> None:
         offset = message.offset() or 0
         if self._bounded and offset >= queue.end:
             queue.exhausted(queue.end)
@@ -568,7 +568,7 @@ _ALL: Final = 1 << 62
 
 
 def table_rows(
-    address: Address, schema: Schema, client: Client, topics: Mapping[str, tuple[Partition, ...]]
+    address: TopicAddress, schema: Schema, client: Client, topics: Mapping[str, tuple[Partition, ...]]
 ) -> Iterator[Item]:
     """The present rows of ``topics``. Raises KafkaException."""
     # Read as streams: only those have deletions, and times of messages.

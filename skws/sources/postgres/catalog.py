@@ -17,7 +17,7 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Composable, Identifier, Literal
 
 from skws.formats.rows import RowReader, typed_rows
-from skws.sources.postgres.database_address import Address
+from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.numerics import (
     AS_TEXT,
     NUMERIC,
@@ -29,7 +29,7 @@ from skws.sources.postgres.numerics import (
     with_texts,
 )
 from skws.sources.postgres.numerics import identifies as identifies_rows
-from skws.sources.postgres.pgoutput import Identity
+from skws.sources.postgres.pgoutput import ReplicaIdentity
 from skws.sources.postgres.replica_identity import Partition, advice, faults, identifies, written
 from skws_schema.errors import SourceError, nearest
 from skws_schema.infer.column_profile import EVENT, LATER, tokens
@@ -40,7 +40,7 @@ from skws_schema.infer.infer import (
     SAMPLE_OF_DATABASE,
     Inference,
     InferredRelation,
-    LeftOut,
+    Omission,
     joined_by_values,
     renamed,
 )
@@ -117,7 +117,7 @@ class ForeignKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CatalogTable:
     """A table; ``identity_columns``: those whose old values are logged with updates and deletes.
 
     ``partitions``: those that hold its rows, where it is partitioned. ``logged``: its rows survive a crash.
@@ -129,7 +129,7 @@ class Table:
     namespace: str
     name: str
     kind: str
-    identity: Identity
+    identity: ReplicaIdentity
     columns: tuple[TableColumn, ...]
     key: tuple[str, ...]
     identity_columns: frozenset[str]
@@ -190,7 +190,7 @@ class _Rows:
         return tuple(self.columns[oid][number].name for number in numbers)
 
 
-def tables(connected: connection) -> dict[str, Table]:
+def tables(connected: connection) -> dict[str, CatalogTable]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
     rows = _queried(connected)
     # One that is checked later (DEFERRABLE) is none of a replica identity, and two rows may have it at once.
@@ -201,16 +201,16 @@ def tables(connected: connection) -> dict[str, Table]:
     chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity}
     references = _references(rows)
     return {
-        name: Table(
+        name: CatalogTable(
             oid,
             namespace,
             name,
             kind,
-            Identity(identity),
+            ReplicaIdentity(identity),
             tuple(rows.columns[oid].values()),
             primary[True].get(oid, ()),
             _identity_columns(
-                Identity(identity), rows.columns[oid], primary[True].get(oid, ()), chosen.get(oid, ())
+                ReplicaIdentity(identity), rows.columns[oid], primary[True].get(oid, ()), chosen.get(oid, ())
             ),
             tuple(references[oid]),
             tuple(rows.partitions[oid]),
@@ -244,7 +244,9 @@ def _partitions(statement: cursor, roots: list[int]) -> dict[int, list[Partition
     if roots:
         statement.execute(_PARTITIONS, (roots,))
         for root, namespace, name, identity, columns, logged in statement.fetchall():
-            found[root].append(Partition(namespace, name, Identity(identity), frozenset(columns), logged))
+            found[root].append(
+                Partition(namespace, name, ReplicaIdentity(identity), frozenset(columns), logged)
+            )
     return found
 
 
@@ -257,16 +259,16 @@ def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
 
 
 def _identity_columns(
-    identity: Identity, columns: dict[int, TableColumn], key: tuple[str, ...], chosen: tuple[str, ...]
+    identity: ReplicaIdentity, columns: dict[int, TableColumn], key: tuple[str, ...], chosen: tuple[str, ...]
 ) -> frozenset[str]:
     match identity:
-        case Identity.FULL:
+        case ReplicaIdentity.FULL:
             return frozenset(column.name for column in columns.values())
-        case Identity.DEFAULT:
+        case ReplicaIdentity.DEFAULT:
             return frozenset(key)
-        case Identity.INDEX:
+        case ReplicaIdentity.INDEX:
             return frozenset(chosen)
-        case Identity.NOTHING:
+        case ReplicaIdentity.NOTHING:
             return frozenset()
 
 
@@ -274,13 +276,13 @@ def _identity_columns(
 class MatchedTables:
     """The tables of a schema by position of their relation, streams apart from static tables."""
 
-    streams: Mapping[int, Table]
-    static: Mapping[int, Table]
+    streams: Mapping[int, CatalogTable]
+    static: Mapping[int, CatalogTable]
     warnings: tuple[str, ...]
 
 
 def match_tables(
-    schema: Schema, known: Mapping[str, Table], database: str, *, resuming: bool = False
+    schema: Schema, known: Mapping[str, CatalogTable], database: str, *, resuming: bool = False
 ) -> MatchedTables:
     """Match relations to tables by name. Raises SourceError that names everything that is missing.
 
@@ -288,7 +290,7 @@ def match_tables(
     """
     faults: list[str] = []
     gone: list[str] = []
-    found: dict[int, Table] = {}
+    found: dict[int, CatalogTable] = {}
     for position, relation in enumerate(schema.relations):
         if position in schema.evolution.removed_relations or relation.source is not None:
             continue
@@ -312,7 +314,7 @@ def match_tables(
     return MatchedTables(streams, static, (*gone, *warnings))
 
 
-def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
+def mismatches(relation: Relation, known: Mapping[str, CatalogTable]) -> Iterator[str]:
     """The reasons why a relation cannot be read; none if it can."""
     if relation.stored in known:
         yield from _lacking(relation, known[relation.stored])
@@ -321,14 +323,14 @@ def mismatches(relation: Relation, known: Mapping[str, Table]) -> Iterator[str]:
         yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, known)}"
 
 
-def _lacking(relation: Relation, table: Table) -> Iterator[str]:
+def _lacking(relation: Relation, table: CatalogTable) -> Iterator[str]:
     columns = {column.name for column in table.columns}
     for attribute in relation.attributes:
         if attribute.column not in columns:
             yield f"{table.full_name} has no column {attribute.column!r}{nearest(attribute.column, columns)}"
 
 
-def _unfit(relation: Relation, table: Table) -> Iterator[str]:
+def _unfit(relation: Relation, table: CatalogTable) -> Iterator[str]:
     columns = {column.name: column for column in table.columns}
     for attribute in relation.attributes:
         column = columns.get(attribute.column)
@@ -344,9 +346,9 @@ def _unfit(relation: Relation, table: Table) -> Iterator[str]:
         )
 
 
-def _warnings(relation: Relation, table: Table) -> Iterator[str]:
+def _warnings(relation: Relation, table: CatalogTable) -> Iterator[str]:
     # Of a partitioned table the server looks at the partitions alone.
-    if table.kind == "r" and table.identity is not Identity.FULL and not table.identity_columns:
+    if table.kind == "r" and table.identity is not ReplicaIdentity.FULL and not table.identity_columns:
         yield (
             f"{table.full_name} has no key that old rows are logged with: while it is in a publication, the"
             " server refuses all its updates and deletes, from every client"
@@ -387,7 +389,7 @@ _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 
 
 def _first_rows(
-    connected: connection, found: Inference, known: Mapping[str, Table]
+    connected: connection, found: Inference, known: Mapping[str, CatalogTable]
 ) -> dict[str, dict[str, list[object]]]:
     """Values of the first rows by table and column, where a column may be in a join; views repeat others."""
     first: dict[str, dict[str, list[object]]] = {}
@@ -401,7 +403,7 @@ def _first_rows(
     return first
 
 
-def _sampled(connected: connection, table: Table, columns: Sequence[Composable]) -> list[list[Any]]:
+def _sampled(connected: connection, table: CatalogTable, columns: Sequence[Composable]) -> list[list[Any]]:
     """The values of each column in the first rows. Raises psycopg2.Error."""
     statement = SQL("SELECT {} FROM {} LIMIT {}").format(
         SQL(", ").join(columns), table.quoted, Literal(SAMPLE_OF_DATABASE)
@@ -412,13 +414,13 @@ def _sampled(connected: connection, table: Table, columns: Sequence[Composable])
     return [[row[place] for row in rows] for place in range(len(columns))]
 
 
-def as_text(table: Table, column: str) -> Composable:
+def as_text(table: CatalogTable, column: str) -> Composable:
     """SQL for the text of a value."""
     text = AS_TEXT if column in table.numerics else SQL("{}::text")
     return text.format(Identifier(column))
 
 
-def _exact(connected: connection, known: Mapping[str, Table]) -> Iterator[Place]:
+def _exact(connected: connection, known: Mapping[str, CatalogTable]) -> Iterator[Place]:
     """The columns of numerics in which a double would not do, by the catalog and the first rows."""
     referring = {place for pair in _references_of(known) for place in pair}
     for table in known.values():
@@ -431,7 +433,7 @@ def _exact(connected: connection, known: Mapping[str, Table]) -> Iterator[Place]
                 yield table.name, column.name
 
 
-def _references_of(known: Mapping[str, Table]) -> list[tuple[Place, Place]]:
+def _references_of(known: Mapping[str, CatalogTable]) -> list[tuple[Place, Place]]:
     """The columns of foreign keys, each with the one that it refers to."""
     return [
         ((table.name, near), (reference.to, far))
@@ -441,7 +443,7 @@ def _references_of(known: Mapping[str, Table]) -> list[tuple[Place, Place]]:
     ]
 
 
-def _integers(known: Mapping[str, Table]) -> set[Place]:
+def _integers(known: Mapping[str, CatalogTable]) -> set[Place]:
     """The columns of integers, and those whose values foreign keys find among these."""
     found = {
         (table.name, column.name)
@@ -453,7 +455,7 @@ def _integers(known: Mapping[str, Table]) -> set[Place]:
 
 
 def _first_numbers(
-    connected: connection, table: Table, columns: Sequence[TableColumn]
+    connected: connection, table: CatalogTable, columns: Sequence[TableColumn]
 ) -> list[Sequence[Decimal | None]]:
     """Of each column; none where the table is a view, or may not be read."""
     if not columns or table.kind not in _WITH_ROWS:
@@ -465,13 +467,13 @@ def _first_numbers(
         return [()] * len(columns)
 
 
-def _inference(known: Mapping[str, Table], name: str, exact: Collection[Place]) -> Inference:
+def _inference(known: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
     usable = {table.name: table for table in known.values() if _usable(table)}
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
     relations = tuple(_relation(table, referring, exact) for table in usable.values())
     left_out = tuple(
-        LeftOut(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
+        Omission(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
         for table in known
         if table not in usable
     )
@@ -483,11 +485,11 @@ def _is_named(table: str) -> bool:
     return as_name(table) != "" and "." not in table
 
 
-def _usable(table: Table) -> bool:
+def _usable(table: CatalogTable) -> bool:
     return _is_named(table.name) and any(not _fault(column) for column in table.columns)
 
 
-def _readable(table: Table) -> Table:
+def _readable(table: CatalogTable) -> CatalogTable:
     """The table for reading alone, where generated columns are like others."""
     return replace(table, columns=tuple(replace(column, generated=False) for column in table.columns))
 
@@ -499,11 +501,11 @@ def _fault(column: TableColumn) -> str:
     return "PostgreSQL does not replicate generated columns" if column.generated else ""
 
 
-def _left_out(column: TableColumn) -> LeftOut:
-    return LeftOut(f"{column.name} ({column.type})", _fault(column))
+def _left_out(column: TableColumn) -> Omission:
+    return Omission(f"{column.name} ({column.type})", _fault(column))
 
 
-def _relation(table: Table, referring: Container[Place], exact: Container[Place]) -> InferredRelation:
+def _relation(table: CatalogTable, referring: Container[Place], exact: Container[Place]) -> InferredRelation:
     taken = [column for column in table.columns if not _fault(column)]
     attributes = tuple(
         _attribute(column, refers=place in referring, exact=place in exact)
@@ -535,8 +537,8 @@ def _type(column: TableColumn, *, exact: bool) -> AttributeType:
     return AttributeType.TEXT if column.kind == "e" else _TYPES[column.type]
 
 
-def _key_reason(table: Table) -> str:
-    followed = table.identity is Identity.FULL or table.identity_columns.issuperset(table.key)
+def _key_reason(table: CatalogTable) -> str:
+    followed = table.identity is ReplicaIdentity.FULL or table.identity_columns.issuperset(table.key)
     return "the primary key" if followed else "the primary key, but old rows are not logged with it"
 
 
@@ -549,7 +551,7 @@ def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
     return None
 
 
-def _joins(usable: Mapping[str, Table]) -> Iterable[Finding[Join]]:
+def _joins(usable: Mapping[str, CatalogTable]) -> Iterable[Finding[Join]]:
     seen: set[Join] = set()
     for table in usable.values():
         for reference in table.references:
@@ -560,7 +562,7 @@ def _joins(usable: Mapping[str, Table]) -> Iterable[Finding[Join]]:
                 yield Finding(join, _SURE, reference.name)
 
 
-def _joinable(table: Table, reference: ForeignKey, usable: Mapping[str, Table]) -> bool:
+def _joinable(table: CatalogTable, reference: ForeignKey, usable: Mapping[str, CatalogTable]) -> bool:
     if reference.to not in usable:
         return False
     sides = ((table, reference.columns), (usable[reference.to], reference.to_columns))
@@ -576,12 +578,12 @@ _BATCH = 10_000
 class PostgresDatabase:
     """The tables and views in the search path."""
 
-    address: Address
+    address: DatabaseAddress
 
     @classmethod
     def of(cls, uri: str) -> PostgresDatabase:
         """Raises UsageError if it cannot be understood."""
-        return cls(Address.of(uri))
+        return cls(DatabaseAddress.of(uri))
 
     @property
     def name(self) -> str:
@@ -636,7 +638,7 @@ class PostgresDatabase:
             cursor.execute(statement)
             yield from cursor
 
-    def _table_of(self, relation: Relation) -> Table:
+    def _table_of(self, relation: Relation) -> CatalogTable:
         """Raises SourceError if there is no table for a relation."""
         faults = list(mismatches(relation, self._tables))
         if faults:
@@ -644,6 +646,6 @@ class PostgresDatabase:
         return self._tables[relation.stored]
 
     @cached_property
-    def _tables(self) -> dict[str, Table]:
+    def _tables(self) -> dict[str, CatalogTable]:
         with self.address.sql() as connected:
             return tables(connected)

@@ -20,11 +20,11 @@ from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset, Source, Syste
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
-from skws.sources.postgres.database_address import Address, is_abandoned, slots_of_this_host
+from skws.sources.postgres.database_address import DatabaseAddress, is_abandoned, slots_of_this_host
 from skws.sources.postgres.presence import FollowedTables, name_of
 from skws.sources.postgres.publication import Wanted
 from skws.sources.postgres.slot import (
-    Position,
+    LogPosition,
     SlotState,
     SlotStream,
     check_publication,
@@ -36,7 +36,7 @@ from skws.sources.postgres.slot import (
     server_of,
     slot_state,
 )
-from skws.sources.postgres.spool import Spool, check_files, copy_tables, lock_tables
+from skws.sources.postgres.spool import SnapshotSpool, check_files, copy_tables, lock_tables
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
@@ -51,7 +51,7 @@ class PostgresFeed(Feed):
 
     def __init__(
         self,
-        address: Address,
+        address: DatabaseAddress,
         schema: Schema,
         folder: Path | None,
         clock: Clock,
@@ -70,7 +70,9 @@ class PostgresFeed(Feed):
                 schema, tables(connected), address.shown, resuming=True
             )
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
-        self._spool = Spool(folder or Path(self._own_folder.name if self._own_folder else ""), address.slot)
+        self._spool = SnapshotSpool(
+            folder or Path(self._own_folder.name if self._own_folder else ""), address.slot
+        )
         self._spool_checked = False
         self._stream = SlotStream(address, clock, self._check_published)
         self._published = False  # known to be, as a whole
@@ -111,7 +113,7 @@ class PostgresFeed(Feed):
 
         What one transaction does to a result is then told as one change. While the server is away, empty.
         """
-        position = Position.of(start)
+        position = LogPosition.of(start)
         chunk, position = (
             self._from_log(position, limit) if position.spool is None else self._from_spool(position, limit)
         )
@@ -121,7 +123,7 @@ class PostgresFeed(Feed):
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the snapshot's file, or the slot; waits for the server if it is away."""
-        first, last = Position.of(start), Position.of(end)
+        first, last = LogPosition.of(start), LogPosition.of(end)
         chunks: list[Chunk] = []
         if first.spool is not None:
             self._check_spool(first)
@@ -134,7 +136,7 @@ class PostgresFeed(Feed):
 
     def commit(self, end: Offset) -> None:
         """Lets the server forget the log before ``end``; after the snapshot, removes its rows."""
-        position = Position.of(end)
+        position = LogPosition.of(end)
         if position.spool is None:
             self._stream.confirm(position.lsn)
             self._spool.forget_rows()
@@ -145,7 +147,7 @@ class PostgresFeed(Feed):
             state = slot_state(cursor, self._address.slot)
         if state is None:
             return Backlog(f"the slot {self._address.slot!r} is gone")
-        waiting = max(0, state.current - Position.of(offset).lsn)
+        waiting = max(0, state.current - LogPosition.of(offset).lsn)
         kept = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
         return Backlog(f"{waiting:,} bytes of log behind; {kept}", waiting, state.kept_bytes)
 
@@ -154,7 +156,7 @@ class PostgresFeed(Feed):
         if self._own_folder is not None:
             self._own_folder.cleanup()
 
-    def _from_spool(self, position: Position, limit: int) -> tuple[Chunk, Position]:
+    def _from_spool(self, position: LogPosition, limit: int) -> tuple[Chunk, LogPosition]:
         self._check_spool(position)
         at = position.spool or 0
         end = self._spool.lines_end(at, limit)
@@ -162,7 +164,7 @@ class PostgresFeed(Feed):
             return NOTHING, replace(position, spool=None)
         return self._spool.read_rows(self._schema, at, end), replace(position, spool=end)
 
-    def _check_spool(self, position: Position) -> None:
+    def _check_spool(self, position: LogPosition) -> None:
         """Raises SourceError unless the snapshot is that of the run; its rows are checked once."""
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
@@ -174,7 +176,7 @@ class PostgresFeed(Feed):
             self._spool.check_rows()
             self._spool_checked = True
 
-    def _from_log(self, position: Position, limit: int) -> tuple[Chunk, Position]:
+    def _from_log(self, position: LogPosition, limit: int) -> tuple[Chunk, LogPosition]:
         reader = self._at(position, self._horizon)
         if reader is None:
             return NOTHING, position
@@ -217,7 +219,7 @@ class PostgresFeed(Feed):
         ):
             self._notices += self._followed.gone(cursor)
 
-    def _replay_log(self, first: Position, last: Position) -> list[Item]:
+    def _replay_log(self, first: LogPosition, last: LogPosition) -> list[Item]:
         """All items between two positions of the log; starts again if the connection breaks."""
         self._drop()
         horizon = self._horizon.fixed(last.time)  # a commit time that was beyond it raised no others
@@ -230,7 +232,7 @@ class PostgresFeed(Feed):
             except psycopg2.Error as error:
                 self._on_error(error)
 
-    def _until(self, reader: LogReader, last: Position) -> list[Item]:
+    def _until(self, reader: LogReader, last: LogPosition) -> list[Item]:
         items: list[Item] = []
         while not reader.reached(last, self._stream.wal_end):
             message = self._stream.read(_WAIT_SECONDS)
@@ -245,7 +247,7 @@ class PostgresFeed(Feed):
         self._drop()
         return items
 
-    def _at(self, position: Position, horizon: Horizon) -> LogReader | None:
+    def _at(self, position: LogPosition, horizon: Horizon) -> LogReader | None:
         """A reader of the log from ``position``; None while the server is away."""
         if self._reader is None or self._reader.position != position:
             self._drop()
@@ -283,7 +285,7 @@ class Dropped:
     slot: bool
     readers: tuple[str, ...]
 
-    def told(self, address: Address) -> str:
+    def told(self, address: DatabaseAddress) -> str:
         """A line for the user."""
         said = "dropped the slot" if self.slot else "there is no slot"
         kept = f"; its publication stays: {', '.join(self.readers)} may read it" if self.readers else ""
@@ -298,7 +300,7 @@ class PostgresSource(Source):
     a run that ended within its snapshot resume.
     """
 
-    address: Address
+    address: DatabaseAddress
     folder: Path | None = None
     clock: Clock = field(default_factory=SystemClock)
     horizon: Horizon = ANY_TIME
@@ -323,11 +325,13 @@ class PostgresSource(Source):
         with self.address.sql() as connected:
             readers = drop_publication(connected, self.address)
         if self.folder is not None:
-            Spool(self.folder, self.address.slot).remove()
+            SnapshotSpool(self.folder, self.address.slot).remove()
         return Dropped(there, readers)
 
 
-def _begin(address: Address, schema: Schema, matched: MatchedTables, spool: Spool) -> Position:
+def _begin(
+    address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool
+) -> LogPosition:
     """The first position of a new run: the snapshot's first row, or the slot's without a snapshot.
 
     Raises SourceError; NotYetError if it is worth trying again.
@@ -364,7 +368,7 @@ def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
     }
 
 
-def _drop_abandoned(connected: connection, address: Address) -> None:
+def _drop_abandoned(connected: connection, address: DatabaseAddress) -> None:
     """Drop what killed runs on this machine have left behind: it would fill the server's disk."""
     with connected.cursor() as cursor:
         cursor.execute(
@@ -378,14 +382,16 @@ def _drop_abandoned(connected: connection, address: Address) -> None:
             PostgresSource(replace(address, slot=name)).drop_slot()
 
 
-def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spool, time: int) -> Position:
+def _create(
+    address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool, time: int
+) -> LogPosition:
     try:
         with closing(address.replicating()) as replicating:
             lsn, snapshot = create_slot(replicating, address)
             try:
                 if not address.snapshot:
                     spool.remove()
-                    return Position(lsn)
+                    return LogPosition(lsn)
                 _copy(address, schema, matched, spool, snapshot)
                 spool.sort(schema, time)
                 spool.finish(lsn, time)
@@ -397,10 +403,12 @@ def _create(address: Address, schema: Schema, matched: MatchedTables, spool: Spo
                 raise
     except psycopg2.Error as error:
         raise address.failure(error) from None
-    return Position(lsn, time=time, spool=0)
+    return LogPosition(lsn, time=time, spool=0)
 
 
-def _copy(address: Address, schema: Schema, matched: MatchedTables, spool: Spool, snapshot: str) -> None:
+def _copy(
+    address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool, snapshot: str
+) -> None:
     tables = (*matched.static.values(), *matched.streams.values())
     with address.sql() as connected:
         _use_snapshot(connected, snapshot)
@@ -410,7 +418,9 @@ def _copy(address: Address, schema: Schema, matched: MatchedTables, spool: Spool
         copy_tables(connected, matched.streams, schema, spool.rows)
 
 
-def _copy_static(address: Address, schema: Schema, matched: MatchedTables, spool: Spool) -> None:
+def _copy_static(
+    address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool
+) -> None:
     """Copy the present static tables, for a run that resumes without its snapshot."""
     with address.sql() as connected:
         connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
@@ -419,12 +429,12 @@ def _copy_static(address: Address, schema: Schema, matched: MatchedTables, spool
         copy_tables(connected, matched.static, schema, spool.tables)
 
 
-def _half_made(state: SlotState, spool: Spool) -> bool:
+def _half_made(state: SlotState, spool: SnapshotSpool) -> bool:
     """Whether an earlier run was killed before the slot and its snapshot were complete."""
     return state.active_pid is None and spool.begun.exists() and spool.point() is None
 
 
-def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
+def _existing(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) -> LogPosition:
     """Resume at an existing slot: its snapshot must be there, and nothing after it confirmed."""
     if state.active_pid is not None:
         raise SourceError(
@@ -432,7 +442,7 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
             f" {state.active_pid}, maybe another skws (choose another with ?slot=)"
         )
     if not address.snapshot:
-        return Position(state.confirmed)
+        return LogPosition(state.confirmed)
     point = spool.point()
     if point is None or state.confirmed != point[0]:
         raise SourceError(
@@ -441,7 +451,7 @@ def _existing(address: Address, state: SlotState, spool: Spool) -> Position:
             " or continue at its position, without the present rows, with ?snapshot=no"
         )
     spool.secure()
-    return Position(point[0], time=point[1], spool=0)
+    return LogPosition(point[0], time=point[1], spool=0)
 
 
 def _check_level(connected: connection) -> None:

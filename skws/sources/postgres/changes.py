@@ -28,18 +28,18 @@ from skws.sources.postgres.log_history import lsn_text
 from skws.sources.postgres.numerics import NUMBER_OF_TYPE, without_zeros
 from skws.sources.postgres.pgoutput import (
     UNCHANGED,
-    Begin,
+    BeginMessage,
     Cells,
     Change,
     Commit,
     Delete,
     Insert,
-    Relation,
+    RelationMessage,
     Truncate,
     Update,
 )
 from skws.sources.postgres.replica_identity import Partition, advice, identifies, written
-from skws.sources.postgres.slot import Position
+from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import Schema
 
@@ -69,7 +69,7 @@ class _Followed:
     """
 
     reader: RowReader
-    table: Relation
+    table: RelationMessage
     places: tuple[tuple[str, int], ...]
     identifies: bool
     numerics: frozenset[int]
@@ -108,7 +108,7 @@ class ChangeDecoder:
         self._partial: dict[int, dict[int, Partition]] = defaultdict(dict)
         """By root and by their own number: partitions whose old rows do not tell the tuple."""
 
-    def relation(self, table: Relation) -> list[str]:
+    def relation(self, table: RelationMessage) -> list[str]:
         """Set a table's columns; gives notices. If they do not fit the schema, its next change is refused."""
         self._unfit.pop(table.oid, None)
         try:
@@ -117,7 +117,7 @@ class ChangeDecoder:
             self._unfit[table.oid] = error
             return []
 
-    def _described_anew(self, table: Relation) -> list[str]:
+    def _described_anew(self, table: RelationMessage) -> list[str]:
         known = self._oids.get(table.oid)
         if known not in (None, (table.namespace, table.name)) and self._called(table.oid) == known:
             table = replace(table, namespace=known[0], name=known[1])  # renamed, and renamed back
@@ -135,7 +135,7 @@ class ChangeDecoder:
         self._followed[table.oid] = self._follow(reader, table)
         return [] if before is None else _differences(name, before.table, table)
 
-    def _partition(self, table: Relation) -> list[str]:
+    def _partition(self, table: RelationMessage) -> list[str]:
         """Set what a partition logs of old rows; gives notices of what was not told at the start."""
         known, root = self._roots.get(self._described), self._followed.get(self._described)
         self._described = 0
@@ -225,7 +225,7 @@ class ChangeDecoder:
                     f" with another replica identity: {partition.advice(table.reader.relation)}"
                 )
 
-    def _follow(self, reader: RowReader, table: Relation) -> _Followed:
+    def _follow(self, reader: RowReader, table: RelationMessage) -> _Followed:
         places = {column.name: place for place, column in enumerate(table.columns)}
         called = {attribute.name: attribute.column for attribute in reader.relation.attributes}
         for name in called.values():
@@ -289,11 +289,11 @@ def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
     }
 
 
-def _names(table: Relation) -> set[str]:
+def _names(table: RelationMessage) -> set[str]:
     return {column.name for column in table.columns}
 
 
-def _differences(name: str, before: Relation, after: Relation) -> list[str]:
+def _differences(name: str, before: RelationMessage, after: RelationMessage) -> list[str]:
     old, new = _names(before), _names(after)
     added = [
         f"{name} has a new column {column!r}, which the schema does not name" for column in sorted(new - old)
@@ -309,12 +309,12 @@ class LogReader:
     ``horizon``: later commit times raise no others.
     """
 
-    def __init__(self, decoder: ChangeDecoder, position: Position, horizon: Horizon = ANY_TIME) -> None:
+    def __init__(self, decoder: ChangeDecoder, position: LogPosition, horizon: Horizon = ANY_TIME) -> None:
         self.position = position
         self._horizon = horizon
         self.notices: list[str] = []
         self._decoder = decoder
-        self._begun: Begin | None = None
+        self._begun: BeginMessage | None = None
         self._number = 0
         self._known = position.change
         """Changes of the transaction that were read in an earlier connection."""
@@ -326,14 +326,14 @@ class LogReader:
     def take(self, message: Change) -> list[Item]:
         """The items of a message; moves ``position``. Raises SourceError as the decoder does."""
         match message:
-            case Begin():
+            case BeginMessage():
                 self._begun, self._number = message, 0
             case Commit():
                 if not self._known_whole:
                     self._known = 0
                     self.position = replace(self.position, lsn=message.end, change=0)
                 self._begun = None
-            case Relation():
+            case RelationMessage():
                 self.notices += self._decoder.relation(message)
             case Insert() | Update() | Delete() | Truncate():
                 return self._changed(message)
@@ -351,7 +351,7 @@ class LogReader:
         """Whether the transaction was read whole before: its commit lies before the position."""
         return self._begun is not None and self._begun.lsn < self.position.lsn
 
-    def reached(self, last: Position, wal_end: int) -> bool:
+    def reached(self, last: LogPosition, wal_end: int) -> bool:
         """Whether everything up to ``last``, a position of an earlier connection, has been read."""
         if last.change:
             return self._begun is not None and self._begun.lsn >= last.lsn and self._number >= last.change
@@ -359,7 +359,7 @@ class LogReader:
             return self._begun.lsn >= last.lsn
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
-    def beyond(self, message: Change, last: Position) -> bool:
+    def beyond(self, message: Change, last: LogPosition) -> bool:
         """Whether a message comes after ``last``, which was not reached."""
         return isinstance(message, Commit) and message.lsn >= last.lsn
 
@@ -375,5 +375,5 @@ class LogReader:
         known = time if time <= self._horizon.latest() else self.position.time
         items = self._decoder.items(change, Moment(begun.lsn, time, self._number))
         at = self.position  # ``replace`` takes as long as the rest of this method
-        self.position = Position(at.lsn, self._number, known, at.spool, at.server)
+        self.position = LogPosition(at.lsn, self._number, known, at.spool, at.server)
         return items

@@ -71,7 +71,7 @@ def transient(error: psycopg2.Error) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class DatabaseAddress:
     """A database's location, and the names of the slot and publication that skws makes there.
 
     ``shown``: the URI without passwords. ``publication``: None for the one of
@@ -88,7 +88,7 @@ class Address:
     patience: float = 60.0
 
     @classmethod
-    def of(cls, uri: str) -> Address:
+    def of(cls, uri: str) -> DatabaseAddress:
         """The address in a ``postgresql://`` URI; ``OWN`` are its parameters.
 
         Raises UsageError if it cannot be understood.
@@ -126,7 +126,7 @@ class Address:
         place = f"{','.join(hosts)}:{given['port'] or _PORT}/{given['dbname'] or user}"
         return f"{place} {given['service']} {options if 'search_path' in options else ''}".strip()
 
-    def of_one_run(self) -> Address:
+    def of_one_run(self) -> DatabaseAddress:
         """With a slot for this process alone, unless the URI names one or a run is to go on from it.
 
         Several runs may follow a database at the same time, and what a killed one leaves is told by its name.

@@ -13,7 +13,7 @@ from psycopg2.extensions import cursor
 from skws_schema.errors import SourceError
 
 
-class Server(NamedTuple):
+class LogHistory(NamedTuple):
     """``cluster``: the system identifier, which an initialized data directory has for good.
 
     ``timeline``: grows when a standby is promoted, or a backup is restored to a point in time.
@@ -23,14 +23,16 @@ class Server(NamedTuple):
     timeline: int
 
     @classmethod
-    def of(cls, replicating: cursor) -> Server:
+    def of(cls, replicating: cursor) -> LogHistory:
         """The server of a connection for replication. Raises psycopg2.Error."""
         replicating.execute("IDENTIFY_SYSTEM")
         cluster, timeline, *_ = replicating.fetchone() or ("", 0)
         return cls(str(cluster), int(timeline))
 
 
-def check_server(replicating: cursor, now: Server, known: Server, lsn: int, end: int, shown: str) -> None:
+def check_server(
+    replicating: cursor, now: LogHistory, known: LogHistory, lsn: int, end: int, shown: str
+) -> None:
     """Raises SourceError unless the server has the log of the ``known`` one up to ``lsn``; psycopg2.Error.
 
     ``now``: the server. ``end`` of its log. ``shown``: the address.
@@ -48,7 +50,7 @@ def check_server(replicating: cursor, now: Server, known: Server, lsn: int, end:
         )
 
 
-def _left_at(replicating: cursor, now: Server, timeline: int) -> int:
+def _left_at(replicating: cursor, now: LogHistory, timeline: int) -> int:
     """Where the history of a server left an earlier timeline; 0 if it never was on it."""
     replicating.execute(f"TIMELINE_HISTORY {now.timeline}")
     _, text = replicating.fetchone() or ("", "")

@@ -258,7 +258,7 @@ Cell: TypeAlias = bytes | Unchanged | None
 Cells: TypeAlias = tuple[Cell, ...]
 
 
-class Identity(Enum):
+class ReplicaIdentity(Enum):
     """What of an old row is logged (``REPLICA IDENTITY``)."""
 
     DEFAULT = "d"
@@ -268,7 +268,7 @@ class Identity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class BeginMessage:
     """A transaction begins; ``lsn``: the position of its commit; ``time``: of the commit, since 1970."""
 
     lsn: int
@@ -285,7 +285,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RelationColumn:
     """A column; ``key``: it is part of the replica identity. ``type``: the number of its type."""
 
     name: str
@@ -299,14 +299,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
+class RelationMessage:
     """A table as it is from here on; sent before its first change and after each change of its columns."""
 
     oid: int
     namespace: str
     name: str
-    identity: Identity
-    columns: tuple[Column, ...]
+    identity: ReplicaIdentity
+    columns: tuple[RelationColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ class Truncate:
     oids: tuple[int, ...]
 
 
-Change: TypeAlias = Begin | Commit | Relation | Insert | Update | Delete | Truncate | Other
+Change: TypeAlias = BeginMessage | Commit | RelationMessage | Insert | Update | Delete | Truncate | Other
 
 
 def decode(payload: bytes) -> Change:
@@ -361,8 +361,8 @@ def decode(payload: bytes) -> Change:
     return change
 
 
-def _begin(wire: Wire) -> Begin:
-    begin = Begin(wire.int64(), EPOCH_MICROS + wire.int64())
+def _begin(wire: Wire) -> BeginMessage:
+    begin = BeginMessage(wire.int64(), EPOCH_MICROS + wire.int64())
     wire.int32()  # the transaction's number
     return begin
 
@@ -372,10 +372,10 @@ def _commit(wire: Wire) -> Commit:
     return Commit(wire.int64(), wire.int64(), EPOCH_MICROS + wire.int64())
 
 
-def _relation(wire: Wire) -> Relation:
+def _relation(wire: Wire) -> RelationMessage:
     oid, namespace, name = wire.uint32(), wire.text(), wire.text()
-    identity = Identity(wire.expect(*(each.value for each in Identity)))
-    return Relation(
+    identity = ReplicaIdentity(wire.expect(*(each.value for each in ReplicaIdentity)))
+    return RelationMessage(
         oid,
         # An empty namespace is pg_catalog.
         namespace or "pg_catalog",
@@ -388,12 +388,12 @@ def _relation(wire: Wire) -> Relation:
 _CHAR_OF_LENGTH: Final = 1042  # the number of the type bpchar, the same in every database
 
 
-def _column(wire: Wire) -> Column:
+def _column(wire: Wire) -> RelationColumn:
     key = bool(wire.byte() & 1)
     name = wire.text()
     kind = wire.uint32()
     wire.take(4)  # the modifier
-    return Column(name, key, kind)
+    return RelationColumn(name, key, kind)
 
 
 def _type(wire: Wire) -> Other:

@@ -7,7 +7,7 @@ from typing import Final
 
 from psycopg2.extensions import cursor
 
-from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.catalog import CatalogTable
 
 _TABLES: Final = "SELECT c.oid FROM pg_class c WHERE c.oid = ANY(%s::oid[])"
 _LEAVES: Final = """
@@ -29,7 +29,7 @@ def name_of(statement: cursor, oid: int) -> tuple[str, str] | None:
 class FollowedTables:
     """Tells once of each table, and each partition, that is there no more."""
 
-    def __init__(self, tables: Iterable[Table]) -> None:
+    def __init__(self, tables: Iterable[CatalogTable]) -> None:
         self._tables = {table.oid: table for table in tables}
         self._leaves: dict[int, tuple[int, str]] = {}
         """By number the root of a partition, and its name."""

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from psycopg2.extensions import cursor
 
-from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.replica_identity import written
 from skws_schema.errors import SourceError
 
@@ -24,12 +24,12 @@ _LISTS_SINCE: Final = 150000  # the first version with lists of columns and filt
 _LISTS: Final = "attnames::text[], rowfilter IS NOT NULL"
 _NO_LISTS: Final = "NULL::text[], false"
 
-Wanted: TypeAlias = Mapping[Table, frozenset[str]]
+Wanted: TypeAlias = Mapping[CatalogTable, frozenset[str]]
 """Tables to follow, with the columns that are read."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PublishedTable:
     """What is published of a table; ``columns``: None for all of them."""
 
     columns: frozenset[str] | None
@@ -43,7 +43,7 @@ class Publication:
     name: str
     left_out: tuple[str, ...]
     via_root: bool
-    parts: Mapping[tuple[str, str], _Part]
+    parts: Mapping[tuple[str, str], _PublishedTable]
 
     @classmethod
     def read(cls, statement: cursor, name: str) -> Publication:
@@ -59,13 +59,13 @@ class Publication:
         lists = _LISTS if statement.connection.server_version >= _LISTS_SINCE else _NO_LISTS
         statement.execute(_TABLES.format(lists), (name,))
         parts = {
-            (namespace, table): _Part(None if columns is None else frozenset(columns), filtered)
+            (namespace, table): _PublishedTable(None if columns is None else frozenset(columns), filtered)
             for namespace, table, columns, filtered in statement.fetchall()
         }
         left_out = tuple(kind for kind, there in zip(_KINDS, actions, strict=True) if not there)
         return cls(name, left_out, via_root, parts)
 
-    def lacking(self, tables: Sequence[Table]) -> list[Table]:
+    def lacking(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
         return [table for table in tables if not self._has(table)]
 
     def check(self, wanted: Wanted) -> None:
@@ -106,7 +106,7 @@ class Publication:
             elif missing:
                 yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *again
 
-    def _has(self, table: Table) -> bool:
+    def _has(self, table: CatalogTable) -> bool:
         if table.kind == "p" and not self.via_root:
             # The server lists the partitions, whether it is they or their root that was added.
             return all((p.namespace, p.name) in self.parts for p in table.partitions if p.logged)

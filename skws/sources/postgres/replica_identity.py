@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from skws.sources.postgres.pgoutput import Identity
+from skws.sources.postgres.pgoutput import ReplicaIdentity
 from skws_schema.model import Relation
 
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _SHOWN: Final = 5
 """Partitions that are named; a table may have thousands."""
 _WORDS: Final = {
-    Identity.DEFAULT: "DEFAULT",
-    Identity.NOTHING: "NOTHING",
-    Identity.FULL: "FULL",
-    Identity.INDEX: "USING INDEX",
+    ReplicaIdentity.DEFAULT: "DEFAULT",
+    ReplicaIdentity.NOTHING: "NOTHING",
+    ReplicaIdentity.FULL: "FULL",
+    ReplicaIdentity.INDEX: "USING INDEX",
 }
 
 
@@ -40,14 +40,14 @@ class Partition:
 
     namespace: str
     name: str
-    identity: Identity
+    identity: ReplicaIdentity
     identity_columns: frozenset[str]
     logged: bool = True
 
     @property
     def refused(self) -> bool:
         """Whether the server refuses updates and deletes of a published table with this identity."""
-        return self.identity is not Identity.FULL and not self.identity_columns
+        return self.identity is not ReplicaIdentity.FULL and not self.identity_columns
 
     def fault(self, relation: Relation, root: str) -> str:
         """What becomes of its updates and deletes, and the remedy; empty if they can be followed."""
@@ -87,10 +87,10 @@ def faults(relation: Relation, root: str, partitions: Sequence[Partition]) -> It
         yield f"so it is with {len(found) - _SHOWN:,} more partitions of {root}"
 
 
-def identifies(relation: Relation, identity: Identity, columns: frozenset[str]) -> bool:
+def identifies(relation: Relation, identity: ReplicaIdentity, columns: frozenset[str]) -> bool:
     """Whether a logged old row identifies its tuple."""
     key = [attribute.column for attribute in relation.attributes if attribute.name in relation.key]
-    return identity is Identity.FULL or (bool(key) and columns.issuperset(key))
+    return identity is ReplicaIdentity.FULL or (bool(key) and columns.issuperset(key))
 
 
 def advice(relation: Relation, table: str) -> str:

@@ -24,9 +24,9 @@ from psycopg2.extras import REPLICATION_LOGICAL, LogicalReplicationConnection
 from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.sources.feed import Clock, Offset, parse_offset, readable
-from skws.sources.postgres.catalog import Table
-from skws.sources.postgres.database_address import Address
-from skws.sources.postgres.log_history import Server, check_server, lsn_of, lsn_text
+from skws.sources.postgres.catalog import CatalogTable
+from skws.sources.postgres.database_address import DatabaseAddress
+from skws.sources.postgres.log_history import LogHistory, check_server, lsn_of, lsn_text
 from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
 from skws.sources.postgres.publication import Publication, Wanted
 from skws.sources.postgres.spool import client_of, publishing
@@ -35,7 +35,7 @@ from skws_schema.errors import NotYetError, SourceError
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """All transactions that end before ``lsn`` are read, and ``change`` changes of the next one.
 
     ``time``: the latest event time given; earlier commit times are raised to it.
@@ -46,7 +46,7 @@ class Position:
     change: int = 0
     time: int = 0
     spool: int | None = None
-    server: Server | None = None
+    server: LogHistory | None = None
 
     def offset(self) -> Offset:
         found: Offset = {"lsn": lsn_text(self.lsn), "change": self.change, "time": self.time}
@@ -57,7 +57,7 @@ class Position:
         return found
 
     @classmethod
-    def of(cls, offset: Offset) -> Position:
+    def of(cls, offset: Offset) -> LogPosition:
         """Raises SourceError for an offset of another kind of source, or one that names no server."""
         found = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
         if found.server is None:
@@ -68,14 +68,14 @@ class Position:
         return found
 
     @classmethod
-    def _parse(cls, offset: Offset) -> Position:
+    def _parse(cls, offset: Offset) -> LogPosition:
         spool, server = offset.get("snapshot"), offset.get("server")
         return cls(
             lsn_of(offset["lsn"]),
             int(offset["change"]),
             int(offset["time"]),
             None if spool is None else int(spool),
-            None if server is None else Server(str(server[0]), int(server[1])),
+            None if server is None else LogHistory(str(server[0]), int(server[1])),
         )
 
 
@@ -169,7 +169,7 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
     )
 
 
-def create_slot(replicating: LogicalReplicationConnection, address: Address) -> tuple[int, str]:
+def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddress) -> tuple[int, str]:
     """Create a slot; gives its first position, and the name of the snapshot at that position.
 
     The snapshot lives until ``replicating`` runs another command or is
@@ -192,7 +192,7 @@ def create_slot(replicating: LogicalReplicationConnection, address: Address) -> 
     return lsn_of(point), snapshot
 
 
-def _writers(address: Address) -> str:
+def _writers(address: DatabaseAddress) -> str:
     """The transaction that has been writing the longest, for a message."""
     with address.sql() as connected, connected.cursor() as statement:
         statement.execute(_OLDEST)
@@ -203,7 +203,7 @@ def _writers(address: Address) -> str:
 _READER: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
 
 
-def drop_slot(address: Address) -> bool:
+def drop_slot(address: DatabaseAddress) -> bool:
     """Drop the slot of an address; False if there is none. Raises SourceError, also while it is read."""
     with address.sql() as connected, connected, connected.cursor() as statement:
         state = _released(statement, address.slot)
@@ -249,12 +249,14 @@ class SlotStream:
     ``check`` is called when it has been opened. Methods raise SourceError where trying again is of no use.
     """
 
-    def __init__(self, address: Address, clock: Clock, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, address: DatabaseAddress, clock: Clock, check: Callable[[], None] = lambda: None
+    ) -> None:
         self._retry = Retry(address.shown, clock)
         self._address = address
         self._clock = clock
         self._check = check
-        self.server: Server | None = None
+        self.server: LogHistory | None = None
         """The one that the stream was last open at."""
         self._messages: ReplicationMessages | None = None
         self._confirmed = 0
@@ -265,7 +267,7 @@ class SlotStream:
         """Everything committed before this position has been read, once there are no more messages."""
         return 0 if self._messages is None else self._messages.wal_end
 
-    def open(self, start: Position) -> bool:
+    def open(self, start: LogPosition) -> bool:
         """Open the stream at ``start``, unless it is too early to try again; whether it is open now."""
         self._retry.attempt(lambda: self._open(start))
         return self._messages is not None
@@ -324,7 +326,7 @@ class SlotStream:
                 self._messages.close()
             self._messages = None
 
-    def _open(self, start: Position) -> None:
+    def _open(self, start: LogPosition) -> None:
         try:
             self._messages, self.server = self._released(start)
             self._check()
@@ -338,7 +340,7 @@ class SlotStream:
             self.close()
             raise
 
-    def _released(self, start: Position) -> tuple[ReplicationMessages, Server]:
+    def _released(self, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
         """A stream with its server, once the server has noticed that our last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
@@ -359,16 +361,16 @@ class SlotStream:
             raise psycopg2.OperationalError("the server is about to stop")
 
 
-def server_of(address: Address) -> Server:
+def server_of(address: DatabaseAddress) -> LogHistory:
     """The server at an address. Raises SourceError."""
     try:
         with closing(address.replicating()) as replicating, replicating.cursor() as statement:
-            return Server.of(statement)
+            return LogHistory.of(statement)
     except psycopg2.Error as error:
         raise address.failure(error) from None
 
 
-def _streaming(address: Address, start: Position) -> tuple[ReplicationMessages, Server]:
+def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
     """A slot's stream from a position on, and its server. Raises psycopg2.Error.
 
     Raises SourceError if the server refuses, is another one, or its slot no longer has the log from there on.
@@ -376,7 +378,7 @@ def _streaming(address: Address, start: Position) -> tuple[ReplicationMessages, 
     connected = address.replicating()
     try:
         cursor = connected.cursor()
-        state, server = slot_state(cursor, address.slot), Server.of(cursor)
+        state, server = slot_state(cursor, address.slot), LogHistory.of(cursor)
         if start.server is not None:
             end = start.lsn if state is None else state.current
             check_server(cursor, server, start.server, start.lsn, end, address.shown)
@@ -396,7 +398,7 @@ def _streaming(address: Address, start: Position) -> tuple[ReplicationMessages, 
     return ReplicationMessages(cursor), server
 
 
-def _check(state: SlotState | None, address: Address, lsn: int) -> None:
+def _check(state: SlotState | None, address: DatabaseAddress, lsn: int) -> None:
     if state is None:
         raise SourceError(
             f"{address.shown}: the replication slot {address.slot!r} is gone, and with it the changes since"
@@ -428,7 +430,7 @@ _READERS: Final = """
     ORDER BY slot_name"""
 
 
-def publication_of(statement: cursor, address: Address, *, going_on: bool) -> str:
+def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: bool) -> str:
     """The name of a slot's publication; of the one to be created unless ``going_on``."""
     if address.publication is not None:
         return address.publication
@@ -439,7 +441,7 @@ def publication_of(statement: cursor, address: Address, *, going_on: bool) -> st
     return _SHARED if going_on or shared != _OURS else address.slot
 
 
-def ensure_publication(connected: connection, address: Address, wanted: Wanted) -> None:
+def ensure_publication(connected: connection, address: DatabaseAddress, wanted: Wanted) -> None:
     """Make a publication of at least the ``wanted`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
@@ -466,7 +468,7 @@ def ensure_publication(connected: connection, address: Address, wanted: Wanted) 
             Publication.read(statement, name).check(wanted)
 
 
-def extend_publication(connected: connection, address: Address, wanted: Wanted) -> None:
+def extend_publication(connected: connection, address: DatabaseAddress, wanted: Wanted) -> None:
     """Add tables to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
     with publishing(connected, list(wanted), address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
@@ -476,13 +478,13 @@ def extend_publication(connected: connection, address: Address, wanted: Wanted) 
             Publication.read(statement, name).check(wanted)
 
 
-def check_publication(address: Address, wanted: Wanted) -> None:
+def check_publication(address: DatabaseAddress, wanted: Wanted) -> None:
     """Raises SourceError if the publication of a slot does not have all that a run goes on with."""
     with address.sql() as connected, connected.cursor() as statement:
         Publication.read(statement, publication_of(statement, address, going_on=True)).check(wanted)
 
 
-def drop_publication(connected: connection, address: Address) -> tuple[str, ...]:
+def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[str, ...]:
     """Drop the publication of a dropped slot, if skws has made it and no other slot may need it.
 
     Returns those slots.
@@ -505,7 +507,7 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
     return dict(statement.fetchall())
 
 
-def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str) -> None:
+def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], comment: str) -> None:
     # With those that inherit from it, the server would refuse updates of tables that are not read here.
     listed = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
@@ -515,7 +517,7 @@ def _create(statement: cursor, name: str, tables: Sequence[Table], comment: str)
 
 
 @contextmanager
-def _needing_rights(statement: cursor, name: str, tables: Sequence[Table]) -> Iterator[None]:
+def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]) -> Iterator[None]:
     """Raises SourceError that says which right is missing, and how to have it."""
     try:
         yield

@@ -30,7 +30,7 @@ from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Chunk, Ints, Item
 from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
-from skws.sources.postgres.catalog import Table
+from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.numerics import AS_TEXT
 from skws.sources.postgres.replica_identity import written
 from skws_mesh.columnar.columns import NOTHING
@@ -77,7 +77,7 @@ _UNCHANGEABLE: Final = (
 )
 
 
-def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> None:
+def lock_tables(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
     """Lock tables against all but reading and writing of rows, until the transaction ends.
 
     Raises NotYetError that names the table and the holder of its lock, psycopg2.Error.
@@ -95,7 +95,7 @@ def lock_tables(connected: connection, tables: Iterable[Table], shown: str) -> N
             raise NotYetError(f"{shown}: cannot take the snapshot: {reason}") from None
 
 
-def check_files(connected: connection, tables: Iterable[Table], shown: str) -> None:
+def check_files(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
     """Check that locked tables are as in the transaction's snapshot. Raises NotYetError, psycopg2.Error."""
     oids = [table.oid for table in tables if table.kind in _LOCKABLE]
     with connected.cursor() as statement:
@@ -109,7 +109,7 @@ def check_files(connected: connection, tables: Iterable[Table], shown: str) -> N
 
 
 @contextmanager
-def publishing(connected: connection, tables: Sequence[Table], shown: str) -> Iterator[cursor]:
+def publishing(connected: connection, tables: Sequence[CatalogTable], shown: str) -> Iterator[cursor]:
     """A transaction that adds tables to a publication, without waiting long for locks.
 
     Raises NotYetError that names the table and the holder of its lock.
@@ -124,7 +124,7 @@ def publishing(connected: connection, tables: Sequence[Table], shown: str) -> It
         raise NotYetError(f"{shown}: cannot create the publication: {reason}") from None
 
 
-def _holder(statement: cursor, tables: Sequence[Table], modes: Sequence[str]) -> str:
+def _holder(statement: cursor, tables: Sequence[CatalogTable], modes: Sequence[str]) -> str:
     """A table that is locked in one of ``modes``, or about to be, and by whom; empty if there is none."""
     statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
     found = statement.fetchone()
@@ -175,7 +175,7 @@ _PIECE: Final = 1 << 22  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Spool:
+class SnapshotSpool:
     """The files of one slot's snapshot in ``folder``."""
 
     folder: Path
@@ -319,7 +319,7 @@ _UNPADDED: Final = SQL("{}::text")  # of a char(n)
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
-def copy_tables(connected: connection, found: Mapping[int, Table], schema: Schema, path: Path) -> None:
+def copy_tables(connected: connection, found: Mapping[int, CatalogTable], schema: Schema, path: Path) -> None:
     """Write the rows of tables, by position of their relation.
 
     Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
@@ -341,7 +341,7 @@ def copy_tables(connected: connection, found: Mapping[int, Table], schema: Schem
 
 
 @contextmanager
-def _all_rows(connected: connection, table: Table) -> Iterator[None]:
+def _all_rows(connected: connection, table: CatalogTable) -> Iterator[None]:
     """Raises SourceError that says which right is missing."""
     try:
         yield

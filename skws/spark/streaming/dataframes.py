@@ -26,8 +26,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from skws.data.batch import RecordBatch, gathered, merged
 from skws.data.packing import expanded, packed, unpacked
-from skws.formats.splits import Holds, Piece
-from skws.jobs.control import Command
+from skws.formats.splits import Holds, PackedPiece
+from skws.jobs.control import JobCommand
 from skws.jobs.standing import StandingQueries
 from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
@@ -144,7 +144,7 @@ class FrameProcessor(MeshProcessor):
             yield MicroBatch(header, tables, batch.records).to_bytes()
             commands, tables, batch = [], b"", after
 
-    def _commands(self, mark: ShardProgress) -> list[Command]:
+    def _commands(self, mark: ShardProgress) -> list[JobCommand]:
         """What makes the queries of the state those of this start. Raises UsageError for another stream."""
         if mark.given == self._given:
             return []
@@ -176,13 +176,13 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
     return [queries[name].to_dict() for name in sorted(queries)]
 
 
-def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[Piece, bytes]], Ints, int]:
+def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
     """The pieces by their first times; what tasks tell of partitions (``PartitionEnds.told``), and when."""
-    held: list[tuple[Piece, bytes]] = []
+    held: list[tuple[PackedPiece, bytes]] = []
     told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
     clock = ALWAYS
     for row in rows:
-        piece = Piece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
+        piece = PackedPiece(row.split, row.number, Holds(row.holds), row.first, row.last, row.size)
         if piece.holds is Holds.TIME:
             values = np.frombuffer(bytes(row.packed), dtype="<i8")
             clock = max(clock, int(values[0]))
@@ -200,7 +200,7 @@ class _Packed(NamedTuple):
     last: int
 
 
-def _cut(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[_Packed]:
+def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
     """Micro-batches of pieces in order of their first times. One that no other overlaps stays as it is."""
     for group in _apart(pieces):
         if len(group) == 1:
@@ -212,9 +212,9 @@ def _cut(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[_Packed]:
             yield _Packed(packed(batch), int(batch.time.max()))
 
 
-def _apart(pieces: Iterable[tuple[Piece, bytes]]) -> Iterator[list[tuple[Piece, bytes]]]:
+def _apart(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[list[tuple[PackedPiece, bytes]]]:
     """Pieces that overlap in time together, and small ones."""
-    group: list[tuple[Piece, bytes]] = []
+    group: list[tuple[PackedPiece, bytes]] = []
     size, last = 0, ALWAYS
     for piece, blob in pieces:
         if group and size >= _FEW and piece.first >= last:

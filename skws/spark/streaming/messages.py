@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.queries.partitioning import Part
 from skws.sources.feed import Backlog
 
@@ -40,7 +40,7 @@ class BatchHeader:
     """
 
     read: float
-    commands: tuple[Command, ...] = ()
+    commands: tuple[JobCommand, ...] = ()
     letters: tuple[str, ...] = ()
     bad: int = 0
     reasons: tuple[str, ...] = ()

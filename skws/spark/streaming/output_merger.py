@@ -22,7 +22,7 @@ from skws.data.packing import expanded, rejoined, unpacked
 from skws.durable import damaged
 from skws.formats.dead_letters import place
 from skws.jobs.clock import StoppableClock
-from skws.jobs.control import Command, JobListener
+from skws.jobs.control import JobCommand, JobListener
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
@@ -53,7 +53,7 @@ class OutputMerger:
         request: Job,
         log: Log,
         gauges: Gauges,
-        done: Callable[[tuple[Command, ...]], None],
+        done: Callable[[tuple[JobCommand, ...]], None],
         onlooker: JobListener | None = None,
     ) -> None:
         self._request = request

@@ -25,8 +25,8 @@ from skws.data.packing import packed
 from skws.formats.dead_letters import malformed, place
 from skws.jobs.checkpoint import kept_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
-from skws.jobs.control import Command
-from skws.jobs.intake import BatchSizer, Intake
+from skws.jobs.control import JobCommand
+from skws.jobs.intake import BadRecordPolicy, BatchSizer
 from skws.queries.operator import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog, Batch, Feed, Offset, SystemClock
@@ -175,7 +175,7 @@ class FeedReader(SimpleDataSourceStreamReader):
     ) -> None:
         self._reading = reading
         self._part = part
-        self._intake = Intake(reading.request.on_error)
+        self._intake = BadRecordPolicy(reading.request.on_error)
         self._appetite = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
         self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
         self._rest = Rest(SystemClock())
@@ -294,7 +294,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         start: Offset,
         end: Offset,
         polled: Polled,
-        commands: tuple[Command, ...],
+        commands: tuple[JobCommand, ...],
         backlog: Backlog | None,
     ) -> Rows:
         """A row for each shard and micro-batch; what is not about records comes with the first one."""
@@ -361,7 +361,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         bounds = [0, *ends.tolist(), len(records)]
         return [records.taken(slice(*part)) for part in pairwise(bounds)]
 
-    def _commands(self, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
+    def _commands(self, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
         """Those behind an offset, as far as they are written; the driver has checked them all."""
         return commands_between(self._reading.folder / COMMANDS, self._reading.run, start, end)
 

@@ -42,9 +42,9 @@ from skws.durable import (
     replaced,
 )
 from skws.jobs.checkpoint import Checkpoint
-from skws.jobs.control import Answer, Command, ControlFolder
-from skws.jobs.intake import Intake
-from skws.jobs.standing import Inbox, StandingQueries
+from skws.jobs.control import Answer, ControlFolder, JobCommand
+from skws.jobs.intake import BadRecordPolicy
+from skws.jobs.standing import CommandQueue, StandingQueries
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
@@ -212,7 +212,7 @@ class RunDirectory:
             source = parse_source(request.source, folder=self.folder / "source")
             with closing(source.open(request.schema)) as feed:
                 offset, read = feed.start(), Chunk.of(list(feed.tables()))
-                self.letters = Intake(request.on_error).refuse(read.bad)
+                self.letters = BadRecordPolicy(request.on_error).refuse(read.bad)
                 self.checkpoint.begin(read.records.records(), offset, {"layout": to_builtins(layout)})
         self.checkpoint.tables()  # which the source reads; they are checked here
         kept_folder(self._state(layout.generation))
@@ -228,7 +228,7 @@ class RunDirectory:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
 
 
-def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[Command, ...], int]:
+def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
     """The commands of a register from one offset of its file to another, and the last offset.
 
     ``end`` None: as far as they are written. Raises StateError, also if not all up to the offsets are there.
@@ -244,7 +244,7 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
     texts, length = all_frames(data, name_of(run, path), start)
     if end is not None and start + length < end:
         raise damaged(path, f" behind byte {start + length:,}")
-    commands = (Command.of(one) for text in texts for one in orjson.loads(text)["commands"])
+    commands = (JobCommand.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length
 
 
@@ -283,7 +283,9 @@ class CommandLog:
     Raises SchemaError, SourceError for a schema that the run cannot change to.
     """
 
-    def __init__(self, request: Job, place: RunDirectory, inbox: Inbox, given: dict[str, Query]) -> None:
+    def __init__(
+        self, request: Job, place: RunDirectory, inbox: CommandQueue, given: dict[str, Query]
+    ) -> None:
         self._request = request
         self._place = place
         self._inbox = inbox
@@ -333,11 +335,11 @@ class CommandLog:
                 return
             self._register.take(commands, self._inbox.read_to)
 
-    def done(self, commands: Sequence[Command]) -> None:
+    def done(self, commands: Sequence[JobCommand]) -> None:
         """The shards have carried them out."""
         self._inbox.done(commands, self._register.standing)
 
-    def _fit(self, commands: Sequence[Command]) -> None:
+    def _fit(self, commands: Sequence[JobCommand]) -> None:
         """Make the source fit the schema that commands change to. Raises SourceError."""
         if any(command.op == "schema" for command in commands):
             schema = self._register.standing.after(commands).stream.schema
@@ -345,7 +347,7 @@ class CommandLog:
             with closing(source.open(schema)) as feed:
                 feed.change_schema(schema)
 
-    def _fitting(self, commands: list[Command]) -> list[Command]:
+    def _fitting(self, commands: list[JobCommand]) -> list[JobCommand]:
         """The commands without changes of the schema that the source refuses."""
         try:
             self._fit(commands)
@@ -380,7 +382,7 @@ class Register:
         # Its writer may have been killed, or a sync of it have failed.
         replaced(path, data[:end], durable=True, mode=PRIVATE)
 
-    def take(self, commands: Iterable[Command], read_to: int | None) -> None:
+    def take(self, commands: Iterable[JobCommand], read_to: int | None) -> None:
         """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
         entry = {"commands": [command.to_dict() for command in commands], "control": read_to}
         if not entry["commands"] and read_to == self.read_to:
@@ -397,5 +399,5 @@ class Register:
     def _heed(self, text: bytes) -> None:
         entry = orjson.loads(text)
         for one in entry["commands"]:
-            self.standing.apply(Command.of(one))
+            self.standing.apply(JobCommand.of(one))
         self.read_to = entry["control"]

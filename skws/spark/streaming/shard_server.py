@@ -51,8 +51,8 @@ from skws.formats.dead_letters import (
     place,
     unwritable_notice,
 )
-from skws.jobs.control import Command
-from skws.jobs.intake import Intake
+from skws.jobs.control import JobCommand
+from skws.jobs.intake import BadRecordPolicy
 from skws.jobs.standing import StandingQueries
 from skws.memory import expect_long_lived_objects, return_large_arrays, use
 from skws.queries.keywords.updates import Begin
@@ -184,7 +184,7 @@ class Shard:
         self._live.expect(self._states)
         for text, chunk in schemas:
             before = self._standing.stream.schema
-            self._standing.apply(Command("schema", "", schema=text))
+            self._standing.apply(JobCommand("schema", "", schema=text))
             change = SchemaChange(before, self._standing.stream.schema)
             self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
@@ -211,7 +211,7 @@ class Shard:
         """True if the micro-batch's commands need the log: ``replay_silently`` its chunks first."""
         return bool(self._log) and any(map(self._needs_past, micro_batch.head.commands))
 
-    def _needs_past(self, command: Command) -> bool:
+    def _needs_past(self, command: JobCommand) -> bool:
         if command.op == "schema":
             return self._live.changing_needs_past
         return command.query is not None and self._live.adding_needs_past(command.query.kind)
@@ -320,7 +320,7 @@ class Shard:
     def _load_tables(self, blob: bytes) -> None:
         self._live.load_tables(list(unpacked(blob).records()))
 
-    def _obey(self, commands: Iterable[Command]) -> tuple[list[Result], list[Query], list[str]]:
+    def _obey(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
         results: list[Result] = []
         added: dict[str, Query] = {}
         removed: list[str] = []
@@ -365,7 +365,9 @@ class Shard:
                 **self._counted(batch, [one.record for one in late]),
                 "latest": batch.latest,
                 "late": len(late),
-                "late_letters": Intake.letters(late_letters(late, schema, lateness)) if wanted else (),
+                "late_letters": BadRecordPolicy.letters(late_letters(late, schema, lateness))
+                if wanted
+                else (),
                 "late_notice": late_notice(late[0], schema, lateness) if late else "",  # a line on the first
             }
         return stats
@@ -442,7 +444,7 @@ def blobs_of(worked: Worked) -> list[bytes]:
     stats = worked.stats
     if unwritable:
         reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]
-        letters = Intake.letters(unwritable)
+        letters = BadRecordPolicy.letters(unwritable)
         stats = {
             **stats,
             "unwritable": {

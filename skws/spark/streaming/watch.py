@@ -13,18 +13,18 @@ from pyspark.sql import SparkSession
 from skws.formats.dead_letters import BadRecordLog
 from skws.index import tell_missing
 from skws.jobs.clock import at_rate, ending_on_signals, paced
-from skws.jobs.control import Command, JobListener, RunControl
+from skws.jobs.control import JobCommand, JobListener, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.intake import leave_nothing
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
-from skws.jobs.standing import Inbox
+from skws.jobs.standing import CommandQueue
 from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.evaluator import Load
 from skws.queries.kinds import plans_of
 from skws.queries.operator import QueryPlan
-from skws.sinks.base import Run, Sink
+from skws.sinks.base import Sink, SinkRun
 from skws.sinks.sink_addresses import open_sinks
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
@@ -83,7 +83,7 @@ class SparkWatch:
             raise UsageError(f"{self._source.name} cannot be re-read after a failure; use --engine local")
         self._sinks = open_sinks(request.sinks) if sinks is None else sinks
         self._wanted = wanted
-        self._inbox = Inbox(log, self.control)
+        self._inbox = CommandQueue(log, self.control)
         self._each_step = each_step
         self._onlooker = onlooker
         self._began = self.clock.now()
@@ -93,7 +93,7 @@ class SparkWatch:
         self._replay_control: ReplayControl | None = None
         self._command_log: CommandLog | None = None
         self._job: ShardedJob | None = None
-        self._sink_run: Run | None = None
+        self._sink_run: SinkRun | None = None
 
     @property
     def source_name(self) -> str:
@@ -247,7 +247,7 @@ class SparkWatch:
 
     def _open_sinks(self, stack: ExitStack, place: RunDirectory) -> OutputCommitter:
         """Give the sinks what an earlier process left in the outbox."""
-        run = self._sink_run = Run(
+        run = self._sink_run = SinkRun(
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
             match_names=self.request.match_names,
@@ -276,7 +276,7 @@ class SparkWatch:
                 raise
         return True
 
-    def _carried_out(self, commands: tuple[Command, ...]) -> None:
+    def _carried_out(self, commands: tuple[JobCommand, ...]) -> None:
         if self._command_log is not None:
             self._speak_of_schema(self._command_log)
             self._command_log.done(commands)

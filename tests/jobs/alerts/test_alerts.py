@@ -13,9 +13,9 @@ from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
 from skws.jobs.fanout import Routing
 from skws.results.model import Result, ResultTuple
-from skws.sinks.base import Run, SinkError
+from skws.sinks.base import SinkError, SinkRun
 from skws.sinks.sink_addresses import open_sinks, parse_sink
-from skws.sinks.webhook import Program
+from skws.sinks.webhook import HookProgram
 from skws.spec.query import TOP, Query
 from skws_schema.errors import ConfigurationError
 from tests.jobs.watching import (
@@ -306,7 +306,7 @@ def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
     script.write_text(SCRIPT)
     told: list[str] = []
     sink = parse_sink(f"command:{sys.executable} {script} {tmp_path} {failures}#{more}")
-    run_of = Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append)
+    run_of = SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append)
     sink.open(run_of)
     sink.write(1, [result(1, 5.0)])
     sink.flush()
@@ -367,7 +367,7 @@ def test_a_command_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
     letters = tmp_path / "letters.jsonl"
     told: list[str] = []
     sink = parse_sink(f"command:/no/such/program#letters={letters}")
-    sink.open(Run("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append))
+    sink.open(SinkRun("r", None, SCHEMA, match_names=False, wait=lambda _: True, tell=told.append))
     sink.write(1, [result(1, 5.0)])
     assert lines(letters)[0]["reason"] == "No such file or directory"
     sink.close()
@@ -379,7 +379,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     program = tmp_path / "hang.sh"
     program.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {started}\nwait\n")
     program.chmod(0o755)
-    outcome = Program(str(program), seconds=0.5).post(b"{}", "k")
+    outcome = HookProgram(str(program), seconds=0.5).post(b"{}", "k")
     assert not outcome.taken
     assert outcome.reason == "did not end within 0.5 s"
     until(lambda: gone(int(started.read_text())))

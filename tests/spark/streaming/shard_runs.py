@@ -9,7 +9,7 @@ import orjson
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.queries.partitioning import Part, Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
@@ -71,7 +71,7 @@ class KeptShard:
 
 def micro_batch_of(
     records: Sequence[Record],
-    commands: Sequence[Command] = (),
+    commands: Sequence[JobCommand] = (),
     tables: Sequence[Record] = (),
     number: int = 0,
 ) -> MicroBatch:

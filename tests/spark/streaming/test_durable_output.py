@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.spark.streaming.run_directory import COMMANDS, Output, Register, RunDirectory, commands_between
 from skws.spec.query import Query
 from skws_schema.errors import StateError
@@ -126,8 +126,8 @@ def registered(path: Path, least: dict[str, int] | None = None) -> Register:
     return Register(request("in.jsonl"), path, "run", least)
 
 
-def add(name: str) -> Command:
-    return Command.adding(Query(name, name=name))
+def add(name: str) -> JobCommand:
+    return JobCommand.adding(Query(name, name=name))
 
 
 def names(register: Register) -> list[str]:

@@ -9,7 +9,7 @@ from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, Nullable
 from skws.data.packing import packed, rejoined, unpacked
 from skws.data.texts import Texts
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.query import Query
@@ -46,7 +46,7 @@ def test_many_records_are_packed_small() -> None:
 
 
 def test_a_parcel_comes_back() -> None:
-    commands = (Command.adding(Query("q", 3, name="n"), "id"), Command("remove", "m"))
+    commands = (JobCommand.adding(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
     head = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
     micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch

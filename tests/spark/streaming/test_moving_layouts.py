@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skws.data.batch import Record
-from skws.jobs.control import Command, ControlFolder
+from skws.jobs.control import ControlFolder, JobCommand
 from skws.queries.partitioning import Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Wanted
@@ -99,7 +99,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
     with running(asked(tmp_path, control=folder.folder, checkpoint=None), Wanted(2)) as run:
         seen(run, first)
         assert not [line for line in run.notes.lines if "the state moves" in line]
-        folder.send(Command.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
+        folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         assert [answer.error for answer in folder.answers()] == [""]
         appended(tmp_path, second)
@@ -107,7 +107,7 @@ def test_a_query_that_no_key_divides_is_added_to_shards_by_key(tmp_path: Path) -
         assert [line.partition("moves to ")[2] for line in run.notes.lines if "the state moves" in line] == [
             "2 shards, divided by roots"
         ]
-        folder.send(Command("remove", "pairs"))
+        folder.send(JobCommand("remove", "pairs"))
         run.until(lambda: len(folder.answers()) >= 2)
         appended(tmp_path, third)
         seen(run, third)
@@ -123,7 +123,7 @@ def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
     wanted = Wanted(2, Partitioning.KEYS)
     with running(asked(tmp_path, control=folder.folder), wanted) as run:
         seen(run, first)
-        folder.send(Command.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
+        folder.send(JobCommand.adding(Query(PAIRS, kind=PATTERN, name="pairs")))
         run.until(lambda: len(folder.answers()) >= 1)
         (answer,) = folder.answers()
         assert answer.error == (

@@ -16,9 +16,9 @@ from msgspec.structs import replace as replace_struct
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed, unpacked
-from skws.jobs.control import Command
-from skws.jobs.journal import Entry
-from skws.jobs.worker import Worker
+from skws.jobs.control import JobCommand
+from skws.jobs.journal import JournalEntry
+from skws.jobs.worker import BatchWorker
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
@@ -201,7 +201,7 @@ class Shards:
         }
 
     def work(
-        self, batch: list[Record], commands: list[Command], tables: list[Record], *, ended: bool
+        self, batch: list[Record], commands: list[JobCommand], tables: list[Record], *, ended: bool
     ) -> tuple[list[LiveResult], int]:
         """The results of all shards, and how many records were too late."""
         self.number += 1
@@ -280,21 +280,21 @@ LAYOUTS: Final = (
 
 
 def commands_of(
-    rng: random.Random, one: Worker, draw: Callable[[random.Random], Query], most: int, schemas: bool
-) -> list[Command]:
+    rng: random.Random, one: BatchWorker, draw: Callable[[random.Random], Query], most: int, schemas: bool
+) -> list[JobCommand]:
     """Random queries come and go; there are about ``most``, sometimes none. Some changes are refused."""
     standing = one.standing.shown()
     everything = rng.random() < 0.05
     wanted = [
-        Command("remove", query.name)
+        JobCommand("remove", query.name)
         for query in standing
         if everything or rng.random() < len(standing) / most / 4
     ]
     for _ in range(rng.randrange(4) if len(standing) < most else 0):
         query = draw(rng)
-        wanted.append(Command.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
+        wanted.append(JobCommand.adding(Query(query.text, kind=query.kind, name=f"q{rng.randrange(10_000)}")))
     if schemas and rng.random() < 0.3:
-        wanted.append(Command("schema", "", schema=to_yaml(rng.choice(CHANGES))))
+        wanted.append(JobCommand("schema", "", schema=to_yaml(rng.choice(CHANGES))))
     return one.standing.checked(wanted)[0]
 
 
@@ -334,7 +334,7 @@ def compare(
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
     log: list[LoggedBatch] = []
-    one, several = Worker(job, lambda _: log), Shards(theirs or job, few_bytes)
+    one, several = BatchWorker(job, lambda _: log), Shards(theirs or job, few_bytes)
     one.load_tables(tables)
     results = retractions = changes = 0
     spreads: set[Partitioning] = set()
@@ -343,14 +343,14 @@ def compare(
     for number, drawn in enumerate(batches):
         commands = commands_of(rng, one, draw, 15, schemas)
         if not number:
-            commands = [*map(Command.adding, job.named().values()), *commands]
+            commands = [*map(JobCommand.adding, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
         more = len(one.standing.stream.schema.relations) > len(SCHEMA.relations)
         batch = [r._replace(relation=4) if more and rng.random() < 0.2 and not r.delete else r for r in drawn]
         ended = number == len(batches) - 1
         before = one.live.position, one.live.now
         told = RecordBatch.of(batch)
-        outcome = one.work(Entry(number + 1, {}, 0, tuple(commands), told, ended=ended))
+        outcome = one.work(JournalEntry(number + 1, {}, 0, tuple(commands), told, ended=ended))
         log.append(LoggedBatch(*before, told))
         wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
         standing, window = one.standing, job.plan_window
@@ -479,7 +479,7 @@ def test_shards_by_other_evaluators(
 
 def test_the_log_forgets_what_is_over() -> None:
     kept = all_shards(asked(TimeWindow(10)), 1)[0]
-    kept.work(micro_batch_of((), [Command.adding(Query("alpha", name="a"))]))
+    kept.work(micro_batch_of((), [JobCommand.adding(Query("alpha", name="a"))]))
     for time in range(0, 200, 2):
         kept.work(micro_batch_of([Record(0, time, ("alpha", 1, 1))]))
     assert [chunk.latest for chunk, _ in kept.chunks.values()] == list(range(178, 200, 2))
@@ -546,7 +546,7 @@ def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:
     assert len(kept.chunks) < 2 * FEW_BYTES / CHUNK_BYTES
     kept.rebuild()
     worked = kept.work(
-        micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [Command.adding(Query("alpha", name="a"))])
+        micro_batch_of([Record(1, 2_000, ("beta", 1, 1))], [JobCommand.adding(Query("alpha", name="a"))])
     )
     assert [(one.op, one.parsed.tuples[0].row["y"]) for one in worked.results] == [("+", 999), ("-", 999)]
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 
 from skws.data.batch import Record
-from skws.jobs.control import Command
+from skws.jobs.control import JobCommand
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.preloaded import PreloadedPython
 from skws.spark.streaming import shard_server
@@ -45,7 +45,7 @@ def run() -> Iterator[str]:
     shut_down(name)
 
 
-def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[Command, ...] = ()) -> str:
+def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[JobCommand, ...] = ()) -> str:
     answer = client.ask("work", epoch, micro_batch_of(records, commands).to_bytes(), False)
     return "done" if isinstance(answer, Worked) else answer
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_done_is_raised_and_the_mesh_is_given_up(run: str) -> Non
     client = ShardClient(run, pickle.dumps(REQUEST), SHARE)
     stand(client, 0)
     with pytest.raises(UsageError, match="no standing query 'x'"):
-        work(client, 0, commands=(Command("remove", "x"),))
+        work(client, 0, commands=(JobCommand("remove", "x"),))
     assert work(client, 0) == "behind"
     assert work(client, 1) == "behind"
     client.close()
@@ -106,7 +106,7 @@ def test_the_end_of_its_memory_is_told(run: str) -> None:
     stand(client, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]
     with pytest.raises(MemoryBudgetError, match=r"memory budget of 64\.0 MiB is used up"):
-        work(client, 0, *ballast, commands=(Command.adding(Query("alpha", name="q")),))
+        work(client, 0, *ballast, commands=(JobCommand.adding(Query("alpha", name="q")),))
     assert work(client, 0) == "behind"
     client.close()
 
@@ -120,7 +120,7 @@ def test_memory_is_divided_by_the_servers_of_this_machine(run: str) -> None:
     assert servers_beside(socket_dir(run) / "1.socket") == 2
     stand(first, 0)
     ballast = [Record(0, 5, ("alpha beta gamma" * 50, n, n)) for n in range(20_000)]  # more than 64 MiB
-    assert work(first, 0, *ballast, commands=(Command.adding(Query("alpha", name="q")),)) == "done"
+    assert work(first, 0, *ballast, commands=(JobCommand.adding(Query("alpha", name="q")),)) == "done"
     first.close()
     second.close()
 

@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.jobs.control import Command
-from skws.jobs.journal import Entry
-from skws.jobs.worker import Worker
+from skws.jobs.control import JobCommand
+from skws.jobs.journal import JournalEntry
+from skws.jobs.worker import BatchWorker
 from skws.queries.partitioning import Part, Partitioning
 from skws.spark.streaming.job import servers_ahead
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
@@ -40,11 +40,11 @@ def _shown(stats: object, before: ShardStats) -> ShardStats:
 @seeds(1, 3)
 def test_shards_together_tell_the_partials_of_one_engine(shards: int, seed: int) -> None:
     rng = random.Random(seed)
-    one, several = Worker(_REQUEST), all_shards(_REQUEST, shards)
+    one, several = BatchWorker(_REQUEST), all_shards(_REQUEST, shards)
     told, most = ShardStats(), 0
     for number, batch in enumerate(cut(rng, random_records(rng, 120))):
-        commands = [] if number else [Command.adding(given) for given in _REQUEST.named().values()]
-        one.work(Entry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
+        commands = [] if number else [JobCommand.adding(given) for given in _REQUEST.named().values()]
+        one.work(JournalEntry(number + 1, {}, 0, tuple(commands), RecordBatch.of(batch)))
         micro_batch = micro_batch_of(batch, commands)
         micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
         told = _shown([kept.work(micro_batch).stats for kept in several], told)
@@ -62,7 +62,7 @@ def test_the_windows_of_a_query_are_told_by_the_shard_that_has_it() -> None:
     request = Job({"a": query}, SCHEMA, "nowhere", window=TimeWindow(60), max_size=4)
     several = all_shards(request, 3)
     records = [Record(0, time, ("alpha", x, 1)) for time, x in ((5, 1), (6, 4), (7, 3), (9, 0), (12, 9))]
-    commands = [Command.adding(given) for given in request.named().values()]
+    commands = [JobCommand.adding(given) for given in request.named().values()]
     micro_batch = micro_batch_of(records, commands)
     micro_batch = replace(micro_batch, head=replace(micro_batch.head, watched=True))
     told = _shown([kept.work(micro_batch).stats for kept in several], ShardStats())

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from skws.jobs.control import Command, ControlFolder
+from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.spark.streaming.watch import SparkWatch
@@ -49,15 +49,15 @@ def test_commands_of_a_control_folder(tmp_path: Path) -> None:
     folder = ControlFolder(tmp_path / "control")
     with running(request(source, control=folder.folder)) as run:
         run.results(1)
-        added = folder.send(Command.adding(Query("lamp", name="more")))
-        wrong = folder.send(Command.adding(Query("chair", name="more")))
+        added = folder.send(JobCommand.adding(Query("lamp", name="more")))
+        wrong = folder.send(JobCommand.adding(Query("chair", name="more")))
         # Nothing comes from the source meanwhile.
         run.until(lambda: len(folder.answers()) >= 2)
         run.results(2)
         assert run.sink.results[1].snapshot
         append(source, order(3, 1, "green lamp"))
         run.results(4)
-        removed = folder.send(Command("remove", QUERY))
+        removed = folder.send(JobCommand("remove", QUERY))
         run.until(lambda: len(folder.answers()) >= 3)
         append(source, order(4, 1, "red lamp"))
         run.results(5)
@@ -168,8 +168,8 @@ def test_a_change_by_command_and_at_a_new_start(tmp_path: Path) -> None:
     with running(asked) as run:
         run.results(2)
         window = WITH_NOTES.replace("10 seconds", "20 seconds")
-        refused = folder.send(Command("schema", "new.yaml", schema=window))
-        done = folder.send(Command("schema", "new.yaml", schema=WITH_NOTES))
+        refused = folder.send(JobCommand("schema", "new.yaml", schema=window))
+        done = folder.send(JobCommand("schema", "new.yaml", schema=WITH_NOTES))
         run.until(lambda: len(folder.answers()) >= 2)
         append(source, note(3, 1))  # which the pattern joins to what came before the change
         run.results(4)
@@ -284,7 +284,7 @@ def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> No
     with running(asked) as run:
         run.results(1)
         committed = (checkpoint / "committed.json").read_bytes()
-        folder.send(Command.adding(Query("lamp", name="more")))
+        folder.send(JobCommand.adding(Query("lamp", name="more")))
         run.until(lambda: bool(folder.answers()))
     (checkpoint / "committed.json").write_bytes(committed)
     commands = checkpoint / "commands" / "commands.jsonl"

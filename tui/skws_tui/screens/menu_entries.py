@@ -31,7 +31,7 @@ _FORMS: Final = (
 """Queries as examples, and what they find."""
 
 
-class Entry(NamedTuple):
+class MenuEntry(NamedTuple):
     """A line of the menu; ``run`` does what it says."""
 
     text: str
@@ -39,14 +39,14 @@ class Entry(NamedTuple):
     run: Callable[[], Any]
 
 
-def menu_of(app: SkwsApp) -> list[Entry]:
+def menu_of(app: SkwsApp) -> list[MenuEntry]:
     """Actions of the focused widget first, then those of its screen and of the app; then forms of queries."""
     entries = {entry.text: entry for entry in _actions(app)}
-    forms = [Entry(text, note, partial(app.write_query, text)) for text, note in _FORMS]
-    return [*entries.values(), Entry("Choose a theme", "", app.action_theme), *forms]
+    forms = [MenuEntry(text, note, partial(app.write_query, text)) for text, note in _FORMS]
+    return [*entries.values(), MenuEntry("Choose a theme", "", app.action_theme), *forms]
 
 
-def _actions(app: SkwsApp) -> Iterator[Entry]:
+def _actions(app: SkwsApp) -> Iterator[MenuEntry]:
     """Only bindings that have a name: the others move in a text or a list."""
     focused = app.screen.focused
     for node in app.screen.ancestors_with_self if focused is None else focused.ancestors_with_self:
@@ -56,7 +56,7 @@ def _actions(app: SkwsApp) -> Iterator[Entry]:
                 keys = app.keys.get(binding.id or "", binding.key).split(",")
                 note = binding.key_display or ", ".join(shown_key(key.strip()) for key in keys)
                 run = partial(app.call_later, app.run_action, binding.action, node)
-                yield Entry(text[:1].upper() + text[1:], note, run)
+                yield MenuEntry(text[:1].upper() + text[1:], note, run)
 
 
 def _possible(node: DOMNode, binding: Binding) -> bool:

@@ -14,9 +14,9 @@ from textual.worker import Worker
 
 from skws.sinks.text import shortened, value_text, visible
 from skws_schema.errors import SkwsError, counted
-from skws_tui.error_boundary import Failed, OffThread
+from skws_tui.error_boundary import OffThread, WorkFailed
 from skws_tui.screens.live_screen import FilteredScreen
-from skws_tui.services.browsing import Page, Place, page_of, places_from
+from skws_tui.services.browsing import Page, RowPlace, page_of, places_from
 from skws_tui.widgets.search_box import FilterBox
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class RowsScreen(FilteredScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: list[Place] = []  # the latest last
-        self._drawn: tuple[Place, Page] | None = None
+        self._places: list[RowPlace] = []  # the latest last
+        self._drawn: tuple[RowPlace, Page] | None = None
         self._question: tuple[object, ...] = ()
         self._off_thread = OffThread()
         self._worker: Worker[None] | None = None
@@ -64,15 +64,15 @@ class RowsScreen(FilteredScreen):
         return self.query_one(DataTable)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> RowPlace | None:
         """What is looked at; None in a schema without relations."""
         names = self._relations()
         self._places = [each for each in self._places if each.relation in names]
         if not self._places and names:
-            self._places = [Place(names[0])]
+            self._places = [RowPlace(names[0])]
         return self._places[-1] if self._places else None
 
-    def look_at(self, place: Place) -> None:
+    def look_at(self, place: RowPlace) -> None:
         """Show the rows of a place."""
         self._places.append(place)
         self.filter_box.close()
@@ -93,15 +93,15 @@ class RowsScreen(FilteredScreen):
         self._worker = self._look(job.rows, place, words)
 
     @work(group="rows")
-    async def _look(self, rows: LiveRows, place: Place, words: str) -> None:
+    async def _look(self, rows: LiveRows, place: RowPlace, words: str) -> None:
         try:
             page = await self._off_thread.run(partial(page_of, rows, place, words))
         except SkwsError as error:
-            self.skws.post_message(Failed(str(error)))
+            self.skws.post_message(WorkFailed(str(error)))
             return
         self.call_later(self._show, rows, place, page)
 
-    def _show(self, rows: LiveRows, place: Place, page: Page) -> None:
+    def _show(self, rows: LiveRows, place: RowPlace, page: Page) -> None:
         number = counted(page.found, "row")
         shown = f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
         cut = f" (of the latest {len(rows):,})" if rows.cut else ""
@@ -132,7 +132,7 @@ class RowsScreen(FilteredScreen):
     def action_relation(self, step: int) -> None:
         names, place = self._relations(), self.place
         if place is not None:
-            self._places = [Place(names[(names.index(place.relation) + step) % len(names)])]
+            self._places = [RowPlace(names[(names.index(place.relation) + step) % len(names)])]
             self.refresh_view()
 
     def action_cursor(self, step: int) -> None:

@@ -22,10 +22,10 @@ from skws.sinks.text import visible
 from skws_schema.errors import Problem, SkwsError, UsageError, counted
 from skws_schema.model import Schema
 from skws_schema.yaml.add_join import join_of, with_join
-from skws_tui.error_boundary import Failed, OffThread, TooLongError
+from skws_tui.error_boundary import OffThread, TooLongError, WorkFailed
 from skws_tui.screens.dialogs import ConfirmScreen, PickScreen, PromptScreen
 from skws_tui.screens.live_screen import LiveScreen
-from skws_tui.services.analyzer import Draft, change_text, folded, inferred, read_draft
+from skws_tui.services.analyzer import CheckedText, change_text, folded, inferred, read_draft
 
 _SAMPLING: Final = 120.0
 """Seconds for a sample of a source, which may be remote."""
@@ -133,7 +133,7 @@ class SchemaScreen(LiveScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.draft = Draft("", None)
+        self.draft = CheckedText("", None)
         self._saved = ""
         self._sought = ""  # what was looked for last
         self._checks = OffThread()
@@ -170,14 +170,14 @@ class SchemaScreen(LiveScreen):
         draft = await self._checked(text)
         self.call_later(self._show_draft, draft)  # dropped if the screen is closed by now
 
-    async def _checked(self, text: str) -> Draft:
+    async def _checked(self, text: str) -> CheckedText:
         path = self.skws.request.schema_path
         try:
             return await self._checks.run(partial(read_draft, text, path))
         except TooLongError as error:
-            return Draft(text, None, (Problem(str(path), 1, 1, str(error)),))
+            return CheckedText(text, None, (Problem(str(path), 1, 1, str(error)),))
 
-    def _show_draft(self, draft: Draft) -> None:
+    def _show_draft(self, draft: CheckedText) -> None:
         if draft.text != self.editor.text:
             return
         self.draft = draft
@@ -212,7 +212,7 @@ class SchemaScreen(LiveScreen):
         try:
             replaced(self.skws.request.schema_path, self.editor.text.encode())
         except SkwsError as error:
-            self.skws.post_message(Failed(str(error)))
+            self.skws.post_message(WorkFailed(str(error)))
             return
         self._saved = self.editor.text
         wrong = counted(len(self.draft.problems), "problem")
@@ -227,9 +227,9 @@ class SchemaScreen(LiveScreen):
     async def _apply(self, text: str) -> None:
         draft = await self._checked(text)
         if draft.schema is None:
-            self.skws.post_message(Failed(f"not applied: {draft.problems[0].message}"))
+            self.skws.post_message(WorkFailed(f"not applied: {draft.problems[0].message}"))
         elif self.skws.job is None:
-            self.skws.post_message(Failed("no job is running to apply a schema to"))
+            self.skws.post_message(WorkFailed("no job is running to apply a schema to"))
         else:
             self.skws.job.apply_schema(draft.text)
 
@@ -253,7 +253,7 @@ class SchemaScreen(LiveScreen):
         try:
             changed = with_join(self.editor.text, join_of([condition], schema))
         except SkwsError as error:
-            self.skws.post_message(Failed(str(error)))
+            self.skws.post_message(WorkFailed(str(error)))
             return
         self.editor.replace(changed, (0, 0), self.editor.document.end)
         self.notify("added; Ctrl+J applies it, Ctrl+S saves")
@@ -276,7 +276,7 @@ class SchemaScreen(LiveScreen):
         try:
             text = await self._samples.run(work)
         except SkwsError as error:
-            self.skws.post_message(Failed(str(error)))
+            self.skws.post_message(WorkFailed(str(error)))
             return
         self.call_later(lambda: self.editor.load_text(text))
 

@@ -26,9 +26,9 @@ from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.error_boundary import OffThread, ViewChanged
 from skws_tui.screens.dialogs import PickScreen, PromptScreen
 from skws_tui.screens.live_screen import FilteredScreen
-from skws_tui.services.result_buffer import Selection, Sort, relations_of
-from skws_tui.services.result_drawing import Columns, Drawer, day_or_time, plain_text
-from skws_tui.services.start import Start
+from skws_tui.services.result_buffer import ListOrder, ListSelection, relations_of
+from skws_tui.services.result_drawing import Drawer, TableColumns, day_or_time, plain_text
+from skws_tui.services.start import StartContents
 from skws_tui.services.typed import text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowLines
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
@@ -104,8 +104,8 @@ class SearchScreen(FilteredScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.selection = Selection()
-        self._sort: Sort | None = None  # None: as the query asks
+        self.selection = ListSelection()
+        self._sort: ListOrder | None = None  # None: as the query asks
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
         self._wanted = ""  # the query to select once it stands
@@ -114,7 +114,7 @@ class SearchScreen(FilteredScreen):
         self._reasoned: tuple[object, ...] = ()  # what they were found for
         self._reasoning: Worker[None] | None = None
         self._off_thread = OffThread()
-        self._start = Start()
+        self._start = StartContents()
         self._start_thread = OffThread()
         self._start_of: tuple[object, ...] = ()  # the schema and the rows that the start is of
         self._start_state: tuple[object, ...] = ()  # the inputs of the start
@@ -187,7 +187,7 @@ class SearchScreen(FilteredScreen):
         width = self.results.row_width
         several = bar.selected is None and len(view.queries) > 1
         longest = max((cell_len(text_of(name)) for name in view.queries), default=0) if several else 0
-        columns = Columns(width, query=max(min(longest, width // 5), 0), score=scored)
+        columns = TableColumns(width, query=max(min(longest, width // 5), 0), score=scored)
         now = view.event_time if scored else None  # scores fade
         state = (view.results.version, selection, columns, self.results.trees, now)
         if state != self._list_state:
@@ -196,7 +196,7 @@ class SearchScreen(FilteredScreen):
             badge = max((len(row.ending or "") for row in rows), default=0)
             timed = any(row.result.start is not None for row in rows)
             columns = replace(columns, badge=badge, time=timed)
-            self.results.show(rows, columns, newest_first=selection.sort is Sort.NEWEST)
+            self.results.show(rows, columns, newest_first=selection.sort is ListOrder.NEWEST)
             self.pane.name_columns(columns)
         bar.counts, bar.sort = view.results.counts(live=selection.live), selection.sort
         bar.refresh()
@@ -239,7 +239,7 @@ class SearchScreen(FilteredScreen):
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())
 
-    def _explain_empty(self, selection: Selection) -> None:
+    def _explain_empty(self, selection: ListSelection) -> None:
         """Say why the list is empty, if it is; reasons that take a while to find follow."""
         if self.results.listed:
             self.pane.explain(None)
@@ -274,9 +274,9 @@ class SearchScreen(FilteredScreen):
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())  # for what has come meanwhile
 
-    def _selected(self) -> Selection:
+    def _selected(self) -> ListSelection:
         """What is listed: ``selection`` with the query, the words and the order."""
-        sort = self._sort or (Sort.BEST if self._scored else Sort.NEWEST)
+        sort = self._sort or (ListOrder.BEST if self._scored else ListOrder.NEWEST)
         return replace(self.selection, query=self.bar.selected, words=self.filter_box.words, sort=sort)
 
     @property
@@ -285,7 +285,7 @@ class SearchScreen(FilteredScreen):
         queries = self.skws.view.queries if self.bar.selected is None else (self.bar.selected,)
         return bool(queries) and all(map(self.skws.view.scored, queries))
 
-    def _notices(self, selection: Selection) -> list[str]:
+    def _notices(self, selection: ListSelection) -> list[str]:
         """What the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
         notices = [self._following(selection)] if self._following(selection) else []
@@ -308,14 +308,14 @@ class SearchScreen(FilteredScreen):
             notices.append(f"{view.skipped:,} not shown: they came too fast")
         return notices
 
-    def _following(self, selection: Selection) -> str:
+    def _following(self, selection: ListSelection) -> str:
         """Whether the list moves on with new results; empty where none come, or in another order."""
         view, job = self.skws.view, self.skws.job
         if job is None or view.metrics is None or view.metrics.state == "ended":
             return "PAUSED" if self.results.unseen else ""
         if job.control.status().paused:
             return "PAUSED: space plays on"
-        if not self.results.listed or selection.sort is not Sort.NEWEST:
+        if not self.results.listed or selection.sort is not ListOrder.NEWEST:
             return ""
         return "FOLLOW" if self.results.following else "PAUSED"
 
@@ -492,7 +492,7 @@ class SearchScreen(FilteredScreen):
 
     def action_order(self) -> None:
         """Take the next order; only results with scores can be listed best first."""
-        orders = [order for order in Sort if order is not Sort.BEST or self._scored]
+        orders = [order for order in ListOrder if order is not ListOrder.BEST or self._scored]
         now = self._selected().sort
         self._sort = orders[(orders.index(now) + 1 if now in orders else 0) % len(orders)]
         self.results.action_follow()

@@ -42,7 +42,7 @@ def planned(job: Job, name: str, schema: Schema) -> QueryPlan:
     return plan_of(job.standing(name, query), replace(job.stream, schema=schema))
 
 
-class Analyzer:
+class QueryAnalyzer:
     """Caches plans over one ``schema``. Any thread may call it."""
 
     def __init__(self, job: Job, schema: Schema) -> None:
@@ -123,7 +123,7 @@ _LEAST: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class CheckedText:
     """A text, checked; ``schema`` is None while it has errors."""
 
     text: str
@@ -133,7 +133,7 @@ class Draft:
     graph: tuple[str, ...] = ()
 
 
-def read_draft(text: str, path: Path) -> Draft:
+def read_draft(text: str, path: Path) -> CheckedText:
     """Check a text as the file at ``path`` would be."""
     try:
         schema = parse_schema(
@@ -141,8 +141,8 @@ def read_draft(text: str, path: Path) -> Draft:
         )
     except SchemaError as error:
         problems = error.problems or (Problem(str(path), 1, 1, str(error)),)
-        return Draft(text, None, problems)
-    return Draft(text, schema, (), tuple(warnings(schema)), tuple(draw(schema)))
+        return CheckedText(text, None, problems)
+    return CheckedText(text, schema, (), tuple(warnings(schema)), tuple(draw(schema)))
 
 
 def change_text(before: Schema, after: Schema) -> str:

@@ -15,7 +15,7 @@ MOST_ROWS: Final = 500
 """Rows of a page: the filter finds the others."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Rows of a relation; ``on``: only those with these values, as texts by attribute."""
 
     relation: str
@@ -34,7 +34,7 @@ class Page(NamedTuple):
     found: int
 
 
-def page_of(rows: LiveRows, place: Place, words: str) -> Page:
+def page_of(rows: LiveRows, place: RowPlace, words: str) -> Page:
     relation = rows.schema.relation(place.relation)
     wanted = words.casefold().split()
     there = (json_row(relation, row) for row in rows.by_relation().get(place.relation, ()))
@@ -57,9 +57,9 @@ def _has(row: JsonRow, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def places_from(schema: Schema, relation: str, row: JsonRow) -> list[Place]:
+def places_from(schema: Schema, relation: str, row: JsonRow) -> list[RowPlace]:
     """Where the joins of a row lead: to the rows of other relations, and of its own, with its values."""
-    places: dict[Place, None] = {}
+    places: dict[RowPlace, None] = {}
     for position, join in enumerate(schema.joins):
         if position in schema.evolution.removed_joins:
             continue
@@ -68,5 +68,5 @@ def places_from(schema: Schema, relation: str, row: JsonRow) -> list[Place]:
             texts = [text for text in (_text(row.get(mine)) for mine, _ in on) if text is not None]
             if here == relation and len(texts) == len(on):
                 for name, names in ((there, [other for _, other in on]), (here, [mine for mine, _ in on])):
-                    places[Place(name, tuple(zip(names, texts, strict=True)))] = None
+                    places[RowPlace(name, tuple(zip(names, texts, strict=True)))] = None
     return list(places)

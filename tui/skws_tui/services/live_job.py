@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
-from skws.jobs.control import Answer, Command, Host, RunControl, open_host
+from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
 from skws.results.model import LiveResult, Result
-from skws.sinks.base import Run
+from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
 from skws_schema.budgets import within
@@ -40,9 +40,9 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws.jobs.metrics import Metrics
     from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws_tui.services.analyzer import Analyzer
+    from skws_tui.services.analyzer import QueryAnalyzer
     from skws_tui.services.live_rows import LiveRows
-    from skws_tui.services.start import Start
+    from skws_tui.services.start import StartContents
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 MOST_BEST: Final = 20
@@ -94,7 +94,7 @@ class LiveJob:
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
-        self._analyzer: Analyzer | None = None  # for this thread's plans
+        self._analyzer: QueryAnalyzer | None = None  # for this thread's plans
         # Of best results: where the stream stood at the search for each query, and lately; when to repeat it.
         self._searched: dict[str, int] = {}
         self._position = -1
@@ -131,7 +131,7 @@ class LiveJob:
             self._report_queries()
             return
         self.unanswered.add(name)
-        self._submit(Command.adding(replace(query, name=name)), partial(self._added, name))
+        self._submit(JobCommand.adding(replace(query, name=name)), partial(self._added, name))
 
     def remove_query(self, name: str) -> None:
         """Stop answering a query."""
@@ -143,12 +143,12 @@ class LiveJob:
             self._report_queries()
         if best_first:
             return
-        self._submit(Command("remove", name), partial(self._removed, name))
+        self._submit(JobCommand("remove", name), partial(self._removed, name))
 
     def apply_schema(self, text: str) -> None:
         """Change to the schema of a YAML text and keep the live tuples."""
         if not self._refuses():
-            self._submit(Command("schema", "", schema=text), self._schema_applied)
+            self._submit(JobCommand("schema", "", schema=text), self._schema_applied)
 
     @property
     def arrivals(self) -> TimeBuckets:
@@ -165,7 +165,7 @@ class LiveJob:
         """Rows of static tables."""
         return self._static.total()
 
-    def start_of(self, metrics: Metrics) -> Start:
+    def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
         from skws_tui.services.start import start_of  # noqa: PLC0415 - loads behind the first picture
 
@@ -267,7 +267,7 @@ class LiveJob:
             self.log("error", ended)
         return bool(ended)
 
-    def _submit(self, command: Command, answered: Callable[[Answer], None]) -> None:
+    def _submit(self, command: JobCommand, answered: Callable[[Answer], None]) -> None:
         """``answered`` is called in the job's thread."""
 
         def done(future: Future[Answer]) -> None:
@@ -337,10 +337,10 @@ class LiveJob:
 
     def _observe(self, name: str, host: Host) -> None:
         from skws.explain.observed import Observed, waiting_at, why_asleep  # noqa: PLC0415 - loads behind the first picture
-        from skws_tui.services.analyzer import Analyzer  # noqa: PLC0415 - as above
+        from skws_tui.services.analyzer import QueryAnalyzer  # noqa: PLC0415 - as above
 
         if self._analyzer is None or self._analyzer.schema is not host.schema:
-            self._analyzer = Analyzer(self.request.job, host.schema)
+            self._analyzer = QueryAnalyzer(self.request.job, host.schema)
         if name not in self.queries or parse_typed(name).pattern:
             return
         try:
@@ -439,7 +439,7 @@ class CallSink:
     def __init__(self, write: Callable[[Sequence[Result]], None]) -> None:
         self._write = write
 
-    def open(self, run: Run) -> None:
+    def open(self, run: SinkRun) -> None:
         """There is nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here

@@ -24,7 +24,7 @@ _COMPLETIONS: Final = 8
 Identity: TypeAlias = tuple[str, Row]
 
 
-class _Kept(NamedTuple):
+class _KeptRows(NamedTuple):
     identity: Identity
     time: int
     row: Row
@@ -39,11 +39,11 @@ class LiveRows:
         self._kept = kept
         self._lock = Lock()
         self._number = count()
-        self._rows: OrderedDict[int, _Kept] = OrderedDict()
+        self._rows: OrderedDict[int, _KeptRows] = OrderedDict()
         # One number per key; for rows without a key those of all equal rows, oldest first.
         self._places: dict[str, dict[Row, deque[int]]] = {}  # by relation
         self._words: Counter[str] = Counter()
-        self._static: list[_Kept] = []
+        self._static: list[_KeptRows] = []
         self.cut = isinstance(window, ExpressionWindow)  # its length is unknown
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class LiveRows:
                 if len(self._static) == self._kept:
                     self.cut = True
                     return
-                self._static.append(_Kept((relation.name, ()), 0, record.row))
+                self._static.append(_KeptRows((relation.name, ()), 0, record.row))
                 self._words.update(_words(relation, record.row))
 
     def add(self, records: Sequence[Record], now: int) -> None:
@@ -175,7 +175,7 @@ class LiveRows:
             self._drop(places[own][0])
         if not record.delete:
             number = next(self._number)
-            self._rows[number] = _Kept(identity, record.time, record.row)
+            self._rows[number] = _KeptRows(identity, record.time, record.row)
             places.setdefault(own, deque()).append(number)
             self._words.update(_words(relation, record.row))
             if isinstance(self._window, CountWindow):

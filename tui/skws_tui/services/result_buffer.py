@@ -20,7 +20,7 @@ Key: TypeAlias = tuple[str, str]
 """Query and id of a result."""
 
 
-class Sort(StrEnum):
+class ListOrder(StrEnum):
     """Orders of the list."""
 
     NEWEST = "newest"
@@ -67,7 +67,7 @@ class ListedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ListSelection:
     """Which rows are listed, and in which order.
 
     ``query``: the name of one, None for all. ``words``: all of them must occur. ``network``: the name of one.
@@ -80,7 +80,7 @@ class Selection:
     network: str | None = None
     relation: str | None = None
     live: bool = False
-    sort: Sort = Sort.NEWEST
+    sort: ListOrder = ListOrder.NEWEST
 
     @property
     def filtered(self) -> bool:
@@ -88,7 +88,7 @@ class Selection:
         return bool(self.words.strip() or self.network or self.relation)
 
 
-EVERYTHING: Final = Selection()
+EVERYTHING: Final = ListSelection()
 
 
 class BestResults(NamedTuple):
@@ -205,7 +205,7 @@ class ResultBuffer:
         for row in [row for row in self._order.values() if row.query == query]:
             self._drop(row)
 
-    def listed(self, selection: Selection = EVERYTHING) -> list[ListedResult]:
+    def listed(self, selection: ListSelection = EVERYTHING) -> list[ListedResult]:
         """The rows of a selection. Best first, live rows get their ranks."""
         found = list(reversed(self._order.values()))
         if selection.query is not None:
@@ -219,11 +219,11 @@ class ResultBuffer:
         for word in selection.words.casefold().split():
             found = [row for row in found if word in row.text]
         match selection.sort:
-            case Sort.OLDEST:
+            case ListOrder.OLDEST:
                 found.reverse()
-            case Sort.SMALLEST:
+            case ListOrder.SMALLEST:
                 found.sort(key=lambda row: len(row.result.tuples))
-            case Sort.BEST:
+            case ListOrder.BEST:
                 found = _best_first(found)
         return found
 

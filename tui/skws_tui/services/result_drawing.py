@@ -19,7 +19,17 @@ from rich.text import Text
 from skws.keywords.match import Span
 from skws.results.model import Result, ResultTuple, Score
 from skws.sinks.row_names import RowNames
-from skws.sinks.text import Branch, explained, fitted, instant, short, shortened, tree, value_text, visible
+from skws.sinks.text import (
+    DrawnTuple,
+    explained,
+    fitted,
+    instant,
+    short,
+    shortened,
+    tree,
+    value_text,
+    visible,
+)
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType, Relation, Schema
 from skws_tui.services.result_buffer import ListedResult
@@ -52,7 +62,7 @@ class Palette:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class TableColumns:
     """The columns of the table, ``width`` cells in all.
 
     ``query`` and ``badge``: cells for them, 0 without these columns. ``time``: with when results began.
@@ -88,7 +98,7 @@ class Drawer:
         self.palette = palette
         self.schema: Schema = view.schema
 
-    def line(self, row: ListedResult, columns: Columns) -> Text:
+    def line(self, row: ListedResult, columns: TableColumns) -> Text:
         """A result in one line of the table."""
         result, dim = row.result, self.palette.dim
         line = Text()
@@ -151,7 +161,7 @@ class Drawer:
             for place in _reading_order(result)
             for phrase in self._phrases(result, result.tuples[place], called[place])
         ]
-        before: Phrase | None = None
+        before: TuplePhrase | None = None
         for phrase in sentence(phrases, width):
             line.append(separator(before, phrase) if before else "", self.palette.dim)
             start, before = len(line), phrase
@@ -161,16 +171,16 @@ class Drawer:
         line.append(" " * (width - cell_len(line.plain)))
         return line
 
-    def _phrases(self, result: Result, shown: ResultTuple, called: str) -> Iterator[Phrase]:
+    def _phrases(self, result: Result, shown: ResultTuple, called: str) -> Iterator[TuplePhrase]:
         """What a tuple is called by an attribute that is not searched, if by one, and what it says."""
         phrase = self._phrase(result, shown)
         if called:
             text = visible(value_text(shown.row[called] or "")).strip()
-            yield Phrase(text, (), matched=False, names=True)
+            yield TuplePhrase(text, (), matched=False, names=True)
         if phrase.spans or not called:
             yield phrase
 
-    def _phrase(self, result: Result, shown: ResultTuple) -> Phrase:
+    def _phrase(self, result: Result, shown: ResultTuple) -> TuplePhrase:
         """The values with keywords of a tuple; without any, its first searched value."""
         text, spans = "", list[Span]()
         for name, value in shown.row.items():
@@ -182,9 +192,9 @@ class Drawer:
                 spans += [(start + len(text), end + len(text), slot) for start, end, slot in inside]
                 text += cut
         if text:
-            return Phrase(text, spans)
+            return TuplePhrase(text, spans)
         text, matched = _labelled(shown) + self._name(shown), _matched(result, shown)
-        return Phrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
+        return TuplePhrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
 
     def _name(self, shown: ResultTuple) -> str:
         """The first searched value of a tuple, else its relation and the first value of its own."""
@@ -198,7 +208,7 @@ class Drawer:
         )
         return visible(" ".join([shown.relation, *islice(values, 1)]))
 
-    def _branch(self, result: Result, branch: Branch, width: int) -> Text:
+    def _branch(self, result: Result, branch: DrawnTuple, width: int) -> Text:
         shown = result.tuples[branch.node]
         line = Text().append(branch.lead.replace("─ ", " "), self.palette.dim)
         line.append(visible(shown.relation) + _GAP, self.palette.dim)
@@ -450,7 +460,7 @@ _SHORTEST_BESIDE_THINGS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class TuplePhrase:
     """The values of one tuple. ``spans``: its keywords. ``matched``: False if it only connects others.
 
     ``names``: it is of a thing with a key of its own, such as a film, which tells results apart.
@@ -462,7 +472,7 @@ class Phrase:
     names: bool = False
 
 
-def sentence(phrases: Sequence[Phrase], width: int) -> list[Phrase]:
+def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
     """The phrases that stand in ``width`` cells with separators between them; ``…`` for those left out.
 
     Of connecting phrases the longest go first, those that name a thing once all phrases are short;
@@ -477,7 +487,7 @@ def sentence(phrases: Sequence[Phrase], width: int) -> list[Phrase]:
     return [p for at, p in enumerate(cut) if not (at and p.text == GAP and cut[at - 1].text.endswith(GAP))]
 
 
-def _without(phrases: list[Phrase], width: int, *, names: bool) -> list[Phrase]:
+def _without(phrases: list[TuplePhrase], width: int, *, names: bool) -> list[TuplePhrase]:
     """Phrases in which ``…`` stands for connecting ones, until they fit; for those of names only if asked."""
     shown = phrases
     while _width(shown) > width:
@@ -487,17 +497,17 @@ def _without(phrases: list[Phrase], width: int, *, names: bool) -> list[Phrase]:
         if not connecting:
             break
         longest = max(connecting, key=lambda at: cell_len(shown[at].text))
-        shown[longest] = Phrase(GAP, (), matched=False)
+        shown[longest] = TuplePhrase(GAP, (), matched=False)
         shown = [p for at, p in enumerate(shown) if not (at and p.text == shown[at - 1].text == GAP)]
     return shown
 
 
-def _is_thing(phrase: Phrase) -> bool:
+def _is_thing(phrase: TuplePhrase) -> bool:
     """Whether it connects others, but tells results apart."""
     return phrase.names and not phrase.matched
 
 
-def _fitted(phrases: list[Phrase], width: int) -> list[Phrase]:
+def _fitted(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
     """Phrases cut as little as need be; shorter than usual only if one is of a thing, which stays."""
     cut = _cut(phrases, _width(phrases) - width)
     if _width(cut) > width and any(map(_is_thing, phrases)):
@@ -505,7 +515,7 @@ def _fitted(phrases: list[Phrase], width: int) -> list[Phrase]:
     return cut
 
 
-def _cut(phrases: list[Phrase], over: int, shortest: int = _SHORTEST) -> list[Phrase]:
+def _cut(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
     """Take ``over`` cells from the longest phrases that are matched or of things, as far as these go."""
     sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
     while over > 0 and (most := max(sizes, default=0)) > shortest:
@@ -518,11 +528,11 @@ def _cut(phrases: list[Phrase], over: int, shortest: int = _SHORTEST) -> list[Ph
     ]
 
 
-def separator(before: Phrase, after: Phrase) -> str:
+def separator(before: TuplePhrase, after: TuplePhrase) -> str:
     """What stands between two phrases."""
     return " " if GAP in {before.text, after.text} else SEPARATOR
 
 
-def _width(phrases: Sequence[Phrase]) -> int:
+def _width(phrases: Sequence[TuplePhrase]) -> int:
     between = sum(len(separator(*pair)) for pair in pairwise(phrases))
     return sum(cell_len(p.text) for p in phrases) + between

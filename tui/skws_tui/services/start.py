@@ -35,7 +35,7 @@ class RelationShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartContents:
     """``whole``: all trials are of joined rows, as many as there should be."""
 
     relations: tuple[RelationShown, ...] = ()
@@ -45,7 +45,7 @@ class Start:
 
 def start_of(
     schema: Schema, rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int], max_size: int
-) -> Start:
+) -> StartContents:
     """``rows``: live ones by relation; ``counts``: how many there are, which may be more."""
     gone = schema.evolution.removed_relations
     there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
@@ -54,7 +54,7 @@ def start_of(
     joined = list(_joined_trials(schema, some, max_size))
     single = _single_trials(there, some)
     trials = tuple(list(chain(joined, single))[:_TRIALS])
-    return Start(tuple(shown), trials, len(joined) == _TRIALS)
+    return StartContents(tuple(shown), trials, len(joined) == _TRIALS)
 
 
 class _Path(NamedTuple):

@@ -46,7 +46,7 @@ def _folder(variable: str, default: Path) -> Path:
     return base / "skws"
 
 
-class Session(msgspec.Struct):
+class SavedSession(msgspec.Struct):
     """What outlives the app, by schema. ``history``: queries in order of use, latest last.
 
     ``saved``: queries that the user keeps. ``trees``: results are listed as whole
@@ -80,16 +80,16 @@ def session_file(schema: Path, folder: Path | None = None) -> Path:
     return (folder or state_folder()) / f"session-{name}.json"
 
 
-def load_session(path: Path) -> Session:
+def load_session(path: Path) -> SavedSession:
     """The saved session; a new one if the file is missing or unreadable."""
     try:
-        session = msgspec.json.decode(path.read_bytes(), type=Session)
+        session = msgspec.json.decode(path.read_bytes(), type=SavedSession)
     except (OSError, msgspec.MsgspecError):
-        return Session()
-    return session if session.version == _VERSION else Session()
+        return SavedSession()
+    return session if session.version == _VERSION else SavedSession()
 
 
-def save_session(session: Session, path: Path) -> None:
+def save_session(session: SavedSession, path: Path) -> None:
     """Raises StateError if it cannot be written."""
     with explained(f"{path.parent}: cannot keep the session"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

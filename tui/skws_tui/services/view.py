@@ -22,7 +22,7 @@ from skws_windows.window import ExpressionWindow, parse_window
 if TYPE_CHECKING:
     from skws.explain.observed import Observed
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws_tui.services.analyzer import Analyzer
+    from skws_tui.services.analyzer import QueryAnalyzer
 
 KEPT_RESULTS: Final = 5_000
 """Results that may wait for the app. Beyond that, the oldest are dropped and counted."""
@@ -146,7 +146,7 @@ class View:
         self.waited = 0.0
         """Seconds that the engine has taken to start."""
         self._began: float | None = None
-        self._analyzer: Analyzer | None = None
+        self._analyzer: QueryAnalyzer | None = None
         self._own_windows: dict[str, bool] = {}
 
     @property
@@ -195,12 +195,12 @@ class View:
             self.results.expire(self.event_time)
 
     @property
-    def analyzer(self) -> Analyzer:
+    def analyzer(self) -> QueryAnalyzer:
         """For queries over the current schema."""
         if self._analyzer is None:
-            from skws_tui.services.analyzer import Analyzer  # noqa: PLC0415 - loads behind the first picture
+            from skws_tui.services.analyzer import QueryAnalyzer  # noqa: PLC0415 - loads behind the first picture
 
-            self._analyzer = Analyzer(self.request.job, self.schema)
+            self._analyzer = QueryAnalyzer(self.request.job, self.schema)
         return self._analyzer
 
     def scored(self, name: str) -> bool:

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from skws.queries.windowed.stream_windows import LABEL, timeline
 from skws.sinks.text import fitted, instant, shortened, visible
 from skws_schema.errors import counted
-from skws_tui.services.result_buffer import Sort
+from skws_tui.services.result_buffer import ListOrder
 from skws_tui.services.result_drawing import Palette
 from skws_tui.services.view import View
 from skws_windows.window import MICROSECOND, ExpressionWindow
@@ -47,7 +47,7 @@ class QueryBar(Widget):
         self.palette = palette
         self.selected: str | None = None
         self.counts: Mapping[str, int] = {}
-        self.sort = Sort.NEWEST
+        self.sort = ListOrder.NEWEST
         self._view = view
         self._places: list[tuple[int, int, str | None]] = []
         self._listed: int | None = None  # where the way to the list of queries begins

@@ -27,8 +27,8 @@ from textual.widgets import Static
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible, visible_lines
 from skws_schema.errors import counted
-from skws_tui.services.result_buffer import ListedResult, Selection
-from skws_tui.services.result_drawing import Columns, Drawer
+from skws_tui.services.result_buffer import ListedResult, ListSelection
+from skws_tui.services.result_drawing import Drawer, TableColumns
 from skws_tui.services.typed import parse_typed
 from skws_tui.services.view import View
 from skws_tui.widgets.start_menu import StartMenu
@@ -43,7 +43,7 @@ _MARGIN: Final = 2
 _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """The smallest visible change of a scroll bar, as a share of its length."""
-_State: TypeAlias = tuple[int, int, str | None, int | None, float | None, Columns, bool]
+_State: TypeAlias = tuple[int, int, str | None, int | None, float | None, TableColumns, bool]
 """The inputs of a drawing: number, results, ending and rank of the row, day or time, columns, trees."""
 
 
@@ -85,7 +85,7 @@ class ResultList(ScrollView, can_focus=True):
         self.unseen = 0
         self.trees = False
         self.listed: Sequence[ListedResult] = ()
-        self._columns = Columns(0)
+        self._columns = TableColumns(0)
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
         self._last = 0  # the place that it had
@@ -110,7 +110,9 @@ class ResultList(ScrollView, can_focus=True):
             width = around.scrollable_content_region.width
         return width - _MARGIN
 
-    def show(self, listed: Sequence[ListedResult], columns: Columns, *, newest_first: bool = True) -> None:
+    def show(
+        self, listed: Sequence[ListedResult], columns: TableColumns, *, newest_first: bool = True
+    ) -> None:
         """List these. What is in sight stays in its place."""
         if not listed:
             self.following, self._cursor = True, None
@@ -387,7 +389,7 @@ class ResultPane(Horizontal):
     def take_focus(self) -> None:
         (self.detail if self.whole and self.results.selected else self.listing).focus()
 
-    def name_columns(self, columns: Columns) -> None:
+    def name_columns(self, columns: TableColumns) -> None:
         self.query_one("#columns", Static).update(columns.heading, layout=False)
 
     def note(self, parts: list[str]) -> None:
@@ -455,7 +457,7 @@ class ResultPane(Horizontal):
 
 
 def why_empty(
-    view: View, query: str | None, selection: Selection, reasons: Sequence[str], job: LiveJob | None
+    view: View, query: str | None, selection: ListSelection, reasons: Sequence[str], job: LiveJob | None
 ) -> str:
     """The reason for an empty list and the next step, in a few lines.
 
@@ -480,7 +482,7 @@ def _nothing_of(
     view: View,
     metrics: Metrics,
     query: str | None,
-    selection: Selection,
+    selection: ListSelection,
     reasons: Sequence[str],
     job: LiveJob,
 ) -> str:

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from skws.sinks.text import visible
 from skws_schema.errors import counted
 from skws_tui.services.result_drawing import Palette
-from skws_tui.services.start import RelationShown, Start, Trial
+from skws_tui.services.start import RelationShown, StartContents, Trial
 
 _EARLIER: Final = 3
 _NAMED: Final = 56
@@ -51,7 +51,7 @@ class StartMenu(OptionList):
     def __init__(self, palette: Palette) -> None:
         super().__init__(compact=True)
         self.palette = palette
-        self._shown = Start()
+        self._shown = StartContents()
         self._drawn: object = None
         self._queries: list[str | None] = []
 
@@ -59,7 +59,7 @@ class StartMenu(OptionList):
     def trials(self) -> Sequence[Trial]:
         return self._shown.trials
 
-    def fill(self, start: Start, history: Sequence[str]) -> None:
+    def fill(self, start: StartContents, history: Sequence[str]) -> None:
         """Show a start and the latest queries of ``history``, latest last."""
         earlier = list(reversed(history))[:_EARLIER]
         state = (start, earlier, self.palette)
@@ -87,7 +87,9 @@ class StartMenu(OptionList):
         if number < len(self._shown.trials):
             self.post_message(self.Asked(self._shown.trials[number].text))
 
-    def _entries(self, start: Start, earlier: Sequence[str]) -> Iterator[tuple[Text, str | None, bool]]:
+    def _entries(
+        self, start: StartContents, earlier: Sequence[str]
+    ) -> Iterator[tuple[Text, str | None, bool]]:
         """Each line, the query that it asks for, and whether it can be chosen."""
         dim = self.palette.dim
         yield Text(_INTRODUCTION), None, False

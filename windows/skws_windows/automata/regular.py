@@ -27,7 +27,7 @@ class Nothing:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FixedLength:
     """The words of length k."""
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class LetterBlock:
     """The blocks of k + 1 records whose last record satisfies a guard."""
 
     guard: Guard
@@ -67,21 +67,21 @@ class Then:
 
 
 @dataclass(frozen=True, slots=True)
-class Star:
+class Repetition:
     """Any number of repetitions, none too."""
 
     inner: Regular
 
     def __str__(self) -> str:
-        return f"{self.inner}*" if isinstance(self.inner, Letter) else f"({self.inner})*"
+        return f"{self.inner}*" if isinstance(self.inner, LetterBlock) else f"({self.inner})*"
 
 
-Regular: TypeAlias = Nothing | Identity | Letter | Either | Then | Star
+Regular: TypeAlias = Nothing | FixedLength | LetterBlock | Either | Then | Repetition
 
 NOTHING: Final = Nothing()
-IDENTITY: Final = Identity()
-ANY: Final = Letter(g.TOP)
-EVERYTHING: Final = Star(ANY)
+IDENTITY: Final = FixedLength()
+ANY: Final = LetterBlock(g.TOP)
+EVERYTHING: Final = Repetition(ANY)
 
 
 def either(left: Regular, right: Regular) -> Regular:
@@ -90,8 +90,8 @@ def either(left: Regular, right: Regular) -> Regular:
         return left
     if left == NOTHING:
         return right
-    if isinstance(left, Letter) and isinstance(right, Letter):
-        return Letter(g.disjunction([left.guard, right.guard]))
+    if isinstance(left, LetterBlock) and isinstance(right, LetterBlock):
+        return LetterBlock(g.disjunction([left.guard, right.guard]))
     return Either(left, right)
 
 
@@ -108,7 +108,7 @@ def star(inner: Regular) -> Regular:
     """Iteration, simplified."""
     if inner in (NOTHING, IDENTITY):
         return IDENTITY
-    return inner if isinstance(inner, Star) else Star(inner)
+    return inner if isinstance(inner, Repetition) else Repetition(inner)
 
 
 def sequence(parts: Iterable[Regular]) -> Regular:
@@ -135,9 +135,9 @@ def repeated(inner: Regular, least: int, most: int | None) -> Regular:
 def letters(regular: Regular) -> list[Guard]:
     """The guards of all letters in the order written, with repetitions."""
     match regular:
-        case Letter(guard):
+        case LetterBlock(guard):
             return [guard]
-        case Star(inner):
+        case Repetition(inner):
             return letters(inner)
         case Either(a, b) | Then(a, b):
             return letters(a) + letters(b)
@@ -174,13 +174,13 @@ class _Positions:
         match regular:
             case Nothing():
                 return _Part(False)
-            case Identity():
+            case FixedLength():
                 return _Part(True)
-            case Letter(guard):
+            case LetterBlock(guard):
                 self.guards.append(guard)
                 place = (len(self.guards) - 1,)
                 return _Part(False, place, place)
-            case Star(inner):
+            case Repetition(inner):
                 part = self.of(inner)
                 self._link(part, part)
                 return _Part(True, part.first, part.last)

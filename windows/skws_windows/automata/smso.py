@@ -37,7 +37,7 @@ class Satisfies:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class Precedes:
     """x < y."""
 
     first: str
@@ -75,7 +75,7 @@ class SomeSet:
     formula: Formula
 
 
-Formula: TypeAlias = Satisfies | Before | Member | Negation | Conjunction | SomePosition | SomeSet
+Formula: TypeAlias = Satisfies | Precedes | Member | Negation | Conjunction | SomePosition | SomeSet
 
 
 def either(left: Formula, right: Formula) -> Formula:
@@ -110,7 +110,7 @@ def every_position(variable: str, formula: Formula) -> Formula:
 
 def at_most(first: str, second: str) -> Formula:
     """X <= y."""
-    return Negation(Before(second, first))
+    return Negation(Precedes(second, first))
 
 
 def guards_of(formula: Formula) -> list[g.Guard]:
@@ -143,7 +143,7 @@ class _Tracked:
     automaton: Finite
 
 
-class _Construction:
+class _FormulaConstruction:
     """Automata of formulas over one set of guards; ``signs`` are the letters."""
 
     def __init__(self, guards: Sequence[g.Guard], signs: Sequence[Bits], budget: StepBudget) -> None:
@@ -159,7 +159,7 @@ class _Construction:
                 return self._automaton((x,), lambda seen, signs, bits: seen or (bits[0] and signs[place]))
             case Member(positions, x):
                 return self._automaton((positions, x), lambda seen, _, bits: seen or (bits[0] and bits[1]))
-            case Before(x, y):
+            case Precedes(x, y):
                 return self._before(x, y)
             case Negation(inner):
                 found = self.of(inner)
@@ -268,7 +268,7 @@ def window_expression(formula: Formula, k: int, theory: Satisfiability) -> Windo
         raise ValueError(f"a guard looks back more than {k} records")
     signs = [cell.signs for cell in theory.cells_up_to(MOST_LETTERS, guards)]
     with StepBudget(MOST_ENTRIES, "compiling the formula") as budget:
-        made = _Construction(guards, signs, budget)
+        made = _FormulaConstruction(guards, signs, budget)
         found = made.of(formula)
         if not set(found.variables) <= {BEGIN, END}:
             raise ValueError(f"free variables {', '.join(found.variables)}; expected {BEGIN} and {END}")

@@ -188,7 +188,7 @@ def _term(term: g.Term, block: Sequence[StreamRecord], alphabet: Alphabet) -> Va
     match term:
         case g.Field():
             return _value(term, block, alphabet)
-        case g.Constant(value):
+        case g.GuardConstant(value):
             return value
         case g.Sum(terms, constant):
             values = [_value(field, block, alphabet) for _, field in terms]

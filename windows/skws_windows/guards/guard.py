@@ -29,7 +29,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class GuardConstant:
     """A value; timestamps and durations are in microseconds."""
 
     value: Scalar
@@ -54,7 +54,7 @@ class Sum:
         return " + ".join([*parts, *([repr(self.constant)] if self.constant or not parts else [])])
 
 
-Term: TypeAlias = Field | Constant | Sum
+Term: TypeAlias = Field | GuardConstant | Sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Contains:
     keyword: str
 
     def __str__(self) -> str:
-        return f"{self.field}:{Constant(self.keyword)}"
+        return f"{self.field}:{GuardConstant(self.keyword)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ same truth values as ``alphabet.holds`` and some hundred times as fast. Whole
 numbers that a double cannot hold exactly are compared as Python integers.
 
 ``RowSource`` takes records as rows. A caller that has columns already provides
-a ``Source`` of its own, so that no row is built which nothing reads.
+a ``RecordSource`` of its own, so that no row is built which nothing reads.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ EXACT: Final = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FieldColumn:
     """The values of a field in a batch; where ``present`` is false, the value means nothing."""
 
     values: Values
     present: Flags
 
-    def before(self, records: int) -> Column:
+    def before(self, records: int) -> FieldColumn:
         """The same column seen ``records`` later."""
         if not records:
             return self
@@ -45,7 +45,7 @@ class Column:
         present[records:] = self.present[:-records]
         # Records before the batch are absent; their values only need the right type.
         values = np.concatenate([self.values[:records], self.values[:-records]])
-        return Column(values[: len(present)], present)
+        return FieldColumn(values[: len(present)], present)
 
     def listed(self) -> list[Any]:
         """The values, None where there is none."""
@@ -55,7 +55,7 @@ class Column:
         return [v if there else None for v, there in zip(values, self.present.tolist(), strict=True)]
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """Records in order; times in microseconds."""
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
     @property
     def time(self) -> Ints: ...
 
-    def column(self, info: FieldInfo) -> Column:
+    def column(self, info: FieldInfo) -> FieldColumn:
         """A field of all records."""
 
     def record(self, place: int) -> StreamRecord:
@@ -82,7 +82,7 @@ class RowSource:
         relation = np.array([r.relation for r in records], dtype=np.int64)
         return cls(relation, np.array([r.time for r in records], dtype=np.int64), [r.row for r in records])
 
-    def column(self, info: FieldInfo) -> Column:
+    def column(self, info: FieldInfo) -> FieldColumn:
         if TIME_COLUMN in info.columns:
             return time_column(self.time)
         return typed(self._listed(info), info.sort)
@@ -99,57 +99,57 @@ class RowSource:
         return [None if place == ABSENT else row[place] for row, place in pairs]
 
 
-def time_column(time: Ints) -> Column:
+def time_column(time: Ints) -> FieldColumn:
     """The event time as a field."""
-    return Column(time, np.ones(len(time), dtype=bool))
+    return FieldColumn(time, np.ones(len(time), dtype=bool))
 
 
-def typed(values: Sequence[Any], sort: AttributeType) -> Column:
+def typed(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
     """Values of one sort, None for NULL."""
     if sort is AttributeType.NUMBER:
         numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which is no value
-        return Column(numbers, ~np.isnan(numbers))
+        return FieldColumn(numbers, ~np.isnan(numbers))
     if sort in (AttributeType.INTEGER, AttributeType.TIMESTAMP):
         return _whole(values)
     present = np.array([value is not None for value in values], dtype=bool)
     if sort is AttributeType.BOOLEAN:
-        return Column(np.array([value is True for value in values], dtype=bool), present)
+        return FieldColumn(np.array([value is True for value in values], dtype=bool), present)
     texts = np.empty(len(values), dtype=object)
     texts[:] = values
-    return Column(texts, present)
+    return FieldColumn(texts, present)
 
 
-def _whole(values: Sequence[Any]) -> Column:
+def _whole(values: Sequence[Any]) -> FieldColumn:
     try:
         numbers = np.array(values, dtype=np.int64)
         present = np.ones(len(values), dtype=bool)
     except TypeError:
         present = np.array([value is not None for value in values], dtype=bool)
         numbers = np.array([value or 0 for value in values], dtype=np.int64)
-    return exact(Column(numbers, present))
+    return exact(FieldColumn(numbers, present))
 
 
-def exact(column: Column) -> Column:
+def exact(column: FieldColumn) -> FieldColumn:
     """Whole numbers, as Python integers if a double cannot hold all of them."""
     numbers = column.values
     if len(numbers) and (numbers.max() > EXACT or numbers.min() < -EXACT):
-        return Column(numbers.astype(object), column.present)
+        return FieldColumn(numbers.astype(object), column.present)
     return column
 
 
-class Columns:
+class RecordColumns:
     """A batch of consecutive records as columns, each made when it is first read."""
 
-    def __init__(self, alphabet: Alphabet, source: Source) -> None:
+    def __init__(self, alphabet: Alphabet, source: RecordSource) -> None:
         self._alphabet = alphabet
         self._source = source
-        self._columns: dict[tuple[str, int], Column] = {}
+        self._columns: dict[tuple[str, int], FieldColumn] = {}
         self._atoms: dict[g.Guard, Flags] = {}
 
     def __len__(self) -> int:
         return len(self._source.relation)
 
-    def column(self, name: str, back: int = 0) -> Column:
+    def column(self, name: str, back: int = 0) -> FieldColumn:
         """A field of the record ``back`` before each; absent where there is none in the batch."""
         key = (name, back)
         if key not in self._columns:
@@ -177,7 +177,9 @@ class Columns:
             case g.OfRelation(relation, back):
                 code = self._alphabet.relations.index(relation)
                 return (
-                    Column(self._source.relation == code, np.ones(len(self), dtype=bool)).before(back).values
+                    FieldColumn(self._source.relation == code, np.ones(len(self), dtype=bool))
+                    .before(back)
+                    .values
                 )
             case g.IsNull(field):
                 return ~self.column(field.name, field.back).present
@@ -187,7 +189,7 @@ class Columns:
             case g.Compare():
                 return self._compared(guard)
 
-    def _containing(self, column: Column, keyword: str, analyzer: Analyzer) -> Flags:
+    def _containing(self, column: FieldColumn, keyword: str, analyzer: Analyzer) -> Flags:
         contains = self._alphabet.contains
         pairs = zip(column.values.tolist(), column.present.tolist(), strict=True)
         return np.array(
@@ -203,7 +205,7 @@ class Columns:
 
     def _term(self, term: g.Term) -> Values:
         match term:
-            case g.Constant(value):
+            case g.GuardConstant(value):
                 large = isinstance(value, int) and abs(value) > EXACT
                 return np.array(value, dtype=object if large or isinstance(value, str) else None)
             case g.Field(name, back):
@@ -244,7 +246,7 @@ class Letters:
     def __len__(self) -> int:
         return len(self.signs)
 
-    def of(self, columns: Columns) -> Ints:
+    def of(self, columns: RecordColumns) -> Ints:
         """The letter of each record of a batch."""
         held = [columns.holds(guard) for guard in self.guards]
         if len(self.guards) > _BITS:

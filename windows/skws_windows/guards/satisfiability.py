@@ -282,7 +282,7 @@ class _Encoding:
         match term:
             case g.Field(name, back):
                 return self._value(self._alphabet.fields[name], back)
-            case g.Constant(value):
+            case g.GuardConstant(value):
                 return self._constant(value)
             case g.Sum(terms, constant):
                 scaled = [self._constant(c) * self._term(f) for c, f in terms]
@@ -338,7 +338,7 @@ def _texts(guards: Iterable[g.Guard]) -> list[str]:
         for atom in g.atoms(guard)
         if isinstance(atom, g.Compare)
         for term in (atom.left, atom.right)
-        if isinstance(term, g.Constant)
+        if isinstance(term, g.GuardConstant)
     ]
     return list(dict.fromkeys(value for value in constants if isinstance(value, str)))
 

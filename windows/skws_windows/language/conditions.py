@@ -39,7 +39,7 @@ class Operand:
 Meaning: TypeAlias = g.Guard | Operand
 
 
-class Conditions:
+class ConditionReader:
     """Reads the conditions of one text. ``text`` is for messages."""
 
     def __init__(self, alphabet: Alphabet, text: str) -> None:
@@ -76,7 +76,7 @@ class Conditions:
         if not isinstance(meaning, Operand):
             return meaning
         if meaning.sort is AttributeType.BOOLEAN:
-            return g.Compare("=", meaning.term, g.Constant(value=True))
+            return g.Compare("=", meaning.term, g.GuardConstant(value=True))
         raise self._fault(
             f"expected a condition, found a value {meaning.what}; compare it with something", node
         )
@@ -112,13 +112,13 @@ class Conditions:
         _, parts = taken(node)
         match kind:
             case "integer":
-                return Operand(g.Constant(self._integer(parts[0])), AttributeType.INTEGER)
+                return Operand(g.GuardConstant(self._integer(parts[0])), AttributeType.INTEGER)
             case "decimal":
-                return Operand(g.Constant(self._decimal(parts[0])), AttributeType.NUMBER)
+                return Operand(g.GuardConstant(self._decimal(parts[0])), AttributeType.NUMBER)
             case "text":
-                return Operand(g.Constant(unquoted(str(parts[0]))), AttributeType.TEXT)
+                return Operand(g.GuardConstant(unquoted(str(parts[0]))), AttributeType.TEXT)
             case "duration":
-                return Operand(g.Constant(self.duration(tree(node))), AttributeType.TIMESTAMP)
+                return Operand(g.GuardConstant(self.duration(tree(node))), AttributeType.TIMESTAMP)
             case "negative":
                 operand = self._operand(parts[0])
                 return self._scaled(operand, -1, node)
@@ -129,7 +129,7 @@ class Conditions:
     def _operand(self, node: Node) -> Operand:
         meaning = self._meaning(node)
         if isinstance(meaning, g.Truth):
-            return Operand(g.Constant(meaning.value), AttributeType.BOOLEAN)
+            return Operand(g.GuardConstant(meaning.value), AttributeType.BOOLEAN)
         if not isinstance(meaning, Operand):
             raise self._fault("expected a value, found a condition", node)
         return meaning
@@ -169,14 +169,14 @@ class Conditions:
 
     def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
         """The operand, as a time if it is a text in ISO 8601 that is compared with a time."""
-        if other.sort is not AttributeType.TIMESTAMP or not isinstance(operand.term, g.Constant):
+        if other.sort is not AttributeType.TIMESTAMP or not isinstance(operand.term, g.GuardConstant):
             return operand
         if operand.sort.numeric and operand.sort is not AttributeType.TIMESTAMP:
             raise self._fault("a time is compared with a number; write a duration such as 30 minutes", node)
         if not isinstance(operand.term.value, str):
             return operand
         try:
-            return Operand(g.Constant(instant(operand.term.value)), AttributeType.TIMESTAMP)
+            return Operand(g.GuardConstant(instant(operand.term.value)), AttributeType.TIMESTAMP)
         except ValueError:
             raise self._fault(f"{operand.term} is no time in ISO 8601", node) from None
 
@@ -221,13 +221,17 @@ class Conditions:
         left, right = taken(node)[1]
         a, b = self._number(left), self._number(right)
         if kind == "divide":
-            if not isinstance(b.term, g.Constant) or not b.term.value or b.sort is AttributeType.TIMESTAMP:
+            if (
+                not isinstance(b.term, g.GuardConstant)
+                or not b.term.value
+                or b.sort is AttributeType.TIMESTAMP
+            ):
                 raise self._fault("expected a number other than 0 to divide by", right)
             return self._scaled(a, 1 / float(b.term.value), node)
-        if not isinstance(a.term, g.Constant):
+        if not isinstance(a.term, g.GuardConstant):
             a, b = b, a
         timed = a.sort is AttributeType.TIMESTAMP
-        if timed or not isinstance(a.term, g.Constant) or isinstance(a.term.value, str):
+        if timed or not isinstance(a.term, g.GuardConstant) or isinstance(a.term.value, str):
             raise self._fault("expected a product with a number (guards are linear)", node)
         return self._scaled(b, a.term.value, node)
 
@@ -286,7 +290,7 @@ def _linear(term: g.Term) -> g.Sum:
 def _simple(total: g.Sum) -> g.Term:
     """The sum as a constant or a field, if it is only that."""
     if not total.terms:
-        return g.Constant(total.constant)
+        return g.GuardConstant(total.constant)
     if len(total.terms) == 1 and total.terms[0][0] == 1 and not total.constant:
         return total.terms[0][1]
     return total
@@ -298,6 +302,6 @@ def _wider(a: AttributeType, b: AttributeType) -> AttributeType:
 
 def _compare(operator: str, left: g.Term, right: g.Term) -> g.Guard:
     """A comparison; one between constants is decided at once."""
-    if isinstance(left, g.Constant) and isinstance(right, g.Constant):
+    if isinstance(left, g.GuardConstant) and isinstance(right, g.GuardConstant):
         return g.Truth(bool(COMPARED[operator](left.value, right.value)))
     return g.Compare(operator, left, right)

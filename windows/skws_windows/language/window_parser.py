@@ -22,7 +22,7 @@ from skws_windows.automata.smso import MOST_ENTRIES, MOST_LETTERS, window_expres
 from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import Alphabet
 from skws_windows.guards.satisfiability import Satisfiability, TooManyCellsError
-from skws_windows.language.conditions import Conditions
+from skws_windows.language.conditions import ConditionReader
 from skws_windows.language.window_grammar import fault, parse, position, shallow, tree
 from skws_windows.language.window_grammar import tree as as_tree
 
@@ -39,7 +39,7 @@ MAX_LETTERS: Final = 500
 def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
     """``open when temp > 90 close when temp < 70`` and the like. Raises UsageError with a caret."""
     with shallow():
-        return _Reader(alphabet, text).window(parse(text, "window"))
+        return _WindowReader(alphabet, text).window(parse(text, "window"))
 
 
 def former_spellings(text: str, start: str = "window") -> tuple[str, ...]:
@@ -60,7 +60,7 @@ def _text_of(text: str, node: Tree[Token] | Token) -> str:
 def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:
     """``[x > 3]* [x > x[-1]]`` and the like. Raises UsageError with a caret."""
     with shallow():
-        return _Reader(alphabet, text).regular(parse(text, "regular"))
+        return _WindowReader(alphabet, text).regular(parse(text, "regular"))
 
 
 def parse_pairs(
@@ -76,11 +76,11 @@ def parse_pairs(
     return expression(read, lookback, selection, NO_LIMITS, per)
 
 
-class _Reader:
+class _WindowReader:
     """Reads one text."""
 
     def __init__(self, alphabet: Alphabet, text: str) -> None:
-        self._conditions = Conditions(alphabet, text)
+        self._conditions = ConditionReader(alphabet, text)
         self._text = text
         self._letters = 0
 
@@ -138,7 +138,7 @@ class _Reader:
 
     def _letter(self, guard: g.Guard, tree: Tree[Token]) -> r.Regular:
         self._count(1, tree)
-        return r.Letter(guard)
+        return r.LetterBlock(guard)
 
     def _count(self, more: int, tree: Tree[Token]) -> None:
         self._letters += more
@@ -148,12 +148,12 @@ class _Reader:
     def _open_close(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
         """Windows from a record that opens to the next one that closes."""
         opening, closing = (self._conditions.guard(as_tree(part)) for part in tree.children)
-        return r.EVERYTHING, r.then(r.Letter(opening), _until(closing))
+        return r.EVERYTHING, r.then(r.LetterBlock(opening), _until(closing))
 
     def _after_until(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
         """Windows from the record after the first condition to the next with the last one."""
         first, last = (self._conditions.guard(as_tree(part)) for part in tree.children)
-        return r.then(r.EVERYTHING, r.Letter(first)), _until(last)
+        return r.then(r.EVERYTHING, r.LetterBlock(first)), _until(last)
 
     def _match(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
         window, *before = (self.regular(as_tree(part)) for part in tree.children)
@@ -183,7 +183,7 @@ class _Reader:
 
 
 def _until(last: g.Guard) -> r.Regular:
-    return r.then(r.star(r.Letter(g.negation(last))), r.Letter(last))
+    return r.then(r.star(r.LetterBlock(g.negation(last))), r.LetterBlock(last))
 
 
 def _folded(parts: list[r.Regular]) -> r.Regular:
@@ -237,7 +237,7 @@ class _FormulaReader:
     """Reads one text. ``scope`` has the variables that are bound where a part of it stands."""
 
     def __init__(self, alphabet: Alphabet, text: str) -> None:
-        self._conditions = Conditions(alphabet, text)
+        self._conditions = ConditionReader(alphabet, text)
         self._text = text
 
     def formula(self, node: Node, scope: frozenset[str]) -> m.Formula:  # noqa: PLR0911 - a case each
@@ -310,9 +310,9 @@ def _compared(operator: str, x: str, y: str) -> m.Formula:
     """Two records by their order in the stream."""
     match operator:
         case "<":
-            return m.Before(x, y)
+            return m.Precedes(x, y)
         case ">":
-            return m.Before(y, x)
+            return m.Precedes(y, x)
         case "<=":
             return m.at_most(x, y)
         case ">=":

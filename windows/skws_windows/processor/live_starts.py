@@ -28,7 +28,7 @@ _SWEPT: Final = 64
 NONE_OPEN: Final = -1
 
 
-class Start(NamedTuple):
+class WindowStart(NamedTuple):
     """The start of a window: position, time in microseconds, and the cuts of the aggregates' panes."""
 
     position: int
@@ -50,7 +50,7 @@ class Window(NamedTuple):
     aggregates: tuple[Value, ...]
 
 
-Group: TypeAlias = list[Start]
+Group: TypeAlias = list[WindowStart]
 Key: TypeAlias = tuple[Value, ...]
 
 
@@ -59,7 +59,7 @@ def one_is_enough(selection: Selection, limits: Limits) -> bool:
     return selection is Selection.LONGEST and not limits.bounding
 
 
-class Run:
+class LiveStarts:
     """The state of one stream. ``position`` is that of the next record."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Run:
         return self._shared.is_initial(self._configuration)
 
     @property
-    def starts(self) -> Iterator[Start]:
+    def starts(self) -> Iterator[WindowStart]:
         """All starts, including those whose windows have ended for good."""
         return (start for group in self._groups for start in group)
 
@@ -130,7 +130,7 @@ class Run:
     def restore(self, state: dict[str, Any]) -> None:
         slots = [(pair, mask) for pair, mask in state["slots"]]
         self._configuration, order = self._shared.read(state["before"], slots)
-        groups = [[Start(position, time, ()) for position, time in group] for group in state["groups"]]
+        groups = [[WindowStart(position, time, ()) for position, time in group] for group in state["groups"]]
         self._groups = [groups[i] for i in order]
         self.position = state["position"]
         self._sweep_at, self._oldest = state["sweep_at"], state["oldest"]
@@ -213,11 +213,11 @@ class Run:
                     largest.sort()  # so that the earliest in time is found by binary search
         return largest
 
-    def _start(self, walk: _Walk, offset: int) -> Start:
+    def _start(self, walk: _Walk, offset: int) -> WindowStart:
         begun = tuple([panes.begin(offset) for panes in self.panes]) if self.panes else ()
-        return Start(self.position + offset, walk.times.item(offset), begun)
+        return WindowStart(self.position + offset, walk.times.item(offset), begun)
 
-    def _add(self, group: Group, start: Start, now: int) -> None:
+    def _add(self, group: Group, start: WindowStart, now: int) -> None:
         group.append(start)
         if self._limits.bounding and len(group) > self._sweep_at:
             group[:] = [s for s in group if self._in_time(s, start.position, now)]
@@ -286,16 +286,16 @@ class Run:
             place = bisect_left(group, now - limits.within, lo=place, key=_time_of)
         return group[place : place + 1]
 
-    def _in_time(self, start: Start, last: int, now: int) -> bool:
+    def _in_time(self, start: WindowStart, last: int, now: int) -> bool:
         limits = self._limits
         return (limits.most is None or last - start.position < limits.most) and (
             limits.within is None or now - start.time <= limits.within
         )
 
-    def _admitted(self, start: Start, last: int, now: int) -> bool:
+    def _admitted(self, start: WindowStart, last: int, now: int) -> bool:
         return last - start.position + 1 >= self._limits.least and self._in_time(start, last, now)
 
-    def _aggregates(self, start: Start, offset: int) -> tuple[Value, ...]:
+    def _aggregates(self, start: WindowStart, offset: int) -> tuple[Value, ...]:
         if not self.panes:
             return ()
         return tuple([p.value(b, offset) for p, b in zip(self.panes, start[2], strict=True)])

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Value
-from skws_windows.guards.letters import Column
+from skws_windows.guards.letters import FieldColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def names() -> list[str]:
     return [*PREFIXED, *EXTREME, *_REGISTERED]
 
 
-class Forest:
+class FoldLevels:
     """Folds of 1, 2, 4, ... neighbours: ``levels[j][i]`` is that of the 2^j elements from i * 2^j on."""
 
     def __init__(self, combine: Callable[[Any, Any], Any]) -> None:
@@ -157,7 +157,7 @@ class Forest:
 class Panes(Protocol):
     """One aggregate over one stream (of one key), record after record, a segment at a time."""
 
-    def feed(self, column: Column | None, size: int, position: int) -> None:
+    def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         """Take the next ``size`` records, the first of which is at ``position``."""
 
     def begin(self, offset: int) -> Any:
@@ -184,7 +184,7 @@ class _CutPanes:
         self._position = 0
         self._cut = 0
 
-    def feed(self, column: Column | None, size: int, position: int) -> None:
+    def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         assert column is not None  # noqa: S101 - only count has no field
         values, present = column.values.tolist(), column.present.tolist()
         self._values = [v if there else None for v, there in zip(values, present, strict=True)]
@@ -250,7 +250,7 @@ class MonoidPanes(_CutPanes):
         super().__init__()
         self._monoid = of
         self._positions: list[int] = []
-        self._forest = Forest(of.combine)
+        self._forest = FoldLevels(of.combine)
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -301,13 +301,13 @@ class CountPanes:
 
     def __init__(self) -> None:
         self._prefix: list[int] = [0]
-        self._column: Column | None = None
+        self._column: FieldColumn | None = None
         self._position = 0
 
     def __len__(self) -> int:
         return 0
 
-    def feed(self, column: Column | None, size: int, position: int) -> None:
+    def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         self._column = column
         self._position = position
         if column is not None:
@@ -346,7 +346,7 @@ class SumPanes:
     def __len__(self) -> int:
         return 0
 
-    def feed(self, column: Column | None, size: int, position: int) -> None:
+    def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         assert column is not None  # noqa: S101 - only count has no field
         del size, position
         counts = np.empty(len(column.present) + 1, dtype=np.int64)

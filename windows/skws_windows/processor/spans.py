@@ -23,7 +23,7 @@ import numpy as np
 from skws_schema.model import Value
 from skws_windows.automata.regular import Limits, Selection, WindowExpression
 from skws_windows.guards.alphabet import ABSENT, Alphabet
-from skws_windows.guards.letters import Flags, Ints, Source
+from skws_windows.guards.letters import Flags, Ints, RecordSource
 from skws_windows.processor.live_starts import Key
 from skws_windows.processor.stream_processor import Advance, Processor
 from skws_windows.window import FOREVER
@@ -35,7 +35,7 @@ NO_KEY: Final = -2
 """The code of NULL: the tuple belongs to no key's stream."""
 
 
-class Closed(NamedTuple):
+class ClosedSpans(NamedTuple):
     """Windows by the positions of their first and last records, in order of the last; keys by code.
 
     ``began``: the times of the first, in microseconds.
@@ -50,9 +50,9 @@ class Closed(NamedTuple):
 class Spans(NamedTuple):
     """The result of a batch: the windows that ended, the codes of its keys, and when tuples leave."""
 
-    closed: Closed
+    closed: ClosedSpans
     key: Ints
-    leaving: Leaving
+    leaving: ExpiryQueue
 
 
 class Tracker:
@@ -121,13 +121,13 @@ class Tracker:
         for codes, mine in zip(self._codes, np.concatenate([none, *used]).T, strict=True):
             codes.keep(mine)
 
-    def feed(self, source: Source) -> Spans:
+    def feed(self, source: RecordSource) -> Spans:
         """Read the next records; times in microseconds, not decreasing."""
         begin = self.position
         key = self.keys(source)
         before = dict(self._open)
         windows: list[tuple[int, int, int, tuple[int, ...]]] = []
-        trails: dict[Key, Trail] = {}
+        trails: dict[Key, OpenWindows] = {}
         for advance in self._processor.streams(source):
             coded = self._code(advance.run.key)
             windows += [(*span, coded) for span in self._spans(advance, trails, begin)]
@@ -135,19 +135,21 @@ class Tracker:
         self.position += len(source.relation)
         first, last, began, codes = zip(*windows, strict=True) if windows else ((), (), (), ())
         keys = np.array(codes, dtype=np.int64).reshape(len(windows), len(self.fields))
-        closed = Closed(
+        closed = ClosedSpans(
             np.array(first, dtype=np.int64),
             np.array(last, dtype=np.int64),
             keys,
             np.array(began, dtype=np.int64),
         )
         coded_trails = {self._code(name): trail for name, trail in trails.items()}
-        leaving = Leaving(
+        leaving = ExpiryQueue(
             coded_trails, before, trails, begin, source.time, self._limits, keyed=bool(self.fields)
         )
         return Spans(closed, key, leaving)
 
-    def _spans(self, advance: Advance, trails: dict[Key, Trail], begin: int) -> list[tuple[int, int, int]]:
+    def _spans(
+        self, advance: Advance, trails: dict[Key, OpenWindows], begin: int
+    ) -> list[tuple[int, int, int]]:
         """One stream's windows by positions in the whole stream; records the moves of its oldest start."""
         run = advance.run
         places = self._places.get(run.key)
@@ -159,7 +161,7 @@ class Tracker:
         trail = [(begin - 1, self._open.get(run.key))]
         for position, oldest in run.trail:
             trail.append((places.at(position), places.at(oldest) if oldest >= 0 else None))
-        trails[run.key] = Trail.of(trail)
+        trails[run.key] = OpenWindows.of(trail)
         oldest = run.oldest
         if oldest >= 0:
             self._open[run.key] = places.at(oldest)
@@ -174,7 +176,7 @@ class Tracker:
     def _code(self, key: Key) -> tuple[int, ...]:
         return tuple([codes.of(value) for codes, value in zip(self._codes, key, strict=True)])
 
-    def keys(self, source: Source) -> Ints:
+    def keys(self, source: RecordSource) -> Ints:
         """The codes of each record's key, a column a field."""
         relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
@@ -253,7 +255,7 @@ _WIDE: Final = 1 << 40
 """More than any position; the numbers of keys are multiples of it in combined codes."""
 
 
-class Trail(NamedTuple):
+class OpenWindows(NamedTuple):
     """After the record at ``at``, tuples before ``bound`` are not held; ``closed``: no window is open."""
 
     at: Ints
@@ -261,14 +263,14 @@ class Trail(NamedTuple):
     closed: Flags
 
     @classmethod
-    def of(cls, changes: list[tuple[int, int | None]]) -> Trail:
+    def of(cls, changes: list[tuple[int, int | None]]) -> OpenWindows:
         """From (position, oldest live start after it, or None)."""
         at = np.array([position for position, _ in changes], dtype=np.int64)
         bound = np.array([p + 1 if o is None else o for p, o in changes], dtype=np.int64)
         return cls(at, bound, np.array([o is None for _, o in changes], dtype=bool))
 
 
-class Leaving:
+class ExpiryQueue:
     """Decides when tuples leave.
 
     ``trails`` are by the codes of keys, ``named`` the same by key; ``before`` has the
@@ -278,9 +280,9 @@ class Leaving:
 
     def __init__(
         self,
-        trails: Mapping[Code, Trail],
+        trails: Mapping[Code, OpenWindows],
         before: Mapping[Key, int],
-        named: Mapping[Key, Trail],
+        named: Mapping[Key, OpenWindows],
         begin: int,
         time: Ints,
         limits: Limits,
@@ -293,7 +295,7 @@ class Leaving:
         self._limits = limits
         self._before, self._named = before, named
         self._trails = trails
-        self._all: Trail | None = None
+        self._all: OpenWindows | None = None
 
     def __call__(self, position: Ints, time: Ints, key: Ints, *, seen: bool = False) -> Ints:
         """The last position at which a window may hold each tuple; FOREVER if the batch does not show it.
@@ -334,7 +336,7 @@ class Leaving:
             yield code, None if trail.closed[-1] else int(trail.bound[-1])
 
     @property
-    def of_all(self) -> Trail:
+    def of_all(self) -> OpenWindows:
         """The trail of the oldest live start over all keys."""
         if self._all is None:
             self._all = self._merged()
@@ -369,7 +371,7 @@ class Leaving:
             left = np.where(most < self._begin + len(self._time), np.minimum(left, most), left)
         return left
 
-    def _merged(self) -> Trail:
+    def _merged(self) -> OpenWindows:
         """The trail of the least bound over all keys."""
         numbers = {key: number for number, key in enumerate({**self._before, **self._named})}
         live = {numbers[key]: start for key, start in self._before.items()}
@@ -391,13 +393,13 @@ class Leaving:
             while queue and live.get(queue[0][1]) != queue[0][0]:
                 heappop(queue)
             changes.append((at, queue[0][0] if queue else None))
-        return Trail.of(changes)
+        return OpenWindows.of(changes)
 
 
 class _Joined:
     """Several trails, one after the other."""
 
-    def __init__(self, trails: list[Trail]) -> None:
+    def __init__(self, trails: list[OpenWindows]) -> None:
         self.sizes = np.array([len(trail.at) for trail in trails])
         self.ends = np.cumsum(self.sizes)
         self._number = np.repeat(np.arange(len(trails)), self.sizes)
@@ -423,7 +425,7 @@ class _Joined:
         return found
 
 
-def _left(trails: list[Trail], which: Ints, position: Ints) -> Ints:
+def _left(trails: list[OpenWindows], which: Ints, position: Ints) -> Ints:
     """For each position, the first record of its trail after which it is no longer held."""
     joined = _Joined(trails)
     at, ends = joined.at, joined.ends

@@ -19,13 +19,13 @@ from skws_schema.model import Value
 from skws_windows.automata.k_sla import trimmed
 from skws_windows.automata.regular import Pair, WindowExpression
 from skws_windows.guards.alphabet import Alphabet, FieldInfo, StreamRecord
-from skws_windows.guards.letters import Column, Columns, Ints, Letters, RowSource, Source
-from skws_windows.processor.live_starts import Key, Run, Window, one_is_enough
+from skws_windows.guards.letters import FieldColumn, Ints, Letters, RecordColumns, RecordSource, RowSource
+from skws_windows.processor.live_starts import Key, LiveStarts, Window, one_is_enough
 from skws_windows.processor.macrostates import REMEMBERED, Configurations
 from skws_windows.processor.panes import Aggregate, panes
 
 
-class Part(NamedTuple):
+class KeyRecords(NamedTuple):
     """The new records of one key: [begin, end) of the batch; the first ``early`` have too few before them."""
 
     key: tuple[Value, ...]
@@ -38,32 +38,32 @@ class Part(NamedTuple):
 class SplitBatch:
     """Records key by key; ``arrival`` is a record's index in the batch (-1 for one from an earlier batch)."""
 
-    source: Source
+    source: RecordSource
     arrival: Ints
-    parts: list[Part]
+    parts: list[KeyRecords]
 
 
 class Arranged:
     """Records of a source and earlier records, in another order: ``places`` indexes the two end to end."""
 
-    def __init__(self, source: Source, earlier: RowSource, places: Ints) -> None:
+    def __init__(self, source: RecordSource, earlier: RowSource, places: Ints) -> None:
         self._source = source
         self._earlier = earlier
         self._places = places
         self.relation: Ints = np.concatenate([source.relation, earlier.relation])[places]
         self.time: Ints = np.concatenate([source.time, earlier.time])[places]
 
-    def column(self, info: FieldInfo) -> Column:
+    def column(self, info: FieldInfo) -> FieldColumn:
         own, earlier = self._source.column(info), self._earlier.column(info)
         values = np.concatenate([own.values, earlier.values])
-        return Column(values[self._places], np.concatenate([own.present, earlier.present])[self._places])
+        return FieldColumn(values[self._places], np.concatenate([own.present, earlier.present])[self._places])
 
     def record(self, place: int) -> StreamRecord:
         at, size = self._places.item(place), len(self._source.relation)
         return self._source.record(at) if at < size else self._earlier.record(at - size)
 
 
-class Streams:
+class KeyStreams:
     """The last k records of each key's stream. A record with NULL in a key's field belongs to no stream."""
 
     def __init__(self, k: int, per: Sequence[str], alphabet: Alphabet) -> None:
@@ -81,17 +81,17 @@ class Streams:
             for key, records in state
         }
 
-    def sorted(self, source: Source) -> SplitBatch:
+    def sorted(self, source: RecordSource) -> SplitBatch:
         """A batch split by key, keys in order of their first record."""
         size = len(source.relation)
         if not self._infos and not self._k:
-            return SplitBatch(source, np.arange(size), [Part((), 0, size, 0)])
+            return SplitBatch(source, np.arange(size), [KeyRecords((), 0, size, 0)])
         keys, codes = self._keys(source) if self._infos else ([()], np.zeros(size, dtype=np.int64))
         order = np.argsort(codes, kind="stable") if self._infos else np.arange(size)
         ends = np.cumsum(np.bincount(codes + 1, minlength=len(keys) + 1))
         earlier = RowSource.of([record for key in keys for record in self._last.get(key, ())])
         taken: list[Ints] = []
-        parts: list[Part] = []
+        parts: list[KeyRecords] = []
         held, begin = size, 0
         for number, key in enumerate(keys):
             own = order[ends[number] : ends[number + 1]]
@@ -99,7 +99,9 @@ class Streams:
             # Earlier records are indexed after those of the batch.
             taken += [np.arange(held, held + tail), own]
             held += tail
-            parts.append(Part(key, begin + tail, begin + tail + len(own), min(self._k - tail, len(own))))
+            parts.append(
+                KeyRecords(key, begin + tail, begin + tail + len(own), min(self._k - tail, len(own)))
+            )
             begin += tail + len(own)
         places = np.concatenate(taken) if taken else np.zeros(0, dtype=np.int64)
         split = SplitBatch(Arranged(source, earlier, places), np.where(places < size, places, -1), parts)
@@ -107,7 +109,7 @@ class Streams:
             self._remember(split)
         return split
 
-    def _keys(self, source: Source) -> tuple[list[tuple[Value, ...]], Ints]:
+    def _keys(self, source: RecordSource) -> tuple[list[tuple[Value, ...]], Ints]:
         """The keys of a batch in order of occurrence, and the number of each record's key; -1 with NULL."""
         columns = [source.column(info).listed() for info in self._infos]
         # One value is hashed faster than a tuple of one.
@@ -131,7 +133,7 @@ class Streams:
 class Advance(NamedTuple):
     """A stream's new records: its run, their indexes in the batch, and its windows, found when iterated."""
 
-    run: Run
+    run: LiveStarts
     arrival: Ints
     windows: Iterator[Window]
 
@@ -141,7 +143,7 @@ class _Split(NamedTuple):
 
     batch: SplitBatch
     letters: Ints
-    fields: list[Column | None]
+    fields: list[FieldColumn | None]
 
 
 class Processor:
@@ -169,8 +171,8 @@ class Processor:
         pairs = [Pair(pair.before, trimmed(pair.window)) for pair in expression.pairs]
         one = one_is_enough(expression.selection, expression.limits)
         self._configurations = Configurations(pairs, self._letters, one=one, remembered=remembered)
-        self._streams = Streams(expression.k, expression.per, alphabet)
-        self._runs: dict[Key, Run] = {}  # those that are not as at the beginning
+        self._streams = KeyStreams(expression.k, expression.per, alphabet)
+        self._runs: dict[Key, LiveStarts] = {}  # those that are not as at the beginning
         self._counts: dict[Key, int] | None = {} if counting else None  # records of keys without a run
 
     @property
@@ -188,7 +190,7 @@ class Processor:
         if records:
             yield from self.process_batch(RowSource.of(records))
 
-    def process_batch(self, source: Source) -> Iterator[Window]:
+    def process_batch(self, source: RecordSource) -> Iterator[Window]:
         """The same for records as columns; times in microseconds, not decreasing.
 
         Windows come out as they are found if all records are of one stream,
@@ -208,7 +210,7 @@ class Processor:
         found.sort(key=lambda pair: (pair[0], pair[1].first))
         yield from (window for _, window in found)
 
-    def streams(self, source: Source) -> Iterator[Advance]:
+    def streams(self, source: RecordSource) -> Iterator[Advance]:
         """The same stream by stream, with the runs."""
         split = self._split(source)
         for part in split.batch.parts:
@@ -236,30 +238,30 @@ class Processor:
         for key, run in state["runs"]:
             self._run(tuple(key)).restore(run)
 
-    def _split(self, source: Source) -> _Split:
+    def _split(self, source: RecordSource) -> _Split:
         self.records += len(source.relation)
         batch = self._streams.sorted(source)
-        columns = Columns(self.alphabet, batch.source)
+        columns = RecordColumns(self.alphabet, batch.source)
         fields = [None if a.field is None else columns.column(a.field) for a in self.aggregates]
         return _Split(batch, self._letters.of(columns), fields)
 
-    def _run(self, key: Key) -> Run:
+    def _run(self, key: Key) -> LiveStarts:
         if key not in self._runs:
             own = [panes(aggregate) for aggregate in self.aggregates]
             expression = self.expression
             position = 0 if self._counts is None else self._counts.pop(key, 0)
-            self._runs[key] = Run(
+            self._runs[key] = LiveStarts(
                 key, self._configurations, expression.selection, expression.limits, own, position
             )
         return self._runs[key]
 
-    def _advance(self, part: Part, split: _Split) -> Iterator[Window]:
+    def _advance(self, part: KeyRecords, split: _Split) -> Iterator[Window]:
         """One stream's new records; the first ``early`` of them have no letter."""
         run = self._run(part.key)
         run.skip(part.early)
         here = slice(part.begin + part.early, part.end)
         for kept, column in zip(run.panes, split.fields, strict=True):
-            own = None if column is None else Column(column.values[here], column.present[here])
+            own = None if column is None else FieldColumn(column.values[here], column.present[here])
             kept.feed(own, here.stop - here.start, run.position)
         yield from run.advance(split.letters[here], split.batch.source.time[here])
         if run.is_initial:

@@ -1,4 +1,4 @@
-"""Evaluates one case of a query in constant memory: synopses for its nodes, and their output."""
+"""Evaluates one case of a query in constant memory, by synopses of its nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from skws_schema.model import Row, Schema, Value
 class ClassColumns:
     """The columns that bind each class, and the filters of each class.
 
-    The rows of ``known`` (static relations, finite streams) give the values of extremes.
+    ``known``: the rows of static relations and finite streams, which determine the values of extremes.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ClassColumns:
         ]
 
     def _used_classes(self) -> frozenset[int]:
-        """Classes that are projected out, compared, joined, or filtered by a constant."""
+        """Classes that are projected, compared, joined, or filtered by a constant."""
         query = self._query
         joined = {
             n for n, nodes in enumerate(query.nodes_of_class) if len(nodes) > 1 and n not in query.timed
@@ -147,7 +147,7 @@ class ClassColumns:
                 yield self._extreme(term)
 
     def _extreme(self, extreme: Extreme) -> Any:
-        """A value just outside those of the column, so that all of them lie strictly inside."""
+        """A value just outside the column's, so that all of these are strictly inside."""
         values: Any = self._values[extreme.attr] or {0}
         end = min(values) if extreme.low else max(values)
         if extreme.domain is Domain.NUMBER:
@@ -194,7 +194,7 @@ class Node:
         if best:
             mode = Keep.LEAST if needed.least else Keep.GREATEST
         self.best = best[0] if best else -1
-        # The one root keeps nothing: its values go straight to the output.
+        # A single root keeps nothing: its values go straight to the output.
         ranks = [] if alone else [c for c in (*needed.ranked, *best) if columns.known_beside(c)]
         exact = [c for c in needed.classes if c not in ranks and c != self.best]
         self.classes = (*exact, *ranks)
@@ -259,7 +259,7 @@ class CaseRun:
         self._tops = [self._top(query, columns, root) for root in self._roots]
 
     def _shared(self, query: Modified, number: int) -> set[int]:
-        """Classes by which a node is looked up: those of its parent, or those that all other roots keep."""
+        """The classes by which a node is looked up: its parent's, or those that all other roots keep."""
         if query.graph.parents[number]:
             (parent,) = query.graph.parents[number]
             return {c for c, nodes in enumerate(query.nodes_of_class) if parent in nodes}
@@ -288,7 +288,7 @@ class CaseRun:
         return steps, tables
 
     def step(self, time: int, rows: Rows, put_out: Emit) -> None:
-        """Add all tuples of one time, later than all before; ``put_out`` gets key and count."""
+        """Add all tuples of one time, which is later than any before; ``put_out`` gets keys and counts."""
         if not self.possible:
             return
         touched = [node for node in self.nodes if all(r in rows and rows[r] for r in node.relations)]
@@ -299,7 +299,7 @@ class CaseRun:
             own = self.nodes[root].synopsis
             if own.new:
                 extend([None] * self._size, 1, steps, [{(): own.new}, *tables], emit)
-                # The next roots meet its new tuples as past ones, and none twice.
+                # The next roots join its new tuples as past ones, so no combination occurs twice.
                 own.new.clear() if self._alone else own.pass_on()
         for node in touched:
             if node.synopsis.new:

@@ -1,7 +1,7 @@
-"""The transitive closure P+ of a selection: the order of its terms that follows from it.
+"""The transitive closure P+ of a selection: the order of terms that it implies.
 
-Terms that are equal form a class; classes are numbered, and ``above[i]`` has a
-bit for every class that is strictly greater (the paper, preprocessing step 4).
+Equal terms form a class; classes are numbered, and ``above[i]`` has a bit for every class that is strictly
+greater (the paper, preprocessing step 4).
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from skws_schema.model import Op
 
 
 class Closure:
-    """P+ of atoms with ``<``, ``=`` and ``>`` only, and of ``also``, terms that no atom need hold.
+    """P+ of atoms with ``<``, ``=`` and ``>``, and of ``also``, terms that may be in no atom.
 
-    ``anchors``: aliases whose attributes have finitely many values (static
-    relations, finite streams). ``consistent`` is False if nothing can
-    satisfy the atoms, over the integers where all is discrete.
+    ``anchors``: aliases whose attributes have a finite number of values (static relations, finite streams).
+    ``consistent``: False if nothing can satisfy the atoms, over the integers if all terms are discrete.
     """
 
     def __init__(self, atoms: Iterable[Atom], also: Iterable[Term] = (), anchors: Iterable[str] = ()) -> None:
@@ -42,7 +41,7 @@ class Closure:
         self._order(self._steps())
 
     def adding(self, atoms: tuple[Atom, ...]) -> Closure:
-        """P+ with more atoms between known terms."""
+        """P+ with more atoms between its terms."""
         if any(atom.op is Op.EQUAL for atom in atoms):
             return Closure((*self.atoms, *atoms), self.class_of, self.anchors)
         more = copy(self)
@@ -76,7 +75,7 @@ class Closure:
                 yield ends if term.low else ends[::-1]
 
     def _order(self, steps: Iterable[tuple[int, int]]) -> None:
-        """Add (smaller, greater) classes, with all that follows."""
+        """Add (smaller, greater) classes, and the order that they imply."""
         above, below = self.above, self.below
         for low, high in steps:
             if above[low] >> high & 1:
@@ -89,7 +88,7 @@ class Closure:
         self.consistent = not any(mask >> i & 1 for i, mask in enumerate(above)) and self._fits()
 
     def _fits(self) -> bool:
-        """True if there is room between constants for all integers that have to differ."""
+        """True if there is room between constants for all integers that must differ."""
         least: dict[int, int] = {}  # of a fraction the integer below it
         counted = self._discrete | _mask(self._fixed)
         for number in sorted(bits(counted), key=lambda i: self.below[i].bit_count()):
@@ -114,25 +113,25 @@ class Closure:
         return self.class_of[one] == self.class_of[other] or self.less(one, other) or self.less(other, one)
 
     def between(self, low: int, high: int) -> bool:
-        """True if some class stands strictly between two: ``low < high`` is redundant (Definition 8, 1)."""
+        """True if a class is strictly between two, so that ``low < high`` is redundant (Definition 8, 1)."""
         return bool(self.above[low] & self.below[high])
 
     def anchored(self, number: int) -> bool:
-        """True if a class equals a constant or an attribute with finitely many values."""
+        """True if a class equals a constant or an attribute with a finite number of values."""
         return bool(self._anchored >> number & 1)
 
     def _anchor(self, term: Term) -> bool:
         return not isinstance(term, Attr) or term.stream in self.anchors
 
     def whole(self, number: int) -> bool:
-        """True if the values of a class are discrete: one of its terms at least is an integer, or a time."""
+        """True if the values of a class are discrete: at least one of its terms is an integer or a time."""
         return bool(self._discrete >> number & 1)
 
     def bounded(self, number: int) -> bool:
-        """Whether the values of a class are finitely many (Definition 5).
+        """True if the number of values of a class is finite (Definition 5).
 
-        Between two bounds there are finitely many integers, but not finitely
-        many fractions or texts: those must be equal to something bounded.
+        Between two bounds the number of integers is finite, but not that of fractions or texts, which must
+        equal something bounded.
         """
         if self.anchored(number):
             return True

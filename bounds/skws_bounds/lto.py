@@ -1,10 +1,9 @@
-"""Locally totally ordered queries (Definition 6), split only where it matters.
+"""Locally totally ordered queries (Definition 6), split only where necessary.
 
-Step 4 of the paper's preprocessing adds atoms until the attributes of each
-stream and all constants are totally ordered, which takes exponentially many
-queries. A criterion that holds before stays true when atoms are added: more is
-bounded and more is redundant. So a query that passes is not split any further,
-and one that fails is split first at the joins at fault.
+Step 4 of the paper's preprocessing adds atoms until the attributes of each stream and all constants are
+totally ordered, which leads to an exponential number of queries. A criterion that holds stays true when atoms
+are added: they bound more and make more redundant. So a query that passes is not split, and one that fails is
+split first at the joins at fault.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ Criterion = Callable[[Modified], tuple[Failure, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query with the atoms added to it, and its failures in all further cases."""
+    """A query with its added atoms, and its failures in all further cases."""
 
     query: Modified
     failures: tuple[Failure, ...]
 
 
 def cases(query: SpjQuery, criterion: Criterion) -> Iterator[Case]:
-    """Disjoint cases of a conjunctive query, each of which passes or is split to the end.
+    """Disjoint cases of a conjunctive query, each of which passes or is split completely.
 
     In each the dependency graph is a forest. Raises OverBudgetError.
     """
@@ -48,12 +47,12 @@ def cases(query: SpjQuery, criterion: Criterion) -> Iterator[Case]:
 def forests(query: SpjQuery, budget: StepBudget) -> Iterator[Modified]:
     """Split by the order of streams until the dependency graph is a forest. Raises OverBudgetError."""
     budget.spend()
-    found = modified(query)
-    if found is None:
+    first_query = modified(query)
+    if first_query is None:
         return
-    ordered = time_cases(found)
+    ordered = time_cases(first_query)
     if not ordered:
-        yield found
+        yield first_query
     for atoms in ordered:
         yield from forests(query.adding(*atoms), budget)
 
@@ -81,11 +80,11 @@ def pair_orders(query: Modified, failures: tuple[Failure, ...]) -> tuple[tuple[A
 
 
 def _blamed(query: Modified, failures: tuple[Failure, ...]) -> Iterator[tuple[Term, Op, Term]]:
-    """Pairs with an end of a join at fault, and their order in the case to be tried first.
+    """Pairs with an end of a join at fault, and the order of the first case to try.
 
-    First pairs after which the join may be redundant: past a bound of the other
-    side, a comparison follows from two with that bound. The case where it stays
-    as it is comes before, since one failing case is enough.
+    Pairs after which the join may be redundant come first: past a bound of the other side, a comparison
+    follows from two with that bound. The case in which the join is not redundant is tried first, since one
+    failing case is enough.
     """
     joins = dict.fromkeys(j for f in failures for j in f.joins)
     for join in joins:
@@ -116,5 +115,5 @@ def _beside(query: Modified, attr: Attr) -> Iterator[Term]:
 
 @lru_cache(maxsize=16)
 def compared(query: Modified) -> dict[Term, None]:
-    """The terms that stand in atoms."""
+    """The terms of atoms."""
     return dict.fromkeys(t for a in query.query.atoms for t in (a.left, a.right))

@@ -1,12 +1,10 @@
-"""MaxRef and MinRef, what each node has to keep for later tuples, and failures (Definitions 8 and 9).
+"""MaxRef and MinRef, the values that each node must keep for later tuples, and failures (Definitions 8, 9).
 
-An inequality counts as redundant as well where one side equals something with
-finitely many values, or where one node holds both sides: it then follows from
-the filters of each stream and from the other joins.
+An inequality is redundant, too, if one side equals something with a finite number of values, or if one node
+has both sides: it then follows from the filters of each stream and from the other joins.
 
-The paper keeps what one step in a tree needs. Here a node also keeps what its
-children gave it, so that a query may be run although its joins reach further
-(C2, C3).
+In the paper a node keeps the values that one step in a tree needs. Here it also keeps the values of its
+children, so that a query can run although its joins reach further (C2, C3).
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class Inequality:
 
 @lru_cache(maxsize=16)
 def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
-    """Each pair of classes (low, high) whose order has to be checked when tuples are joined.
+    """Each pair of classes (low, high) whose order must be checked when tuples are joined.
 
     Left out: comparisons that follow from others (Definition 8), those with a
     constant or an extreme, and the order of application times between nodes.
@@ -52,7 +50,7 @@ def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=16)
 def inequality_classes(query: Modified) -> tuple[tuple[int, int], ...]:
-    """The comparisons between attributes of infinite streams that no node can check by itself."""
+    """The comparisons between attributes of infinite streams that no single node can check."""
     return tuple(
         (low, high)
         for low, high in comparisons(query)
@@ -77,7 +75,7 @@ def inequalities(query: Modified) -> tuple[Inequality, ...]:
 def equalities(query: Modified) -> Iterator[tuple[int, frozenset[int]]]:
     """Each class that joins two nodes or more, with its nodes, except application times.
 
-    Classes with a constant are left out: each node checks those by itself.
+    Classes with a constant are left out, as each node checks them.
     """
     for number, nodes in enumerate(query.nodes_of_class):
         attributes_only = all(isinstance(t, Attr) for t in query.closure.members[number])
@@ -114,11 +112,10 @@ def references(query: Modified, node: int) -> References:
 class Failure:
     """One condition of a theorem that fails in one query of the union.
 
-    ``derived``: the comparisons in P+ at fault; ``atoms``: the atoms of the query
-    that they follow from. ``necessary``: no synopsis of any shape could do without
-    the condition; the others are about the shape of the paper's synopses.
-    ``joins``: inequality joins that might be redundant in all further cases.
-    ``columns``: where the attributes are projected out.
+    ``derived``: the comparisons in P+ at fault. ``atoms``: the atoms of the query that imply them.
+    ``necessary``: no synopsis of any shape could do without the condition; the others concern the shape of
+    the paper's synopses. ``joins``: inequality joins that might be redundant in all further cases.
+    ``columns``: the positions at which the attributes are projected.
     """
 
     condition: str
@@ -132,7 +129,7 @@ class Failure:
     atoms: tuple[Atom, ...] = ()
 
     def explained(self, closure: Closure) -> Failure:
-        """The same with the ``atoms`` that ``derived`` follows from; finding them takes a while."""
+        """The failure with the ``atoms`` that imply ``derived``; finding them takes a while."""
         atoms = dict.fromkeys(a for one, other in self.derived for a in closure.because(one, other))
         return replace(self, atoms=tuple(atoms))
 
@@ -141,10 +138,9 @@ class Failure:
 class KeptClasses:
     """Classes that a node keeps.
 
-    ``exact``: by their values. ``ranked``: by their rank among the values of static
-    relations and finite streams, which are finitely many. ``unbounded``: those of
-    ``exact`` without bounds. ``least`` and ``greatest``: the unbounded ones that are
-    compared in one direction only.
+    ``exact``: by value. ``ranked``: by rank among the values of static relations and finite streams, whose
+    number is finite. ``unbounded``: those of ``exact`` without bounds. ``least`` and ``greatest``: the
+    unbounded ones that are compared in only one direction.
     """
 
     exact: tuple[int, ...]
@@ -159,20 +155,20 @@ class KeptClasses:
 
 
 def kept(query: Modified, node: int) -> KeptClasses:
-    """The classes that a node of a forest keeps, or puts out if it is the only root."""
+    """The classes that a node of a forest keeps, or emits if it is the only root."""
     inside = query.graph.subtrees[node]
-    own = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
+    classes = [n for n, nodes in enumerate(query.nodes_of_class) if nodes & inside]
     outward = list(_outward(query, inside))
-    valued = {n for n in own if n in query.output or _joins_out(query, n, inside)}
+    valued = {n for n in classes if n in query.output or _joins_out(query, n, inside)}
     valued |= {number for number, _, _ in outward}
-    known = {n for n in own if n not in valued and _meets_known(query, n)}
-    exact = tuple(n for n in own if n in valued)
+    compared_with_known = {n for n in classes if n not in valued and _meets_known(query, n)}
+    exact = tuple(n for n in classes if n in valued)
     unbounded = tuple(n for n in exact if n in query.unbounded)
     directions = {n: {up for number, _, up in outward if number == n} for n in unbounded}
     free = [n for n in unbounded if n not in query.output and not _joins_out(query, n, inside)]
     return KeptClasses(
         exact,
-        tuple(n for n in own if n in known),
+        tuple(n for n in classes if n in compared_with_known),
         unbounded,
         tuple(n for n in free if directions[n] == {True}),
         tuple(n for n in free if directions[n] == {False}),
@@ -180,11 +176,11 @@ def kept(query: Modified, node: int) -> KeptClasses:
 
 
 def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
-    """Whether the synopsis of a node is bounded.
+    """True if the synopsis of a node is bounded.
 
-    Of an unbounded class only the least or the greatest value may be kept,
-    when duplicates do not count, and only of one: of two, a tuple may be the
-    least in one and not in the other, and all of them would have to be kept.
+    The least or the greatest value of one unbounded class may be kept if duplicates do not count. For two
+    classes this is not enough: a tuple may have the least value of one and not of the other, so all would be
+    kept.
     """
     if query.graph.roots == (node,):
         return not distinct or not any(not query.closure.bounded(n) for n in query.output)
@@ -215,7 +211,7 @@ def _failure(query: Modified, node: int) -> Failure:
     )
     derived = tuple((j.low, j.high) for j in joins)
     message = (
-        f"{', '.join(map(str, attrs))} would have to be kept together for what comes after {query.name(node)}"
+        f"{', '.join(map(str, attrs))} would have to be kept together for tuples after {query.name(node)}"
     )
     streams = tuple(dict.fromkeys(a.stream for a in attrs))
     return Failure("C3", message, derived, streams, tuple(attrs), joins=joins)

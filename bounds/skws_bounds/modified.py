@@ -1,4 +1,4 @@
-"""Preprocessing: a query is split into conjunctions, which become modified queries (Definition 7).
+"""Preprocessing: splits a query into conjunctions, and turns these into modified queries (Definition 7).
 
 Step 1 of the paper splits on ``!=``. SQL has ``<=`` and ``>=`` as well: over
 integers a comparison with a constant becomes strict, all others are split.
@@ -31,9 +31,9 @@ _CASES: Final = {
 
 
 def conjunctions(query: SpjQuery, budget: StepBudget) -> Iterator[SpjQuery]:
-    """The disjoint conjunctive queries whose union is ``query``; contradictory ones are left out.
+    """The disjoint conjunctive queries whose union is ``query``, without contradictory ones.
 
-    Exponentially many in the atoms that are split. Raises OverBudgetError.
+    Their number is exponential in the number of split atoms. Raises OverBudgetError.
     """
     plain = tuple(_strict(a) for a in query.atoms)
     settled = [a for a in plain if a.op not in _CASES]
@@ -76,13 +76,13 @@ def extremes(attrs: Iterator[Attr] | list[Attr]) -> tuple[Atom, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """The dependency graph. ``later``: for each node those that are later by P+."""
+    """The dependency graph. ``later``: for each node the nodes that are later by P+."""
 
     later: tuple[frozenset[int], ...]
 
     @cached_property
     def parents(self) -> tuple[frozenset[int], ...]:
-        """For each node the later nodes with no other between; a tree if at most one everywhere."""
+        """For each node the next later nodes; the graph is a forest if each has at most one."""
         return tuple(
             frozenset(p for p in later if not any(p in self.later[q] for q in later)) for later in self.later
         )
@@ -103,12 +103,12 @@ class Graph:
         return frozenset(self.component) - torn
 
     def is_tree(self, node: int) -> bool:
-        """Whether the component of ``node`` is a tree (Theorem 1, C1)."""
+        """True if the component of ``node`` is a tree (Theorem 1, C1)."""
         return self.component[node] in self._trees
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
-        """The nodes that no other has to follow."""
+        """The nodes that no other node must follow."""
         return tuple(n for n, parents in enumerate(self.parents) if not parents)
 
     def depth(self, node: int) -> int:
@@ -121,7 +121,7 @@ class Graph:
 
     @cached_property
     def subtrees(self) -> tuple[frozenset[int], ...]:
-        """Each node of a forest with all below it."""
+        """Each node of a forest with all nodes below it."""
         nodes = range(len(self.later))
         return tuple(frozenset(n for n in nodes if n == top or top in self.later[n]) for top in nodes)
 
@@ -159,23 +159,23 @@ class Modified:
 
     @cached_property
     def unbounded(self) -> frozenset[int]:
-        """The classes with attributes of nodes whose values are not finitely many."""
+        """The classes with attributes of nodes whose number of values is infinite."""
         return frozenset(
             n for n, nodes in enumerate(self.nodes_of_class) if nodes and not self.closure.bounded(n)
         )
 
     @cached_property
     def output(self) -> frozenset[int]:
-        """The classes that are projected out."""
+        """The projected classes."""
         return frozenset(self.closure.class_of[t] for t in self.query.output if isinstance(t, Attr))
 
     def name(self, node: int) -> str:
         return "+".join(self.nodes[node])
 
     def refined(self, atoms: Iterable[Atom]) -> Modified | None:
-        """With more atoms between attributes of one node and constants; None if contradictory.
+        """The query with more atoms between attributes of one node and constants; None if contradictory.
 
-        Such atoms change neither the order of time nor which streams are finite.
+        Such atoms change neither the order of times nor the set of finite streams.
         """
         more = tuple(atoms)
         closure = self.closure.adding(more)
@@ -192,8 +192,8 @@ def modified(query: SpjQuery) -> Modified | None:
         return None
     finite = _finite(query, first)
     anchors = [s.alias for s in (*static, *finite)]
-    known = [t for t in first.class_of if isinstance(t, Attr) and t.stream in anchors and _ordered(t)]
-    closure = Closure((*query.atoms, *extremes(known)), also, anchors) if anchors else first
+    attributes = [t for t in first.class_of if isinstance(t, Attr) and t.stream in anchors and _ordered(t)]
+    closure = Closure((*query.atoms, *extremes(attributes)), also, anchors) if anchors else first
     if not closure.consistent:
         return None
     nodes = _nodes(query, closure, anchors)

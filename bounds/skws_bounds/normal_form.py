@@ -1,7 +1,7 @@
 """Select-project-join queries in normal form (the paper, Definition 4), and unions of them.
 
-A query is a set of streams, a conjunction of atoms ``X op Y`` and a list of
-terms that are projected out. Everything here is immutable and hashable.
+A query is a set of streams, a conjunction of atoms ``X op Y`` and a list of projected terms. Everything here
+is immutable and hashable.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Domain(StrEnum):
 
     @property
     def discrete(self) -> bool:
-        """True if there are finitely many values between two bounds."""
+        """True if the number of values between two bounds is finite."""
         return self not in (Domain.NUMBER, Domain.TEXT)
 
     @property
     def family(self) -> Domain:
-        """Attributes are compared within one family only."""
+        """The family of the domain; only attributes of one family are compared."""
         return Domain.INTEGER if self is Domain.NUMBER else self
 
     @classmethod
@@ -40,7 +40,7 @@ class Domain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """An attribute of a stream of the query, which is named by its alias."""
+    """An attribute of a stream of the query. ``stream``: its alias."""
 
     stream: str
     name: str
@@ -54,7 +54,7 @@ class Attr:
 class Constant:
     """A constant; times are microseconds since the epoch.
 
-    A number's domain is its own, whichever attribute it is compared with: equal constants are one term.
+    The domain of a number does not depend on the attribute it is compared with: equal constants are one term.
     """
 
     value: Value
@@ -94,7 +94,7 @@ Term: TypeAlias = Attr | Constant | Extreme
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """Where an atom stands in the text: offsets of its first character and after its last."""
+    """The position of an atom in the text: the offset of its first character, and that after its last."""
 
     start: int
     end: int
@@ -104,9 +104,8 @@ class TextSpan:
 class Atom:
     """``left op right``.
 
-    ``text`` and ``place``: as the user wrote it. ``assumed``: promised by the
-    schema, so that no row is filtered by it. ``case``: added by the analysis to
-    distinguish cases.
+    ``text`` and ``place``: the user's text, and its position. ``assumed``: promised by the schema, so that it
+    filters no rows. ``case``: added by the analysis to distinguish cases.
     """
 
     left: Term
@@ -136,9 +135,8 @@ class Kind(StrEnum):
 class QueryStream:
     """A stream or static relation of the query.
 
-    ``relation``: its name in the schema. ``time``: its application time, None
-    if static. ``keywords``: for a node of a candidate network, the keywords
-    that its tuples contain.
+    ``relation``: its name in the schema. ``time``: its application time, None if static. ``keywords``: the
+    keywords in the tuples of a node of a candidate network.
     """
 
     alias: str
@@ -159,8 +157,7 @@ class QueryStream:
 class SpjQuery:
     """One select-project-join query.
 
-    ``output`` is the list L, its columns
-    named by ``names`` and standing at ``places`` in the text.
+    ``output``: the list L. ``names`` and ``places``: the names and positions of its columns in the text.
     """
 
     streams: tuple[QueryStream, ...]
@@ -170,7 +167,7 @@ class SpjQuery:
     places: tuple[TextSpan | None, ...] = ()
 
     def written(self, attr: Attr) -> tuple[TextSpan, ...]:
-        """Where an attribute is projected out in the text."""
+        """The positions in the text at which an attribute is projected."""
         return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
 
     def stream(self, alias: str) -> QueryStream:
@@ -182,7 +179,7 @@ class SpjQuery:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Queries with the same columns, together; ``distinct``: duplicates are eliminated. ``text``: the SQL."""
+    """A union of queries with the same columns. ``distinct``: without duplicates. ``text``: the SQL."""
 
     queries: tuple[SpjQuery, ...]
     distinct: bool

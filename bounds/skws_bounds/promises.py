@@ -1,4 +1,4 @@
-"""What a query's names mean in a schema: streams, attributes and application times, with their bounds."""
+"""Resolves a query's names in a schema: streams, attributes, application times; checks promised bounds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PSEUDO_TIME = "time"
 
 
 class UnknownNameError(Exception):
-    """A name is unknown or ambiguous; the text says what was expected."""
+    """A name is unknown or ambiguous; the message lists the candidates."""
 
 
 def stream_of(schema: Schema, name: str, alias: str) -> QueryStream:
     """The stream of a relation. Raises UnknownNameError."""
-    there = [r.name for r in schema.relations if r.attributes]  # what a change removed has none left
+    there = [r.name for r in schema.relations if r.attributes]  # removed relations have no attributes
     relation = schema.relation(_meant(name, there, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
@@ -31,13 +31,13 @@ def stream_of(schema: Schema, name: str, alias: str) -> QueryStream:
 def attribute_of(schema: Schema, stream: QueryStream, name: str) -> Attr:
     """An attribute of a stream, or its application time. Raises UnknownNameError."""
     relation = schema.relation(stream.relation)
-    known = [a.name for a in relation.attributes]
-    if stream.time is not None and stream.time.name not in known:
-        known.append(stream.time.name)
-    found = _meant(name, known, "attribute", f" in {stream.relation}")
-    if stream.time is not None and found == stream.time.name:
+    names = [a.name for a in relation.attributes]
+    if stream.time is not None and stream.time.name not in names:
+        names.append(stream.time.name)
+    name_in_schema = _meant(name, names, "attribute", f" in {stream.relation}")
+    if stream.time is not None and name_in_schema == stream.time.name:
         return stream.time
-    return Attr(stream.alias, found, Domain.of(_attribute(relation, found).type))
+    return Attr(stream.alias, name_in_schema, Domain.of(_attribute(relation, name_in_schema).type))
 
 
 def resolve(schema: Schema, streams: list[QueryStream], qualifier: str, name: str) -> Attr:
@@ -45,18 +45,18 @@ def resolve(schema: Schema, streams: list[QueryStream], qualifier: str, name: st
     if qualifier:
         alias = _meant(qualifier, [s.alias for s in streams], "stream of this query")
         return attribute_of(schema, next(s for s in streams if s.alias == alias), name)
-    found = []
+    attributes = []
     for stream in streams:
         try:
-            found.append(attribute_of(schema, stream, name))
+            attributes.append(attribute_of(schema, stream, name))
         except UnknownNameError:
             continue
-    if len(found) > 1:
-        raise UnknownNameError(f"{name!r} is ambiguous: write {' or '.join(map(str, found))}")
-    if not found:
-        known = [a.name for s in streams for a in schema.relation(s.relation).attributes]
-        raise UnknownNameError(f"no stream of this query has an attribute {name!r}{nearest(name, known)}")
-    return found[0]
+    if len(attributes) > 1:
+        raise UnknownNameError(f"{name!r} is ambiguous: write {' or '.join(map(str, attributes))}")
+    if not attributes:
+        names = [a.name for s in streams for a in schema.relation(s.relation).attributes]
+        raise UnknownNameError(f"no stream of this query has an attribute {name!r}{nearest(name, names)}")
+    return attributes[0]
 
 
 def promises(schema: Schema, streams: list[QueryStream]) -> tuple[Atom, ...]:
@@ -74,20 +74,20 @@ def _promised(attr: Attr, attribute: Attribute) -> list[Atom]:
     low, high = attribute.min, attribute.max
     if attr.domain is Domain.BOOLEAN:
         low, high = 0, 1
-    written = f"{attr.stream}: {attribute.name} in the schema"
+    text = f"{attr.stream}: {attribute.name} in the schema"
     ends = ((Op.AT_LEAST, low, "min"), (Op.AT_MOST, high, "max"))
     return [
-        Atom(attr, *_implied(attr.domain, op, value), f"{written} ({end} {value})", assumed=True)
+        Atom(attr, *_implied(attr.domain, op, value), f"{text} ({end} {value})", assumed=True)
         for op, value, end in ends
         if value is not None
     ]
 
 
 def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
-    """A bound as an operation and a constant.
+    """A bound as an operator and a constant.
 
-    The bound of a fraction is moved to the next integer past it: strict, so that it is not split into
-    two cases, and as good where it matters, which is where the fraction equals an integer.
+    The bound of a fraction is moved to the next integer past it: it is then strict, so that it does not split
+    into two cases, and as useful where the fraction equals an integer.
     """
     if domain is not Domain.NUMBER:
         return op, Constant(value, domain)
@@ -96,12 +96,12 @@ def _implied(domain: Domain, op: Op, value: float) -> tuple[Op, Constant]:
     return Op.GREATER, Constant(ceil(value) - 1, domain)
 
 
-def _meant(name: str, known: list[str], what: str, where: str = "") -> str:
-    """The known name as written, or the only one that differs in case alone."""
-    found = meant(name, known)
-    if found is not None:
-        return found
-    raise UnknownNameError(f"no {what} {name!r}{where}: there are {', '.join(known)}{nearest(name, known)}")
+def _meant(name: str, names: list[str], what: str, where: str = "") -> str:
+    """The name as spelled, or the only one that differs by case alone."""
+    name_of = meant(name, names)
+    if name_of is not None:
+        return name_of
+    raise UnknownNameError(f"no {what} {name!r}{where}: there are {', '.join(names)}{nearest(name, names)}")
 
 
 def _attribute(relation: Relation, name: str) -> Attribute:
@@ -109,7 +109,7 @@ def _attribute(relation: Relation, name: str) -> Attribute:
 
 
 class Promises:
-    """The bounds that a schema promises, on which bounded memory rests, checked against rows.
+    """Checks rows against the bounds that a schema promises, on which bounded memory depends.
 
     ``columns``: the bounded columns of each relation, by its name.
     """
@@ -122,7 +122,7 @@ class Promises:
         }
 
     def check(self, relation: str, attribute: Attribute, values: Iterable[Value]) -> None:
-        """Raises BadRecordsError where a value breaks a bound."""
+        """Raises BadRecordsError if a value breaks a bound."""
         low, high = attribute.min, attribute.max
         for value in values:
             if _outside(value, low, high):

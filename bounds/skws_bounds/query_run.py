@@ -19,17 +19,17 @@ from skws_schema.model import COMPARED, Row, Schema
 
 
 def horizon(query: Modified) -> int:
-    """The time from which on no finite stream can have tuples; 0 without finite streams.
+    """The time after which no finite stream has tuples; 0 without finite streams.
 
-    Microseconds since the epoch. In the paper it is known before processing starts
-    (Execution Model). Raises UsageError if it does not follow from the query.
+    In microseconds since the epoch. In the paper it is known before processing starts (Execution Model).
+    Raises UsageError if the query does not imply it.
     """
     ends: dict[str, int] = {}
     for _ in query.finite:
         for stream in query.finite:
-            known = [*_by_constants(query, stream), *_by_streams(query, stream, ends)]
-            if known:
-                ends[stream.alias] = min(known)
+            ends_of_stream = [*_by_constants(query, stream), *_by_streams(query, stream, ends)]
+            if ends_of_stream:
+                ends[stream.alias] = min(ends_of_stream)
     for stream in query.finite:
         if stream.alias not in ends:
             raise UsageError(
@@ -64,8 +64,8 @@ Output = tuple[Any, ...]
 class UnionRun:
     """A running union of queries.
 
-    ``tables``: the rows of static relations, by name. Raises UsageError if the
-    synopses would not be bounded, or the end of a finite stream is unknown.
+    ``tables``: the rows of static relations, by name. Raises UsageError if the synopses would not be bounded,
+    or if the end of a finite stream is unknown.
     """
 
     def __init__(
@@ -82,25 +82,24 @@ class UnionRun:
     def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
         """The results that the tuples of one time add, each with its count.
 
-        ``rows``: those of each relation, by name. ``time`` has to grow from
-        call to call. Raises BadRecordsError where a row breaks a bound that
-        the schema promises: the synopses rest on it.
+        ``rows``: the rows of each relation, by name. ``time`` must grow from call to call. Raises
+        BadRecordsError if a row breaks a bound that the schema promises, on which the synopses depend.
         """
         for relation, arrived in rows.items():
             for column, attribute in self._promises.columns.get(relation, ()):
                 self._promises.check(relation, attribute, (row[column] for row in arrived))
-        found: Counter[Output] = Counter()
+        results: Counter[Output] = Counter()
         for run in self.queries:
-            run.step(time, rows, found)
+            run.step(time, rows, results)
         if not self.distinct:
-            return list(found.items())
-        fresh = [key for key in found if key not in self._seen]
+            return list(results.items())
+        fresh = [key for key in results if key not in self._seen]
         self._seen.update(fresh)
         return [(key, 1) for key in fresh]
 
     @property
     def entries(self) -> int:
-        """Objects in memory: synopsis entries, tuples for finite streams, results not to repeat."""
+        """The number of objects in memory: synopsis entries, tuples of finite streams, distinct results."""
         return len(self._seen) + sum(run.entries for run in self.queries)
 
     def snapshot(self) -> Any:
@@ -109,8 +108,8 @@ class UnionRun:
 
     def restore(self, state: Any) -> None:
         """Restore the state from ``snapshot()`` of the same union with the same tables."""
-        seen, queries = state
-        self._seen = set(map(tuple, seen))
+        distinct, queries = state
+        self._seen = set(map(tuple, distinct))
         for run, kept in zip(self.queries, queries, strict=True):
             run.restore(kept)
 
@@ -118,9 +117,8 @@ class UnionRun:
 class QueryRun:
     """One query of a union.
 
-    Until its finite streams have ended, at ``horizon``, only finitely many
-    tuples have come: they are kept, and joined naively. From then on a finite
-    stream is a static relation, and the synopses take over.
+    Until its finite streams have ended, at ``horizon``, the number of tuples is finite: they are stored, and
+    joined naively. From then on a finite stream is a static relation, and the synopses take over.
     """
 
     def __init__(
@@ -161,8 +159,8 @@ class QueryRun:
 
     @property
     def entries(self) -> int:
-        kept = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
-        return kept + sum(run.entries for run in self.runs)
+        tuples = sum(len(self._bags[s.alias]) for s in self._streams) if self._bags is not None else 0
+        return tuples + sum(run.entries for run in self.runs)
 
     @property
     def _streams(self) -> list[QueryStream]:
@@ -176,7 +174,7 @@ class QueryRun:
             run.step(time, rows, put_out)
 
     def _hand_over(self) -> None:
-        """Make the synopses and fill them with the tuples so far, whose results are out already."""
+        """Make the synopses and fill them with the tuples so far, whose results have been emitted."""
         bags, self._bags = self._bags or {}, None
         ended = {s.alias for case in self._cases for s in case.query.finite}
         self._finite = {alias: bags.get(alias, []) for alias in ended}
@@ -189,9 +187,9 @@ class QueryRun:
             self._advance(time, by_time[time], Counter())
 
     def _begin(self) -> None:
-        """Make empty synopses over static relations and ended finite streams."""
-        known = self._static | self._finite
-        self.runs = [CaseRun(c.query, self._schema, known, distinct=self._distinct) for c in self._cases]
+        """Make empty synopses over static relations and finite streams that have ended."""
+        tables = self._static | self._finite
+        self.runs = [CaseRun(c.query, self._schema, tables, distinct=self._distinct) for c in self._cases]
 
     def snapshot(self) -> Any:
         """The state, as JSON: tuples while finite streams last, then synopses."""
@@ -239,20 +237,20 @@ Bags = Mapping[str, Sequence[tuple[int, Row]]]
 
 
 def results(query: SpjQuery, schema: Schema, bags: Bags) -> Counter[tuple[Any, ...]]:
-    found: Counter[tuple[Any, ...]] = Counter()
-    _Join(query, schema, [bags[s.alias] for s in query.streams], found).run()
-    return found
+    counts: Counter[tuple[Any, ...]] = Counter()
+    _Join(query, schema, [bags[s.alias] for s in query.streams], counts).run()
+    return counts
 
 
 def added(query: SpjQuery, schema: Schema, past: Bags, new: Bags) -> Counter[tuple[Any, ...]]:
     """The results that ``new`` tuples add to those of ``past`` ones."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     for at, stream in enumerate(query.streams):
         if new[stream.alias]:
             before = [past[s.alias] for s in query.streams[:at]]
             after = [[*past[s.alias], *new[s.alias]] for s in query.streams[at + 1 :]]
-            _Join(query, schema, [*before, new[stream.alias], *after], found).run()
-    return found
+            _Join(query, schema, [*before, new[stream.alias], *after], counts).run()
+    return counts
 
 
 class _Join:

@@ -1,4 +1,4 @@
-"""Finds the smallest changes after which a query is bounded; each is tried before it is offered."""
+"""Finds the smallest changes that make a query bounded; each is verified before it is offered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Changes that together make a query bounded: attributes to bound, and texts of the others."""
+    """Changes that together make a query bounded: attributes to bound, and texts of other changes."""
 
     bounds: tuple[Attr, ...]
     others: tuple[str, ...]
@@ -58,21 +58,21 @@ def repairs(union: Union, verdict: Verdict) -> tuple[Repair, ...]:
 def _fewest(union: Union, changes: tuple[Change, ...], budget: StepBudget) -> tuple[Repair, ...]:
     tried = 0
     for size in range(1, _MOST_CHANGES + 1):
-        found: list[Repair] = []
-        for chosen in combinations(changes, size):
+        repairs_of_size: list[Repair] = []
+        for combination in combinations(changes, size):
             tried += 1
-            if tried > MOST_TRIED or len(found) == MOST_OFFERED:
+            if tried > MOST_TRIED or len(repairs_of_size) == MOST_OFFERED:
                 break
-            if _helps(_applied(union, chosen), budget):
-                bounds = tuple(c.bounds for c in chosen if c.bounds)
-                found.append(Repair(bounds, tuple(c.text for c in chosen if not c.bounds)))
-        if found:
-            return tuple(found)
+            if _helps(_applied(union, combination), budget):
+                bounds = tuple(c.bounds for c in combination if c.bounds)
+                repairs_of_size.append(Repair(bounds, tuple(c.text for c in combination if not c.bounds)))
+        if repairs_of_size:
+            return tuple(repairs_of_size)
     return ()
 
 
 def _helps(union: Union, budget: StepBudget) -> bool:
-    """Whether a changed query is bounded and can have results; False if the check takes long."""
+    """True if a changed query is bounded and can have results; False if the check takes too long."""
     try:
         possible = all(any(map(modified, conjunctions(query, budget))) for query in union.queries)
     except OverBudgetError:
@@ -116,11 +116,11 @@ def _unequal(union: Union, attrs: Iterable[Attr]) -> list[Attr]:
         for a in q.atoms
         if a.op is Op.EQUAL and isinstance(a.left, Attr) and isinstance(a.right, Attr)
     }
-    found: list[Attr] = []
+    representatives: list[Attr] = []
     for attr in attrs:
-        if not any(frozenset((attr, other)) in pairs for other in found):
-            found.append(attr)
-    return found
+        if not any(frozenset((attr, other)) in pairs for other in representatives):
+            representatives.append(attr)
+    return representatives
 
 
 def _bound(attr: Attr) -> Change:
@@ -144,12 +144,12 @@ def _order(later: QueryStream, earlier: QueryStream) -> Change:
 
 def _project_away(attr: Attr) -> Change:
     def apply(query: SpjQuery) -> SpjQuery:
-        kept = [i for i, term in enumerate(query.output) if term != attr]
+        columns = [i for i, term in enumerate(query.output) if term != attr]
         return replace(
             query,
-            output=tuple(query.output[i] for i in kept),
-            names=tuple(query.names[i] for i in kept),
-            places=tuple(query.places[i] for i in kept if query.places),
+            output=tuple(query.output[i] for i in columns),
+            names=tuple(query.names[i] for i in columns),
+            places=tuple(query.places[i] for i in columns if query.places),
         )
 
     return Change(f"project {attr} away", lambda union: _each(union, attr.stream, apply))
@@ -157,11 +157,11 @@ def _project_away(attr: Attr) -> Change:
 
 def _leave_out(atom: Atom) -> Change:
     def apply(union: Union) -> Union:
-        kept = (
+        atoms = (
             replace(q, atoms=tuple(a for a in q.atoms if (a.text, a.place) != (atom.text, atom.place)))
             for q in union.queries
         )
-        return replace(union, queries=tuple(kept))
+        return replace(union, queries=tuple(atoms))
 
     return Change(f"leave out the condition {atom}", apply)
 

@@ -1,6 +1,6 @@
-"""SQL to queries in normal form: ``SELECT [DISTINCT] ... FROM ... WHERE ...``, and ``UNION [ALL]`` of them.
+"""Reads SQL into queries in normal form: ``SELECT [DISTINCT] ... FROM ... WHERE ...``, and ``UNION [ALL]``.
 
-sqlglot parses; whatever is not select-project-join is refused with its place.
+sqlglot parses the text; anything that is not select-project-join is refused, with its position.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _TIMES: Final = (exp.DataType.Type.DATE, *exp.DataType.TEMPORAL_TYPES)
 
 @dataclass(slots=True)
 class Conditions:
-    """All of ``atoms`` have to hold, and one of each of ``choices`` (the constants of an IN)."""
+    """All of ``atoms`` must hold, and one of each of ``choices`` (the constants of an IN)."""
 
     atoms: list[Atom] = field(default_factory=list)
     choices: list[list[Atom]] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Reader:
         elif isinstance(inner, exp.Is):
             raise error_at(self._text, tree, _refusal(inner))
         else:
-            raise error_at(self._text, tree, "NOT is read before a comparison or IN only")
+            raise error_at(self._text, tree, "NOT is only supported before a comparison or IN")
 
     def _atom(self, tree: exp.Expr, left: exp.Expr, op: Op, right: exp.Expr) -> Atom:
         left, right = left.unnest(), right.unnest()
@@ -106,7 +106,7 @@ class Reader:
         if not isinstance(left, exp.Column):
             for side in (left, right):
                 self._literal(side)
-            raise error_at(self._text, tree, "two constants are compared; one side has to be an attribute")
+            raise error_at(self._text, tree, "two constants are compared; one side must be an attribute")
         attr = self.attribute(left)
         other: Attr | Constant
         if isinstance(right, exp.Column):
@@ -118,8 +118,8 @@ class Reader:
             other = self.constant(right, attr)
         if attr.domain in _UNORDERED and op not in (Op.EQUAL, Op.DIFFERENT):
             raise error_at(self._text, tree, f"{attr} is {_article(attr.domain)}: expected = or <>")
-        place = place_of(tree, self._text)
-        return Atom(attr, op, other, self._text[place.start : place.end], place)
+        position = place_of(tree, self._text)
+        return Atom(attr, op, other, self._text[position.start : position.end], position)
 
     def attribute(self, column: exp.Column) -> Attr:
         """The attribute of a column. Raises SqlError."""
@@ -146,7 +146,7 @@ class Reader:
     def _literal(self, tree: exp.Expr) -> str | int | float | bool:
         negative = isinstance(tree, exp.Neg)
         if isinstance(tree, exp.Cast) and not (tree.to.is_type(*_TIMES) and tree.this.is_string):
-            raise error_at(self._text, tree, f"{tree.sql()}: a constant is cast to a timestamp only")
+            raise error_at(self._text, tree, f"{tree.sql()}: a constant can only be cast to a timestamp")
         inner = tree.this if negative or isinstance(tree, exp.Cast) else tree
         if isinstance(inner, exp.Boolean):
             return bool(inner.this)
@@ -165,9 +165,9 @@ class Reader:
 
 
 def place_of(tree: exp.Expr, text: str) -> TextSpan:
-    """The part of the text that an expression was read from, from its first name or literal to its last.
+    """The position of an expression in the text, from its first name or literal to its last.
 
-    NULL and TRUE have no place of their own; the place is that of the expression around them.
+    NULL and TRUE have no position of their own; theirs is that of the expression around them.
     """
     node: exp.Expr | None = tree
     while node is not None:
@@ -181,7 +181,7 @@ def place_of(tree: exp.Expr, text: str) -> TextSpan:
 def nothing_but(
     text: str, tree: exp.Expr, allowed: str, message: str = "{} is not select-project-join"
 ) -> None:
-    """Raises SqlError for a part of an expression that is not among ``allowed``, so that none is ignored."""
+    """Raises SqlError for any part of an expression that is not in ``allowed``, so that none is ignored."""
     for name, part in tree.args.items():
         if part and name not in allowed.split():
             parts = [p for p in (part if isinstance(part, list) else [part]) if isinstance(p, exp.Expr)]
@@ -191,8 +191,8 @@ def nothing_but(
 
 def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:
     """A fault in an expression."""
-    place = place_of(tree, text)
-    return SqlError.at(text, place.start, place.end, message)
+    position = place_of(tree, text)
+    return SqlError.at(text, position.start, position.end, message)
 
 
 def _refusal(tree: exp.Expr) -> str:
@@ -220,18 +220,18 @@ def _article(domain: Domain) -> str:
 
 
 MOST_QUERIES: Final = 256
-"""The most queries that lists of IN may multiply to."""
+"""The most queries into which lists of IN may multiply."""
 MOST_CONDITIONS: Final = 100
-"""Comparisons in one SELECT: a list of as many in NOT IN takes seconds to decide."""
+"""The most comparisons in one SELECT: a NOT IN list of this length takes seconds to decide."""
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # unreadable SQL is reported by an error
 
 
 def parse_sql(text: str, schema: Schema) -> Union:
-    """The union of select-project-join queries that ``text`` stands for.
+    """The union of select-project-join queries in ``text``.
 
-    ``SELECT DISTINCT`` and ``UNION`` eliminate duplicates, ``SELECT`` and
-    ``UNION ALL`` preserve them. Raises SqlError, which names the place.
+    ``SELECT DISTINCT`` and ``UNION`` eliminate duplicates, ``SELECT`` and ``UNION ALL`` preserve them. Raises
+    SqlError with the position.
     """
     try:
         return _read(text, schema)
@@ -258,7 +258,7 @@ def _read(text: str, schema: Schema) -> Union:
 
 def _parsed(text: str) -> exp.Expr:
     try:
-        found = [tree for tree in sqlglot.parse(text) if tree is not None]
+        statements = [tree for tree in sqlglot.parse(text) if tree is not None]
     except ParseError as error:
         fault = error.errors[0] if error.errors else {}
         start = _offset(text, fault.get("line") or 1, fault.get("col") or 1, fault.get("highlight") or "")
@@ -269,9 +269,9 @@ def _parsed(text: str) -> exp.Expr:
         raise SqlError.at(
             text, start, start + 1, "this is not SQL: a quote or comment does not end"
         ) from None
-    if len(found) != 1:
-        raise SqlError.at(text, 0, len(text), f"expected one SELECT, found {len(found)} statements")
-    return found[0]
+    if len(statements) != 1:
+        raise SqlError.at(text, 0, len(text), f"expected one SELECT, found {len(statements)} statements")
+    return statements[0]
 
 
 def _offset(text: str, line: int, column: int, highlight: str) -> int:
@@ -300,7 +300,7 @@ def _collect(text: str, tree: exp.Expr, selects: list[exp.Select]) -> bool:
 
 
 class _Select:
-    """One SELECT, on its way to queries."""
+    """Turns one SELECT into queries."""
 
     def __init__(self, text: str, schema: Schema) -> None:
         self._text = text
@@ -357,7 +357,7 @@ class _Select:
             nothing_but(self._text, table.args["alias"], "this", message)
         alias = table.alias or table.name
         if alias in {s.alias for s in self._streams}:
-            raise error_at(self._text, table, f"{alias!r} is there twice; name one of them with AS")
+            raise error_at(self._text, table, f"{alias!r} occurs twice; rename one with AS")
         try:
             self._streams.append(stream_of(self._schema, table.name, alias))
         except UnknownNameError as error:
@@ -368,13 +368,11 @@ class _Select:
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
-            raise error_at(self._text, tree, "* is not supported; name what is projected out")
+            raise error_at(self._text, tree, "* is not supported; name the columns")
         if isinstance(inner, exp.Column):
             attr = reader.attribute(inner)
             if attr.domain is Domain.TIME:
-                raise error_at(
-                    self._text, inner, f"{attr} is the application time, which cannot be projected out"
-                )
+                raise error_at(self._text, inner, f"{attr} is the application time, which cannot be selected")
             return tree.alias_or_name, attr
         constant = reader.constant(inner, None)
         return tree.alias_or_name or str(constant), constant

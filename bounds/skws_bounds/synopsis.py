@@ -1,8 +1,7 @@
 """Synopses: the values of a stream that later tuples need, with counters (the paper, Example Queries).
 
-A *binding* is a list with one value for each class of the closure. A *table* is
-``{probe values: {other values: count}}``; steps extend a binding from table to
-table.
+A *binding* is a list with one value for each class of the closure. A *table* is ``{probe values: {other
+values: count}}``; each step extends a binding by the entries of a table.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ Emit: TypeAlias = Callable[[Binding, int], None]
 
 @dataclass(frozen=True, slots=True)
 class ValueInterval:
-    """The values a class may take: strictly between two, and among ``allowed`` if that is not None.
+    """The possible values of a class: strictly between two, and among ``allowed`` if that is not None.
 
-    ``whole``: only integers, although a column of fractions may hold them.
+    ``whole``: only integers, even in a column of fractions.
     """
 
     low: Value
@@ -51,9 +50,9 @@ class ValueInterval:
 class ClassReader:
     """Reads rows of one stream: ``columns[i]`` (-1: the time) has the values of ``classes[i]``.
 
-    ``needed``: positions that must not be NULL; ``intervals``: (position,
-    interval) to lie in; ``checks``: pairs of positions in ascending order;
-    ``same``: further columns, with the position that they have to equal.
+    ``needed``: positions that must not be NULL. ``intervals``: (position, interval) of values. ``checks``:
+    pairs of positions whose values must ascend. ``same``: further columns, with the position that they must
+    equal.
     """
 
     classes: tuple[int, ...]
@@ -64,7 +63,7 @@ class ClassReader:
     same: tuple[tuple[int, int], ...]
 
     def read(self, time: int, row: Row) -> Key | None:
-        """The values of the classes, or None if the row cannot be part of a result."""
+        """The values of the classes; None if the row cannot be part of a result."""
         values = tuple([time if c < 0 else row[c] for c in self.columns])
         for position in self.needed:
             if values[position] is None:
@@ -85,11 +84,10 @@ class ClassReader:
 class BindingStep:
     """One step that extends a binding by the entries of a table.
 
-    ``probe``: classes bound before, by which the table is looked up. Of the
-    other values of an entry those of ``same`` (position, class) have to agree
-    with the binding, and those of ``fresh`` are added to it; then ``checks``
-    (lesser class, greater class) have to hold. ``best``: the class whose least
-    or greatest value the entry holds in place of a count, -1 if none.
+    ``probe``: the bound classes by which the table is looked up. The values of ``same`` (position, class) in
+    an entry must agree with the binding, and those of ``fresh`` are added to it; then ``checks`` (lesser
+    class, greater class) must hold. ``best``: the class whose least or greatest value the entry has in place
+    of a count; -1 if none.
     """
 
     probe: tuple[int, ...]
@@ -129,7 +127,7 @@ def extend(
     if not entries:
         return
     last = depth + 1 == len(steps)
-    # Loops, not any() and all() of generators: they took half of the time.
+    # Loops, as any() and all() of generators took half of the time.
     for rest, value in entries.items():
         for position, c in step.same:
             if rest[position] != binding[c]:
@@ -151,7 +149,7 @@ def extend(
 
 
 def table_of(rows: Iterable[Key], classes: tuple[int, ...], probe: tuple[int, ...]) -> Table:
-    """Rows of values of ``classes`` as a table, each with how often it occurs."""
+    """A table of rows of values of ``classes``, each with its number of occurrences."""
     at = [classes.index(c) for c in probe]
     others = [i for i, c in enumerate(classes) if c not in probe]
     table: Table = {}
@@ -163,7 +161,7 @@ def table_of(rows: Iterable[Key], classes: tuple[int, ...], probe: tuple[int, ..
 
 
 class Keep(Enum):
-    """The value of an entry: how often it occurred, a flag, or the least or greatest value of one class."""
+    """The value of an entry: a count, a flag, or the least or greatest value of one class."""
 
     COUNT = "count"
     FLAG = "flag"
@@ -192,9 +190,9 @@ _MERGES: dict[Keep, Callable[[Any, Any], Any]] = {
 
 
 class Synopsis:
-    """The synopsis of one node: ``new`` entries of the current time step, ``past`` ones of all before.
+    """The synopsis of one node: ``new`` entries of the current time step, and ``past`` ones of earlier steps.
 
-    ``classes``: those of an entry's key; ``probe``: those it is looked up by.
+    ``classes``: the classes of an entry's key. ``probe``: the classes by which it is looked up.
     """
 
     def __init__(self, classes: tuple[int, ...], probe: tuple[int, ...], keep: Keep) -> None:
@@ -239,8 +237,7 @@ class Synopsis:
 class Ranks:
     """Replaces a value by a representative that compares alike with finitely many others.
 
-    All values between two neighbours of ``others`` compare alike: the first one met
-    represents them all.
+    All values between two neighbours of ``others`` compare alike; the first one that occurs represents them.
     """
 
     def __init__(self, others: Iterable[Value]) -> None:

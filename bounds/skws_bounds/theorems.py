@@ -1,11 +1,10 @@
 """Theorem 1 of the paper, on queries that preserve duplicates, and Theorem 2, on those that eliminate them.
 
-C3 of Theorem 2 counts the references of each stream by itself. With application time that
-is not enough: if one of two streams has to come after the other and each keeps
-an unbounded attribute, then pairs of values have to be kept, and there may be
-arbitrarily many of which none is better than another. A query that passes here
-therefore has to pass ``skws_bounds.maxref.unkeepable`` as well, which checks C3 for
-each stream together with what it keeps of earlier ones.
+C3 of Theorem 2 counts the references of each stream separately. With application time that is not enough: if
+one of two streams must come after the other and each keeps an unbounded attribute, then pairs of values must
+be kept, and there may be arbitrarily many of which none is better than another. So a query that passes here
+must also pass ``skws_bounds.maxref.unkeepable``, which checks C3 for each stream together with the values it
+keeps of earlier ones.
 """
 
 from __future__ import annotations
@@ -75,9 +74,9 @@ def inequalities_are_bounded(query: Modified) -> Iterator[Failure]:
     for node in range(len(query.nodes)):
         if not query.graph.is_tree(node) or (query.graph.roots == (node,)):
             continue
-        found = references(query, node)
-        for join in dict.fromkeys((*found.greatest, *found.least)):
-            own = join.high if join in found.greatest else join.low
+        needed = references(query, node)
+        for join in dict.fromkeys((*needed.greatest, *needed.least)):
+            own = join.high if join in needed.greatest else join.low
             message = (
                 f"{own} is compared with {join.low if own is join.high else join.high}, but is not bounded"
             )
@@ -157,11 +156,11 @@ def joined_attributes_are_bounded(query: Modified) -> Iterator[Failure]:
 def one_reference(query: Modified) -> Iterator[Failure]:
     """C3: of each stream at most one least or greatest value has to be kept."""
     for node in range(len(query.nodes)):
-        found = references(query, node)
-        greatest = {query.closure.class_of[j.high] for j in found.greatest}
-        least = {query.closure.class_of[j.low] for j in found.least}
+        needed = references(query, node)
+        greatest = {query.closure.class_of[j.high] for j in needed.greatest}
+        least = {query.closure.class_of[j.low] for j in needed.least}
         if len(greatest) + len(least) > 1:
-            joins = tuple(dict.fromkeys((*found.greatest, *found.least)))
+            joins = tuple(dict.fromkeys((*needed.greatest, *needed.least)))
             own = tuple(
                 dict.fromkeys(a for j in joins for a in (j.low, j.high) if a.stream in query.nodes[node])
             )

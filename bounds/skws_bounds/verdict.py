@@ -1,10 +1,9 @@
 """The verdict on a query: whether it needs only constant memory, and if not, why.
 
-A query fails for a join only where the join is not redundant: neither a constant
-nor an attribute of its nodes lies between its ends. So the search for a locally
-totally ordered query that fails looks only at orders in which both ends lie
-between the same two constants, and first tries total orders in which nothing
-lies between the ends.
+A query fails for a join only if the join is not redundant: neither a constant nor an attribute of its nodes
+is between its ends. So the search for a locally totally ordered query that fails considers only orders in
+which both ends are between the same two constants, and first tries total orders in which nothing is between
+the ends.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Order = tuple[Atom, ...]
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A condition that is to fail for all of some joins."""
+    """A condition that must fail for all of some joins."""
 
     condition: str
     joins: Joins
@@ -40,7 +39,7 @@ class Blame:
 
 
 def failing(query: Modified, criterion: Criterion, blame: Blame, budget: StepBudget) -> Modified | None:
-    """A case that fails for the blamed joins however it is split further; None if none does.
+    """A case that fails for the blamed joins however it is split; None if there is none.
 
     Raises OverBudgetError.
     """
@@ -60,16 +59,13 @@ def failing(query: Modified, criterion: Criterion, blame: Blame, budget: StepBud
 
 
 def _gaps(closure: Closure, joins: Joins) -> list[Order]:
-    """The places of a join's ends among constants; none if they are known for all joins.
-
-    Attributes that equal a constant are joined with nothing.
-    """
+    """The possible positions of a join's ends among constants; empty if they are determined for all joins."""
     for low, high in ((j.low, j.high) for j in joins):
-        known = [t for t in closure.class_of if not isinstance(t, Attr)]
-        known = [t for t in known if t.domain.family is low.domain.family]
-        ends = [_above(low, t) for t in known if closure.less(t, high) and not closure.less(t, low)]
-        ends += [_below(high, t) for t in known if closure.less(low, t) and not closure.less(high, t)]
-        free = [t for t in known if isinstance(t, Constant) and not _reached(closure, t, low, high)]
+        constants = [t for t in closure.class_of if not isinstance(t, Attr)]
+        constants = [t for t in constants if t.domain.family is low.domain.family]
+        ends = [_above(low, t) for t in constants if closure.less(t, high) and not closure.less(t, low)]
+        ends += [_below(high, t) for t in constants if closure.less(low, t) and not closure.less(high, t)]
+        free = [t for t in constants if isinstance(t, Constant) and not _reached(closure, t, low, high)]
         if ends or free:
             free.sort(key=lambda t: t.value)  # type: ignore[arg-type, return-value]
             floors = [(), *((_above(low, t),) for t in free)]
@@ -101,8 +97,8 @@ def _guesses(query: Modified, joins: Joins) -> Iterator[Order]:
         numbers = sorted(range(len(values)), key=values.__getitem__)
         for join in joins:
             _bring_together(closure, numbers, closure.class_of[join.low], closure.class_of[join.high])
-        place = {number: at for at, number in enumerate(numbers)}
-        ordered = (sorted(chain, key=place.__getitem__) for chain in chains)
+        rank = {number: at for at, number in enumerate(numbers)}
+        ordered = (sorted(chain, key=rank.__getitem__) for chain in chains)
         yield tuple(
             Atom(
                 closure.members[one][0],
@@ -117,7 +113,7 @@ def _guesses(query: Modified, joins: Joins) -> Iterator[Order]:
 
 
 def _values(closure: Closure, below: list[int], above: list[int], sign: int) -> list[int]:
-    """Integers that the classes may have as values: those of constants, else small unused ones."""
+    """Possible integer values of the classes: those of constants, else small unused ones."""
     numbers = range(len(closure.members))
     fixed = {
         n: sign * int(t.value)
@@ -130,14 +126,14 @@ def _values(closure: Closure, below: list[int], above: list[int], sign: int) -> 
     most: dict[int, int] = {}
     for number in sorted(numbers, key=lambda n: above[n].bit_count()):
         most[number] = fixed.get(number, min((most[n] - 1 for n in bits(above[number])), default=last))
-    found: dict[int, int] = {}
-    taken = set(fixed.values())
+    values: dict[int, int] = {}
+    used_values = set(fixed.values())
     for number in sorted(numbers, key=lambda n: below[n].bit_count()):
-        least = max((found[n] + 1 for n in bits(below[number])), default=first)
-        free = (value for value in range(least, most[number] + 1) if value not in taken)
-        found[number] = fixed[number] if number in fixed else next(free, least)
-        taken.add(found[number])
-    return [sign * found[n] for n in numbers]
+        least = max((values[n] + 1 for n in bits(below[number])), default=first)
+        free = (value for value in range(least, most[number] + 1) if value not in used_values)
+        values[number] = fixed[number] if number in fixed else next(free, least)
+        used_values.add(values[number])
+    return [sign * values[n] for n in numbers]
 
 
 def _bring_together(closure: Closure, numbers: list[int], low: int, high: int) -> None:
@@ -150,7 +146,7 @@ def _bring_together(closure: Closure, numbers: list[int], low: int, high: int) -
 
 
 def _chains(query: Modified) -> Iterator[set[int]]:
-    """For each node the classes that a total order of it orders: of its attributes and of constants."""
+    """For each node the classes in a total order of it: of its attributes and of constants."""
     class_of = query.closure.class_of
     fixed: dict[Domain, set[int]] = defaultdict(set)
     for term in class_of:
@@ -167,16 +163,15 @@ def _chains(query: Modified) -> Iterator[set[int]]:
 MOST_LOOKED_AT = 800
 """The most cases of one query checked for a verdict: about half a second."""
 _LOOK = 10
-"""Steps that a conjunction or a case of it costs."""
+"""The steps for a conjunction or a case of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``bounded`` is None if Theorem 2 does not apply and nothing is known.
+    """``bounded``: None if it is unknown, as Theorem 2 does not apply.
 
-    ``failures``: each failing condition of each stream, once. ``certain``:
-    False if the query fails only for the shape of the paper's synopses (see
-    ``Failure.necessary``), so that other ways of keeping tuples might do.
+    ``failures``: each failing condition of each stream, once. ``certain``: False if the query fails only
+    because of the shape of the paper's synopses (see ``Failure.necessary``), so that other synopses might do.
     """
 
     bounded: bool | None
@@ -200,15 +195,15 @@ def check(union: Union) -> Verdict:
         complete = False
     if not failures and not complete:
         return Verdict(None, union.distinct, (_too_many(union),), certain=False)
-    found = tuple(_merged(failures))
-    necessary = any(f.necessary for f in found)
-    if not found:
+    distinct_failures = tuple(_merged(failures))
+    necessary = any(f.necessary for f in distinct_failures)
+    if not distinct_failures:
         return Verdict(True, union.distinct, ())
     if union.distinct:
-        # Theorem 2 is sufficient only; but what is put out once has to be remembered for ever.
-        remembered = any(f.condition == "C1" for f in found) and not _repeats(union)
-        return Verdict(False if remembered else None, True, found, certain=remembered)
-    return Verdict(False, False, found, certain=necessary and not _repeats(union))
+        # Theorem 2 is only sufficient; but distinct results must be remembered forever.
+        remembered = any(f.condition == "C1" for f in distinct_failures) and not _repeats(union)
+        return Verdict(False if remembered else None, True, distinct_failures, certain=remembered)
+    return Verdict(False, False, distinct_failures, certain=necessary and not _repeats(union))
 
 
 def _too_many(union: Union) -> Failure:
@@ -221,7 +216,7 @@ def _too_many(union: Union) -> Failure:
 
 
 def is_bounded(union: Union, budget: StepBudget) -> bool:
-    """Whether a union is bounded; faster than a verdict with reasons."""
+    """True if a union is bounded; faster than a verdict with reasons."""
     try:
         return next(_failures(union, budget), None) is None
     except OverBudgetError:
@@ -255,13 +250,13 @@ def _query_failures(query: SpjQuery, steps: StepBudget, *, distinct: bool) -> It
 def lasting(
     query: Modified, criterion: Criterion, reported: set[object], budget: StepBudget
 ) -> Iterator[Failure]:
-    """The failures without joins, and those of the first case found that fails however it is split.
+    """The failures without joins, and those of the first case that fails however it is split.
 
-    Failures in ``reported``, of other queries of the union, are not looked for again.
+    Failures in ``reported``, of other queries of the union, are skipped.
     """
-    found = sorted(criterion(query), key=lambda f: not f.necessary)
-    yield from _explained((f for f in found if not f.joins), query, reported)
-    for failure in found:
+    case_failures = sorted(criterion(query), key=lambda f: not f.necessary)
+    yield from _explained((f for f in case_failures if not f.joins), query, reported)
+    for failure in case_failures:
         for blame in _blames(query, failure):
             case = _key(failure) not in reported and failing(query, criterion, blame, budget)
             if case:
@@ -277,7 +272,7 @@ def _explained(failures: Iterable[Failure], query: Modified, reported: set[objec
 
 
 def _blames(query: Modified, failure: Failure) -> Iterator[Blame]:
-    """The joins for which one case has to fail: one, or two where a stream has to keep several values."""
+    """The joins for which one case must fail: one, or two if a stream must keep several values."""
     pairs = {(query.closure.class_of[j.low], query.closure.class_of[j.high]): j for j in failure.joins}
     for joins in combinations(pairs.values(), 2) if len(pairs) > 1 else ((j,) for j in pairs.values()):
         yield Blame(failure.condition, joins)
@@ -289,15 +284,15 @@ def _key(failure: Failure) -> object:
 
 def _merged(failures: Iterable[Failure]) -> Iterator[Failure]:
     """Each condition once for the same attributes, with all atoms at fault."""
-    found: dict[object, Failure] = {}
+    merged: dict[object, Failure] = {}
     for failure in failures:
         key = _key(failure)
-        if key in found:
-            atoms = {str(a): a for a in (*found[key].atoms, *failure.atoms)}
-            found[key] = replace(found[key], atoms=tuple(atoms.values()))
+        if key in merged:
+            atoms = {str(a): a for a in (*merged[key].atoms, *failure.atoms)}
+            merged[key] = replace(merged[key], atoms=tuple(atoms.values()))
         else:
-            found[key] = failure
-    yield from sorted(found.values(), key=lambda f: f.condition)
+            merged[key] = failure
+    yield from sorted(merged.values(), key=lambda f: f.condition)
 
 
 def _repeats(union: Union) -> bool:

@@ -1,9 +1,8 @@
-"""Automata evaluated by columns: Algorithm 1 of the PCEA paper, transition by transition for a whole batch.
+"""Evaluates automata by columns: Algorithm 1 of the PCEA paper, transition by transition for a whole batch.
 
-Runs are formed and kept, so the bounds of ``evaluator`` do not hold here. This is
-for replays, whose batches are complete when they come, and it gives up where
-partial runs or results become too many for their tuples. It is fast where they
-are few: the only work per tuple is to look up its keys.
+Runs are stored in full, so the bounds of ``tuple_evaluator`` do not hold. This evaluator is for replays,
+whose batches are complete, and it gives up if there are too many partial runs or results for the number of
+tuples. It is fast if they are few: the only work per tuple is the look-up of its keys.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from skws_windows.window import FOREVER, Window
 
 NONE: Final = -1  # the number of a key that is undefined
 _ROOM: Final = 1 << 62
-# With at most this many possible keys for each key of a batch, a table takes the place of sorting.
+# With at most this many possible keys for each key of a batch, a table replaces sorting.
 _SPARSE: Final = 4
-_SHORT: Final = 1 << 16  # numbers below are sorted by their digits
+_SHORT: Final = 1 << 16  # smaller numbers are sorted by radix
 
 
 @dataclass(frozen=True, slots=True)
 class ValueColumn:
-    """Values of some tuples; ``integers``: the same as an array, None if some are not integers."""
+    """Values of one column; ``integers``: the same as an array, None if some are not integers."""
 
     values: list[Value]
     integers: Ints | None
@@ -51,7 +50,7 @@ class ValueColumn:
 
 
 class Numbers:
-    """Numbers for keys: equal keys have one number, different keys never."""
+    """Assigns numbers to keys: equal numbers for equal keys."""
 
     def __init__(self) -> None:
         self._of: dict[Key, int] = {}
@@ -74,17 +73,17 @@ class Numbers:
     def _looked_up(self, columns: Sequence[list[Value]], count: int) -> Ints:
         keys: Iterable[Key] = columns[0] if len(columns) == 1 else zip(*columns, strict=True)
         numbered: Iterator[int] = map(self._of.setdefault, keys, counted_from(self._next))
-        found = np.fromiter(numbered, dtype=np.int64, count=count)
-        self._next = max(self._next, int(found.max(initial=-1)) + 1)
+        numbers = np.fromiter(numbered, dtype=np.int64, count=count)
+        self._next = max(self._next, int(numbers.max(initial=-1)) + 1)
         for column in columns:
             if None in column:
-                found[[i for i, value in enumerate(column) if value is None]] = NONE
-        return found
+                numbers[[i for i, value in enumerate(column) if value is None]] = NONE
+        return numbers
 
     def forget_but(self, used: Ints) -> None:
-        """Drop all keys but those with the numbers ``used``."""
-        kept = set(used.tolist())
-        self._of = {key: number for key, number in self._of.items() if number in kept}
+        """Drop all keys except those with the numbers ``used``."""
+        used_numbers = set(used.tolist())
+        self._of = {key: number for key, number in self._of.items() if number in used_numbers}
 
 
 def order_of(numbers: Ints) -> Ints:
@@ -94,9 +93,9 @@ def order_of(numbers: Ints) -> Ints:
 
 
 def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
-    """Columns of integers combined into one, and the number of values that it can have.
+    """Columns of integers combined into one, and the number of its possible values.
 
-    None if there are other values, or the numbers do not fit 64 bits.
+    None if there are other values, or if the combinations do not fit 64 bits.
     """
     packed, possible = np.zeros(1, dtype=np.int64), 1
     for column in columns:
@@ -113,15 +112,15 @@ def _packed(columns: Sequence[ValueColumn]) -> tuple[Ints, int] | None:
 
 
 def _distinct(packed: Ints, possible: int) -> tuple[Ints, Ints]:
-    """The index of one occurrence of each distinct value, and for each value which of them it is."""
+    """The index of one occurrence of each distinct value, and for each element the number of its value."""
     if possible > _SPARSE * len(packed):
         _, first, which = np.unique(packed, return_index=True, return_inverse=True)
         return first, which
-    place = np.full(possible, NONE, dtype=np.int64)
-    place[packed] = np.arange(len(packed))
-    first = place[place >= 0]
-    place[packed[first]] = np.arange(len(first))
-    return first, place[packed]
+    first_index = np.full(possible, NONE, dtype=np.int64)
+    first_index[packed] = np.arange(len(packed))
+    first = first_index[first_index >= 0]
+    first_index[packed[first]] = np.arange(len(first))
+    return first, first_index[packed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +138,13 @@ class Runs:
 
     @classmethod
     def together(cls, parts: Iterable[Runs], labels: int) -> Runs:
-        found = [part for part in parts if len(part)] or [cls.none(labels)]
-        if len(found) == 1:
-            return found[0]
+        nonempty = [part for part in parts if len(part)] or [cls.none(labels)]
+        if len(nonempty) == 1:
+            return nonempty[0]
         return cls(
-            np.concatenate([part.start for part in found]),
-            np.concatenate([part.last for part in found]),
-            np.concatenate([part.marked for part in found], axis=1),
+            np.concatenate([part.start for part in nonempty]),
+            np.concatenate([part.last for part in nonempty]),
+            np.concatenate([part.marked for part in nonempty], axis=1),
         )
 
     def __len__(self) -> int:
@@ -167,7 +166,7 @@ class SortedRuns:
 
     @classmethod
     def of(cls, number: Ints, runs: Runs, base: int, until: int) -> SortedRuns:
-        """The runs whose key is defined; positions lie from ``base`` to ``until``."""
+        """The runs whose key is defined; positions are from ``base`` to ``until``."""
         width = until - base + 1
         by_last = np.argsort(runs.last, kind="stable")  # fast, because it consists of sorted parts
         by_last = by_last[number[by_last] >= 0]
@@ -175,9 +174,9 @@ class SortedRuns:
         return cls(number[order] * width + (runs.last[order] - base), order, runs, base, width)
 
     def near(self, number: Ints, first: Ints, until: Ints) -> tuple[Ints, Ints]:
-        """By key the place of its first run that ends from ``first`` on, and how many end before ``until``.
+        """By key, the index of the first run that ends from ``first`` on, and how many end before ``until``.
 
-        Keys are looked up in sorted order, which is fast for the cache.
+        Keys are looked up in sorted order, which is fast because of the cache.
         """
         order = order_of(number)
         code = (number * self.width - self.base)[order]
@@ -189,9 +188,9 @@ class SortedRuns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """An automaton with its states in order: each after those that it gathers runs of.
+    """An automaton with its states in order, each after those whose runs it gathers.
 
-    ``labels``: in the order of the columns of a run; ``marked``: those that runs of a state may have.
+    ``labels``: in the order of the columns of a run; ``marked``: the labels that runs of a state may have.
     """
 
     pcea: PCEA
@@ -201,7 +200,7 @@ class ColumnPlan:
 
 
 def column_plan(pcea: PCEA) -> ColumnPlan | None:
-    """The plan; None for an automaton that repeats a state, or can give two tuples of a run one label."""
+    """The plan; None if a state can repeat, or if two tuples of a run can have the same label."""
     into: defaultdict[State, list[Transition]] = defaultdict(list)
     for transition in pcea.transitions:
         into[transition.target].append(transition)
@@ -223,24 +222,24 @@ def column_plan(pcea: PCEA) -> ColumnPlan | None:
     return ColumnPlan(pcea, labels, columns, tuple((s, tuple(into[s])) for s in states))
 
 
-# The most results of one batch, and the most partial runs for each of its tuples, that are formed.
+# The most results of one batch, and the most partial runs for each of its tuples.
 MOST_RESULTS: Final = 500_000
 MOST_PARTIAL: Final = 8
 _FEW: Final = 1_000
 
 # A state, and the key columns of its last tuple, by relation: H of the paper.
 Slot: TypeAlias = tuple[State, tuple[tuple[int, Columns], ...]]
-# Of a source: its state, its table, the place in it where the runs of each tuple begin, and their number.
+# For a source: its state, its table, the index in it of the first run of each tuple, and their number.
 Near: TypeAlias = tuple[State, SortedRuns, Ints, Ints]
 
 
 class TooManyRunsError(Exception):
-    """A batch has too many runs to form them all. None of it is evaluated; the evaluator cannot go on."""
+    """A batch has too many runs. It is not evaluated, and the evaluator cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class TupleBatch:
-    """Tuples in order of arrival: positions, relations, ticks that do not fall, rows."""
+    """Tuples in order of arrival: positions, relations, ticks (never decreasing), rows."""
 
     position: Ints
     relation: Ints
@@ -265,9 +264,9 @@ class TupleBatch:
 
 @dataclass(frozen=True, slots=True)
 class Valuations:
-    """Results in order of their last tuples: positions of these, and a row of positions for each label.
+    """Results in order of their last tuples: the positions of these, and a row of positions for each label.
 
-    -1 where a label marks nothing.
+    A position is -1 if the label marks nothing.
     """
 
     last: Ints
@@ -279,7 +278,7 @@ class Valuations:
 
 @dataclass(slots=True)
 class _State:
-    """The runs of a state, and for each key function the numbers of their keys."""
+    """The runs of a state, with the numbers of their keys for each key function."""
 
     runs: Runs
     numbers: dict[Slot, Ints] = field(default_factory=dict)
@@ -288,10 +287,11 @@ class _State:
 
 @dataclass(slots=True)
 class EvaluatorState:
-    """The state from batch to batch.
+    """The state that is kept between batches.
 
-    ``column``: that of each label in the runs; ``slots``: the keys that runs are looked up by; ``numbers``:
-    of keys; ``live``: the tuples of the last window; ``most_results``: of one batch.
+    ``column``: the column of each label in the runs; ``slots``: the keys by which runs are looked up;
+    ``numbers``: the numbers of keys; ``live``: the tuples of the last window; ``most_results``: the limit for
+    one batch.
     """
 
     plan: ColumnPlan
@@ -305,14 +305,14 @@ class EvaluatorState:
 
 
 class RunBatch:
-    """One batch of tuples: forms their runs, and changes the state once all are formed."""
+    """One batch of tuples: makes their runs, and changes the state once all are made."""
 
     def __init__(self, kept: EvaluatorState, tuples: TupleBatch) -> None:
         self._kept = kept
         self._tuples = tuples
         self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
         self._alive = kept.live.from_tick(int(self._low[0])).followed_by(tuples)
-        # The first position that is alive when each tuple comes.
+        # The first live position at the arrival of each tuple.
         places = np.searchsorted(self._alive.tick, self._low)
         self._first = self._alive.position[places]
         self._states: dict[State, _State] = {}
@@ -339,10 +339,10 @@ class RunBatch:
         return Valuations(found.last[order], found.marked[:, order])
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
-        """The runs that a transition forms, and their last tuples, by number in the batch."""
+        """The runs that a transition makes, and their last tuples, by number in the batch."""
         reading = self._reading(transition)
         near: list[Near] = []
-        # The longest key first: tuples that find nothing by it are not looked up again.
+        # The longest key first: tuples without a match are not looked up by the others.
         for source in sorted(transition.sources, key=lambda source: -len(source.equality.right)):
             table = self._states[source.state].tables[source.state, source.equality.left]
             begin, count = self._near(source, transition.unary.relation, reading)
@@ -354,18 +354,18 @@ class RunBatch:
         return self._products(transition, reading, near)
 
     def _near(self, source: RunSource, relation: int, reading: Ints) -> tuple[Ints, Ints]:
-        """The places in a source's table of the runs that some tuples may gather, and their numbers."""
+        """The indices in a source's table of the runs that some tuples may gather, and their numbers."""
         slot, columns = (source.state, source.equality.left), source.equality.right
-        asked = slot, relation, columns
+        lookup = slot, relation, columns
         every = len(reading) == len(self._of_relation[relation])
-        found = self._of_all.get(asked) if every else None
-        if found is None:
+        near = self._of_all.get(lookup) if every else None
+        if near is None:
             number = self._numbered(relation, columns)[reading]
             table = self._states[source.state].tables[slot]
-            found = table.near(number, self._first[reading], self._tuples.position[reading])
+            near = table.near(number, self._first[reading], self._tuples.position[reading])
             if every:
-                self._of_all[asked] = found
-        return found
+                self._of_all[lookup] = near
+        return near
 
     def _reading(self, transition: Transition) -> Ints:
         reading = self._of_relation[transition.unary.relation]
@@ -374,11 +374,11 @@ class RunBatch:
             return reading
         rows = self._tuples.rows
         passing: Ints = np.flatnonzero([holds(rows[number]) for number in reading.tolist()])
-        kept: Ints = reading[passing]
-        return kept
+        passing_tuples: Ints = reading[passing]
+        return passing_tuples
 
     def _products(self, transition: Transition, reading: Ints, near: list[Near]) -> tuple[Runs, Ints]:
-        """Every choice of a run from each source, of those that are alive when the tuple comes."""
+        """Every choice of a run from each source, among those that are alive when the tuple arrives."""
         position = self._tuples.position
         if not near:
             marked = self._marked(transition, reading)
@@ -387,17 +387,17 @@ class RunBatch:
         for _, _, _, count in near:
             ways *= count
         self._check(transition, float(ways.sum()))
-        each = ways.astype(np.int64)
-        last = np.repeat(reading, each)
-        rest = np.arange(len(last)) - np.repeat(np.cumsum(each) - each, each)
-        place = np.repeat(np.arange(len(reading)), each)
+        run_counts = ways.astype(np.int64)
+        last = np.repeat(reading, run_counts)
+        combination = np.arange(len(last)) - np.repeat(np.cumsum(run_counts) - run_counts, run_counts)
+        tuple_index = np.repeat(np.arange(len(reading)), run_counts)
         start = self._tuples.tick[last]
         chosen: list[tuple[State, Runs, Ints]] = []
         for state, table, begin, count in near:
-            several = count[place]
-            numbers = table.order[begin[place] + rest % several]
+            several = count[tuple_index]
+            numbers = table.order[begin[tuple_index] + combination % several]
             chosen.append((state, table.runs, numbers))
-            rest //= several
+            combination //= several
             start = np.minimum(start, table.runs.start[numbers])
         alive = start >= self._low[last]
         if not alive.all():
@@ -406,7 +406,7 @@ class RunBatch:
         marked = self._marked(transition, last)
         for state, runs, numbers in chosen:
             for column in self._kept.plan.marked[state]:
-                # Some runs of a state may lack a label that others have; no other source has it.
+                # Runs of a state may lack a label that others have; no other source has it.
                 marked[column] = runs.marked[column][numbers]
         return Runs(start, self._tuples.position[last], marked), last
 
@@ -425,7 +425,7 @@ class RunBatch:
             raise TooManyRunsError
 
     def _grown(self, state: State, slots: list[Slot], formed: list[tuple[Runs, Ints]]) -> _State:
-        """A state with its new runs, without those that have left the window."""
+        """A state with its new runs, and without those that have left the window."""
         labels, lasts = len(self._kept.column), [last for _, last in formed]
         former = self._kept.states.get(state) or _State(Runs.none(labels))
         alive = former.runs.start >= self._low[0]
@@ -433,13 +433,13 @@ class RunBatch:
         grown = _State(runs)
         base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
         for slot in slots:
-            kept = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
-            grown.numbers[slot] = number = np.concatenate([kept, self._under(slot, np.concatenate(lasts))])
+            numbers = former.numbers[slot][alive] if slot in former.numbers else np.empty(0, dtype=np.int64)
+            grown.numbers[slot] = number = np.concatenate([numbers, self._under(slot, np.concatenate(lasts))])
             grown.tables[slot] = SortedRuns.of(number, runs, base, until)
         return grown
 
     def _under(self, slot: Slot, last: Ints) -> Ints:
-        """The numbers of the keys that runs are looked up by, from their last tuples."""
+        """The numbers of the keys by which runs are looked up, from their last tuples."""
         number = np.full(len(last), NONE, dtype=np.int64)
         for relation, columns in slot[1]:
             if relation in self._of_relation:
@@ -448,30 +448,30 @@ class RunBatch:
 
     def _numbered(self, relation: int, columns: Columns) -> Ints:
         """The numbers of a key of the tuples of a relation, NONE for the others."""
-        found = self._numbers.get((relation, columns))
-        if found is None:
+        numbers = self._numbers.get((relation, columns))
+        if numbers is None:
             mine = self._of_relation[relation]
             columns_of = [self._column(relation, column) for column in columns]
-            found = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
-            found[mine] = self._kept.numbers.of(columns_of, len(mine))
-        return found
+            numbers = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
+            numbers[mine] = self._kept.numbers.of(columns_of, len(mine))
+        return numbers
 
     def _column(self, relation: int, column: int) -> ValueColumn:
-        found = self._columns.get((relation, column))
-        if found is None:
+        column_values = self._columns.get((relation, column))
+        if column_values is None:
             rows = map(self._tuples.rows.__getitem__, self._of_relation[relation].tolist())
-            found = self._columns[relation, column] = ValueColumn.of(map(itemgetter(column), rows))
-        return found
+            column_values = self._columns[relation, column] = ValueColumn.of(map(itemgetter(column), rows))
+        return column_values
 
     def _forget(self) -> None:
-        """Drop the keys that no run has any more, when these are most of them."""
+        """Drop the keys that no run has, once they are the majority."""
         used = [numbers for state in self._states.values() for numbers in state.numbers.values()]
         if len(self._kept.numbers) > 2 * sum(map(len, used)) + _FEW:
             self._kept.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))
 
 
 class ColumnarEvaluator:
-    """Evaluates a planned automaton under a window, batch by batch, with the results of ``Evaluator``.
+    """Evaluates a planned automaton under a window, batch by batch, with the results of ``TupleEvaluator``.
 
     ``most_results``: the most that one kind of transition may complete in a batch.
     """
@@ -491,7 +491,7 @@ class ColumnarEvaluator:
 
     @property
     def keys(self) -> int:
-        """The number of keys that are known, which those of live runs are among."""
+        """The number of stored keys, including those of live runs."""
         return len(self._kept.numbers)
 
     def live(self) -> Iterator[tuple[int, int, Row, int]]:

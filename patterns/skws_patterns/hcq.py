@@ -1,4 +1,4 @@
-"""Conjunctive queries over streams: read from text, and which are hierarchical (PCEA paper, Section 4)."""
+"""Conjunctive queries over streams: a parser, and the test for hierarchical ones (PCEA paper, Section 4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skws_schema.model import Attribute, Relation, Schema, Value
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Stands for one value, the same wherever it occurs."""
+    """A variable, which has the same value wherever it occurs."""
 
     name: str
 
@@ -29,7 +29,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class ConstantTerm:
-    """A value that the tuple must have."""
+    """A constant that the tuple must have."""
 
     value: Value
 
@@ -65,8 +65,8 @@ class RelationAtom:
 class ConjunctiveQuery:
     """Q(head) <- atoms: a bag of atoms, identified by their position (the identifiers I(Q) of the paper).
 
-    Its results are t-homomorphisms: each atom is mapped to a position of the
-    stream, and two atoms may be mapped to the same one.
+    Its results are t-homomorphisms: they map each atom to a position of the stream, possibly two atoms to the
+    same one.
     """
 
     head: tuple[str, ...]
@@ -81,9 +81,9 @@ class ConjunctiveQuery:
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """In order of their first occurrence."""
-        found = [t.name for atom in self.atoms for t in atom.terms if isinstance(t, Variable)]
-        return tuple(dict.fromkeys(found))
+        """The variables, in order of their first occurrence."""
+        names = [t.name for atom in self.atoms for t in atom.terms if isinstance(t, Variable)]
+        return tuple(dict.fromkeys(names))
 
     def atoms_of(self, variable: str) -> frozenset[int]:
         """The atoms that a variable occurs in: atoms(x) of the paper."""
@@ -91,25 +91,25 @@ class ConjunctiveQuery:
 
     @cached_property
     def _atoms_of(self) -> dict[str, frozenset[int]]:
-        found: defaultdict[str, list[int]] = defaultdict(list)
+        atoms_by_variable: defaultdict[str, list[int]] = defaultdict(list)
         for i, atom in enumerate(self.atoms):
             for variable in atom.variables:
-                found[variable].append(i)
-        return {variable: frozenset(atoms) for variable, atoms in found.items()}
+                atoms_by_variable[variable].append(i)
+        return {variable: frozenset(atoms) for variable, atoms in atoms_by_variable.items()}
 
 
 def is_full(query: ConjunctiveQuery) -> bool:
-    """Every variable is in the head."""
+    """True if every variable is in the head."""
     return set(query.variables) <= set(query.head)
 
 
 def is_hierarchical(query: ConjunctiveQuery) -> bool:
-    """Full, and the atoms of any two variables are disjoint or one set contains the other."""
+    """True if full, and the atoms of any two variables are disjoint or one set contains the other."""
     return is_full(query) and breaking_pair(query) is None
 
 
 def breaking_pair(query: ConjunctiveQuery) -> tuple[str, str] | None:
-    """Two variables whose atoms overlap without one containing the other."""
+    """Two variables whose sets of atoms overlap, neither containing the other; None if there are none."""
     for first, second in combinations(query.variables, 2):
         a, b = query.atoms_of(first), query.atoms_of(second)
         if a & b and not (a <= b or b <= a):
@@ -118,7 +118,7 @@ def breaking_pair(query: ConjunctiveQuery) -> tuple[str, str] | None:
 
 
 def refuse_unless_hierarchical(query: ConjunctiveQuery, relation_names: tuple[str, ...]) -> None:
-    """Raises PatternError that names the offending variables and the alternative."""
+    """Raises a PatternError that names the variables at fault and the alternative."""
     missing = [v for v in query.variables if v not in query.head]
     if missing:
         raise PatternError(
@@ -128,10 +128,10 @@ def refuse_unless_hierarchical(query: ConjunctiveQuery, relation_names: tuple[st
     pair = breaking_pair(query)
     if pair is None:
         return
-    shown = [_atoms_text(query, variable, relation_names) for variable in pair]
+    atom_texts = [_atoms_text(query, variable, relation_names) for variable in pair]
     raise PatternError(
-        f"the query is not hierarchical, by {pair[0]} and {pair[1]}: {pair[0]} is in {shown[0]}; "
-        f"{pair[1]} is in {shown[1]}; these overlap and neither contains the other. No automaton with "
+        f"the query is not hierarchical, by {pair[0]} and {pair[1]}: {pair[0]} is in {atom_texts[0]}; "
+        f"{pair[1]} is in {atom_texts[1]}; these overlap and neither contains the other. No automaton with "
         "equality predicates can evaluate it; a keyword search over the same joins can, by the mesh"
     )
 
@@ -143,25 +143,25 @@ def _atoms_text(query: ConjunctiveQuery, variable: str, relation_names: tuple[st
 def root_of_query(query: ConjunctiveQuery) -> RootKey | None:
     """The root of a query: its variables that occur in every atom; None if there is none."""
     everywhere = [v for v in query.variables if len(query.atoms_of(v)) == len(query.atoms)]
-    found = [{(a.relation, a.column(v)) for a in query.atoms} for v in everywhere]
-    return root_key(list(zip(everywhere, found, strict=True)))
+    candidates = [{(a.relation, a.column(v)) for a in query.atoms} for v in everywhere]
+    return root_key(list(zip(everywhere, candidates, strict=True)))
 
 
 def parse_conjunctive_query(text: str, schema: Schema) -> ConjunctiveQuery:
     """The conjunctive query of a text; ``_`` stands for any value.
 
-    Raises PatternError with carets at the place.
+    Raises PatternError with carets below the fault.
     """
     _, *parts = parse(text, "rule").children
     head = [part for part in parts if isinstance(part, Token)]
     body = [part for part in parts if isinstance(part, Tree)]
     atoms = tuple(_atom(text, tree, schema) for tree in body)
     _check_types(text, body, atoms, schema)
-    known = {name for atom in atoms for name in atom.variables}
+    body_variables = {name for atom in atoms for name in atom.variables}
     for token in head:
-        if token not in known:
+        if token not in body_variables:
             raise PatternError.at(
-                text, *span(token), f"{token} is in the head, but in no atom{nearest(token, known)}"
+                text, *span(token), f"{token} is in the head, but in no atom{nearest(token, body_variables)}"
             )
     return ConjunctiveQuery(tuple(map(str, head)), atoms)
 
@@ -192,12 +192,12 @@ def _check_types(text: str, body: list[Tree[Token]], atoms: tuple[RelationAtom, 
         for token, attribute in zip(tree.children[1:], relation.attributes, strict=True):
             if not isinstance(token, Token) or token.type != "NAME" or str(token) == "_":
                 continue
-            other, known = first.setdefault(str(token), (relation.name, attribute))
-            if known.type.family is not attribute.type.family:
+            other, before = first.setdefault(str(token), (relation.name, attribute))
+            if before.type.family is not attribute.type.family:
                 raise PatternError.at(
                     text,
                     *span(token),
-                    f"{token} is {other}.{known.name} of type {known.type}, and here {relation.name}."
+                    f"{token} is {other}.{before.name} of type {before.type}, and here {relation.name}."
                     f"{attribute.name} of type {attribute.type}: they are never equal",
                 )
 
@@ -237,13 +237,13 @@ class Inner:
 
 
 def qtree(query: ConjunctiveQuery) -> Inner:
-    """The q-tree of a hierarchical query, the variables of equal atoms in order of their first occurrence.
+    """The q-tree of a hierarchical query, with variables of equal atoms in order of their first occurrence.
 
     A disconnected query gets FRESH as its root. Raises ValueError if the
     query is not hierarchical.
     """
-    whole = frozenset(range(len(query.atoms)))
-    trees = _trees(query, whole, frozenset())
+    all_atoms = frozenset(range(len(query.atoms)))
+    trees = _trees(query, all_atoms, frozenset())
     if len(trees) == 1 and isinstance(trees[0], Inner):
         return trees[0]
     return Inner(FRESH, trees)
@@ -252,38 +252,38 @@ def qtree(query: ConjunctiveQuery) -> Inner:
 def _trees(query: ConjunctiveQuery, atoms: frozenset[int], above: frozenset[str]) -> tuple[Node, ...]:
     """The trees over some atoms below the variables ``above``, one for each connected part."""
     trees: list[Node] = []
-    left = sorted(atoms)
-    while left:
-        part = _connected(query, left[0], atoms, above)
-        left = [atom for atom in left if atom not in part]
-        trees.append(_tree(query, part, above))
+    remaining = sorted(atoms)
+    while remaining:
+        component = _connected(query, remaining[0], atoms, above)
+        remaining = [atom for atom in remaining if atom not in component]
+        trees.append(_tree(query, component, above))
     return tuple(trees)
 
 
 def _connected(
     query: ConjunctiveQuery, start: int, atoms: frozenset[int], above: frozenset[str]
 ) -> frozenset[int]:
-    part, grown = frozenset({start}), True
+    component, grown = frozenset({start}), True
     while grown:
-        variables = frozenset().union(*(query.atoms[i].variables for i in part)) - above
-        reached = part | {i for i in atoms if query.atoms[i].variables & variables}
-        part, grown = reached, reached != part
-    return part
+        variables = frozenset().union(*(query.atoms[i].variables for i in component)) - above
+        reached = component | {i for i in atoms if query.atoms[i].variables & variables}
+        component, grown = reached, reached != component
+    return component
 
 
-def _tree(query: ConjunctiveQuery, part: frozenset[int], above: frozenset[str]) -> Node:
-    variables = [v for v in query.variables if v not in above and query.atoms_of(v) & part]
+def _tree(query: ConjunctiveQuery, component: frozenset[int], above: frozenset[str]) -> Node:
+    variables = [v for v in query.variables if v not in above and query.atoms_of(v) & component]
     if not variables:
-        (atom,) = part
+        (atom,) = component
         return atom
-    shared = next((v for v in variables if query.atoms_of(v) >= part), None)
+    shared = next((v for v in variables if query.atoms_of(v) >= component), None)
     if shared is None:
-        raise ValueError(f"the query is not hierarchical: no variable is in all of atoms {sorted(part)}")
-    return Inner(shared, _trees(query, part, above | {shared}))
+        raise ValueError(f"the query is not hierarchical: no variable is in all of atoms {sorted(component)}")
+    return Inner(shared, _trees(query, component, above | {shared}))
 
 
 def compact(tree: Inner) -> Inner:
-    """Without the inner nodes that have a single child; the tree of one atom keeps its lowest variable."""
+    """The tree without inner nodes of a single child; that of one atom keeps its lowest variable."""
     children = tuple(_compact(child) for child in tree.children)
     if len(children) == 1 and isinstance(children[0], Inner):
         return children[0]
@@ -293,8 +293,8 @@ def compact(tree: Inner) -> Inner:
 def _compact(node: Node) -> Node:
     if isinstance(node, int):
         return node
-    whole = compact(node)
-    return whole.children[0] if len(whole.children) == 1 else whole
+    compacted = compact(node)
+    return compacted.children[0] if len(compacted.children) == 1 else compacted
 
 
 def drawing(query: ConjunctiveQuery, tree: Inner, relation_names: tuple[str, ...]) -> str:

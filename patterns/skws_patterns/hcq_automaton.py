@@ -5,11 +5,10 @@ variable below which all atoms have been read. The last tuple to arrive below a
 variable completes it, and gathers the subtrees that hang from the path between
 them.
 
-A tuple may stand for several atoms at once. Then a variable has several states,
-one for each set of atoms that the last tuple stood for; sets of different
-relations share a state, since the tuple's relation distinguishes them. Without
-self-joins one state for each variable is left, as in the paper, and an
-automaton of quadratic size.
+A tuple may match several atoms at once. Then a variable has several states, one for each set of atoms that
+the last tuple matched; sets of different relations share a state, since the tuple's relation distinguishes
+them. Without self-joins there is one state for each variable, as in the paper, and an automaton of quadratic
+size.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import PatternError
 from skws_schema.model import Op
 
-# There are exponentially many sets of atoms, and so many states.
+# The number of sets of atoms, and so of states, is exponential.
 MOST_OF_ONE_RELATION: Final = 10
 
-# A column of the tuple, or the term of an atom in it.
+# A column of the tuple, or the term of an atom in that column.
 _Member = int | Term
 
 
@@ -39,7 +38,7 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
     Sets of one atom first. Exponential in the number of atoms of one relation:
     raises PatternError if there are too many.
     """
-    found = []
+    atom_sets = []
     relations = {atom.relation for atom in query.atoms}
     by_relation = [[i for i, a in enumerate(query.atoms) if a.relation == r] for r in sorted(relations)]
     for atoms in by_relation:
@@ -52,12 +51,12 @@ def self_joins(query: ConjunctiveQuery) -> list[tuple[frozenset[int], Unary]]:
             for chosen in combinations(atoms, size):
                 unary = unary_of([query.atoms[i] for i in chosen])
                 if unary is not None:
-                    found.append((frozenset(chosen), unary))
-    return sorted(found, key=lambda pair: (len(pair[0]), sorted(pair[0])))
+                    atom_sets.append((frozenset(chosen), unary))
+    return sorted(atom_sets, key=lambda pair: (len(pair[0]), sorted(pair[0])))
 
 
 def unary_of(atoms: list[RelationAtom]) -> Unary | None:
-    """The tuples that satisfy all of some atoms of one relation at once; None if there are none."""
+    """The predicate of tuples that satisfy several atoms of one relation at once; None if there are none."""
     tests: list[Test] = []
     for columns, terms in _classes(atoms):
         constants = [term.value for term in terms if isinstance(term, ConstantTerm)]
@@ -66,24 +65,24 @@ def unary_of(atoms: list[RelationAtom]) -> Unary | None:
         if constants:
             tests += [ConstantTest(column, Op.EQUAL, constants[0]) for column in columns]
         elif len(columns) > 1 or any(sum(t in atom.terms for atom in atoms) > 1 for t in terms):
-            tests.append(Same(tuple(columns)))  # even of one column: a NULL does not join itself
+            tests.append(Same(tuple(columns)))  # even for one column: a NULL does not join itself
     return Unary(atoms[0].relation, tuple(tests))
 
 
 def _classes(atoms: list[RelationAtom]) -> list[tuple[list[int], list[Term]]]:
-    """Columns that must be equal, with their terms."""
+    """Groups of columns that must be equal, with their terms."""
     parts: list[tuple[set[int], set[Term]]] = []
     for column in range(len(atoms[0].terms)):
         columns, terms = {column}, {atom.terms[column] for atom in atoms} - {None}
-        for part in [p for p in parts if p[1] & terms]:
-            parts.remove(part)
-            columns |= part[0]
-            terms |= part[1]
+        for merged in [p for p in parts if p[1] & terms]:
+            parts.remove(merged)
+            columns |= merged[0]
+            terms |= merged[1]
         parts.append((columns, terms))
     return [(sorted(columns), list(terms)) for columns, terms in sorted(parts, key=lambda p: min(p[0]))]
 
 
-# Beyond this a query with self-joins takes too long to compile.
+# A query with self-joins and more than this takes too long to compile.
 MOST_TRANSITIONS: Final = 20_000
 MOST_SOURCES: Final = 200_000
 
@@ -100,7 +99,7 @@ class AtomState:
 
 @dataclass(frozen=True, slots=True)
 class VariableState:
-    """All atoms below a variable have been read; ``variant``: the atoms that the last tuple stood for."""
+    """All atoms below a variable have been read; ``variant``: the atoms that the last tuple matched."""
 
     variable: str
     variant: int = 0
@@ -111,7 +110,7 @@ class VariableState:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The atoms that a tuple which completes a variable stands for."""
+    """The atoms matched by a tuple that completes a variable."""
 
     atoms: frozenset[int]
     unary: Unary
@@ -182,15 +181,15 @@ class _HcqConstruction:
         for last in self._lasts:
             if last.atoms <= below:
                 relation = last.unary.relation
-                place = counts[relation]
+                index = counts[relation]
                 counts[relation] += 1
-                if place == len(variants):
+                if index == len(variants):
                     variants.append({})
-                variants[place][relation] = last
+                variants[index][relation] = last
         return variants
 
     def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[RunSource, ...]]:
-        """The ways to have read all atoms below a node but those of the last tuple: C of the paper."""
+        """The ways to have read all atoms below a node except those of the last tuple: C of the paper."""
         ways: list[list[RunSource]] = []
         for child in self._incomplete(node, last):
             if isinstance(child, int):
@@ -217,7 +216,7 @@ class _HcqConstruction:
                 yield child
 
     def _equality(self, earlier: list[_Last], later: _Last) -> Equality:
-        """The equality predicate over the variables that the two have in common."""
+        """The equality predicate over the variables that both have."""
         shared = self._variables(earlier[0]) & self._variables(later)
         for last in earlier[1:]:
             shared &= self._variables(last)
@@ -226,19 +225,19 @@ class _HcqConstruction:
         return Equality(left, self._columns(later, order))
 
     def _variables(self, last: _Last) -> frozenset[str]:
-        known = self._known.get(last.atoms)
-        if known is None:
-            found = (self._query.atoms[i].variables for i in last.atoms)
-            known = self._known[last.atoms] = frozenset[str]().union(*found)
-        return known
+        variables = self._known.get(last.atoms)
+        if variables is None:
+            variables_of_atoms = (self._query.atoms[i].variables for i in last.atoms)
+            variables = self._known[last.atoms] = frozenset[str]().union(*variables_of_atoms)
+        return variables
 
     def _columns(self, last: _Last, order: list[str]) -> Columns:
-        known = self._known_columns.get((last.atoms, *order))
-        if known is None:
+        columns = self._known_columns.get((last.atoms, *order))
+        if columns is None:
             atoms = [self._query.atoms[i] for i in sorted(last.atoms)]
-            known = tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
-            self._known_columns[last.atoms, *order] = known
-        return known
+            columns = tuple(next(a.column(v) for a in atoms if v in a.variables) for v in order)
+            self._known_columns[last.atoms, *order] = columns
+        return columns
 
     def _labels(self, last: _Last) -> frozenset[str]:
         return frozenset(map(str, last.atoms))

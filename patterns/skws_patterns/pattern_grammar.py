@@ -84,7 +84,7 @@ def _parser() -> Lark:
 
 
 def parse(text: str, start: str) -> Tree[Token]:
-    """The syntax tree of a ``pattern`` or a ``rule``. Raises PatternError with carets at the place."""
+    """The syntax tree of a ``pattern`` or a ``rule``. Raises PatternError with carets below the fault."""
     try:
         return _parser().parse(text, start=start)
     except UnexpectedInput as error:
@@ -94,30 +94,30 @@ def parse(text: str, start: str) -> Tree[Token]:
 _ABSENCE: Final = re.compile(
     r"(?:^|[\s(])(?P<word>no|not|unless|without|absent|!)(?:\s+[^\W\d][\w-]*){0,2}$", re.IGNORECASE
 )
-"""Where the text ends that is read, a word by which other languages ask for what does not come."""
+"""The end of the valid text, and a word by which other languages ask for the absence of a tuple."""
 
 
 def _fault(text: str, error: UnexpectedInput) -> PatternError:
-    place, word, names = len(text.rstrip()), "", set[str]()
+    position, word, names = len(text.rstrip()), "", set[str]()
     if isinstance(error, UnexpectedCharacters):
-        place, names = error.pos_in_stream or 0, error.allowed
-        word = text[place]
+        position, names = error.pos_in_stream or 0, error.allowed
+        word = text[position]
     elif isinstance(error, UnexpectedToken):
         names = error.accepts or error.expected
         if error.token.type != "$END":
-            place, word = error.pos_in_stream or 0, str(error.token)
-    found = f"unexpected {word!r}" if word else "the text ends here"
+            position, word = error.pos_in_stream or 0, str(error.token)
+    problem = f"unexpected {word!r}" if word else "the text ends here"
     expected = " or ".join(sorted({_WORDS[name] for name in names if name in _WORDS}))
-    absent = _ABSENCE.search(text, 0, place + len(word))
+    absent = _ABSENCE.search(text, 0, position + len(word))
     if absent is not None:
         return PatternError.at(
             text,
             *absent.span("word"),
-            f"there is no {absent['word']!r}: a match is told when its last tuple comes,"
-            " so a pattern cannot wait for one that does not come",
+            f"there is no {absent['word']!r}: a match is reported when its last tuple arrives,"
+            " so a pattern cannot wait for one that does not arrive",
         )
     return PatternError.at(
-        text, place, place + len(word), f"{found}; expected {expected or 'something else'}"
+        text, position, position + len(word), f"{problem}; expected {expected or 'something else'}"
     )
 
 

@@ -3,15 +3,13 @@
 A transition reads one tuple, marks it with labels, and gathers one finished
 run from each of its source states; until then these runs advance in parallel.
 
-An equality predicate is a pair of partial key functions: two tuples satisfy
-it if both keys are defined and equal. A key with a NULL in it is undefined,
-so a NULL joins nothing. ``typed`` checks the types of constants before
-predicates are built.
+An equality predicate is a pair of partial key functions: two tuples satisfy it if both keys are defined and
+equal. A key that contains a NULL is undefined, so a NULL joins nothing. ``typed`` checks the types of
+constants before predicates are built.
 
-The root of a pattern or query is a value that all tuples of a result share: that
-of a variable in every atom of a hierarchical query, or of an attribute of one
-class that all tuples of a pattern have. So each tuple can be sent to one shard by
-that value, and no result is lost.
+The root of a pattern or query is a value that all tuples of a result share: the value of a variable in every
+atom of a hierarchical query, or of attributes of one class that all tuples of a pattern have. So each tuple
+can be sent to one shard by that value, and no result is lost.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ class ConstantTest:
     value: Value
 
     def holds(self, row: Row) -> bool:
-        found = row[self.column]
-        return found is not None and COMPARED[self.operator](found, self.value)
+        value = row[self.column]
+        return value is not None and COMPARED[self.operator](value, self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Several columns of one tuple hold the same value, not NULL."""
+    """Several columns of one tuple have the same value, which is not NULL."""
 
     columns: Columns
 
@@ -89,7 +87,7 @@ Test: TypeAlias = ConstantTest | Same | Related | TextTest
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """Tuples of one relation that pass all tests, in time linear in the tuple."""
+    """The tuples of one relation that pass all tests, which take time linear in the tuple."""
 
     relation: int
     tests: tuple[Test, ...] = ()
@@ -117,8 +115,8 @@ def _fixed(unary: Unary) -> dict[int, Value]:
 class Equality:
     """An equality predicate between an earlier tuple and a later one.
 
-    ``left``: for each relation of the earlier tuple the columns that make its
-    key (other relations have none); ``right``: the columns of the later one.
+    ``left``: for each relation of the earlier tuple the columns of its key (other relations have none);
+    ``right``: the columns of the later tuple.
     """
 
     left: tuple[tuple[int, Columns], ...]
@@ -132,7 +130,7 @@ class Equality:
 
 
 def key(columns: Columns, row: Row) -> Key | None:
-    """The values of some columns; None if one of them is NULL."""
+    """The values of some columns; None if any is NULL."""
     values = tuple(row[column] for column in columns)
     return None if None in values else values
 
@@ -146,7 +144,7 @@ _WANTED: Final = {
 
 
 def typed(value: Value, attribute: Attribute) -> Value:
-    """The value as rows hold it: time stamps in microseconds. Raises ValueError for another type."""
+    """A constant as rows store it: time stamps in microseconds. Raises ValueError for another type."""
     family = attribute.type.family
     if family is AttributeType.TEXT and isinstance(value, str):
         return value
@@ -172,7 +170,7 @@ def _microseconds(text: str, attribute: Attribute) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RootKey:
-    """``columns``: for each relation that is read, the columns whose values the tuples of a result share.
+    """The columns whose values all tuples of a result share, for each relation.
 
     ``name``: the variables or attributes, for messages.
     """
@@ -182,30 +180,30 @@ class RootKey:
 
     def shard(self, relation: int, row: Row, shards: int) -> int | None:
         """The shard of a tuple, the same in every process; None if the tuple is in no result."""
-        for known, columns in self.columns:
-            if known == relation:
+        for relation_number, columns in self.columns:
+            if relation_number == relation:
                 values = key(columns, row)
                 return 0 if values is None else crc32(repr([*map(_plain, values)]).encode()) % shards
         return None
 
 
 def root_key(candidates: list[tuple[str, set[tuple[int, int]]]]) -> RootKey | None:
-    """The root from named classes of (relation, column); None if there is none.
+    """The root among named classes of (relation, column); None if there is none.
 
-    Classes with two columns in one relation are left out, because a tuple would belong to two shards.
+    A class with two columns of one relation cannot be the root: a tuple would belong to two shards.
     """
-    chosen = [(name, at) for name, at in candidates if len({relation for relation, _ in at}) == len(at)]
-    if not chosen:
+    divisible = [(name, at) for name, at in candidates if len({relation for relation, _ in at}) == len(at)]
+    if not divisible:
         return None
     by_relation: dict[int, Columns] = {}
-    for _, at in chosen:
+    for _, at in divisible:
         for relation, column in sorted(at):
             by_relation[relation] = (*by_relation.get(relation, ()), column)
-    return RootKey("; ".join(name for name, _ in chosen), tuple(sorted(by_relation.items())))
+    return RootKey("; ".join(name for name, _ in divisible), tuple(sorted(by_relation.items())))
 
 
 def _plain(value: Value) -> Value:
-    """The value with whole floats as integers, since equal values must have one text."""
+    """The value, as an integer if it is a whole float, since equal values must have equal texts."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -273,15 +271,15 @@ class PCEA:
         return len(self.states) + sum(len(t.sources) + len(t.labels) for t in self.transitions)
 
     def trimmed(self) -> PCEA:
-        """The same without transitions and final states that are in no accepting run; takes linear time."""
+        """The automaton without transitions and final states that are in no accepting run; in linear time."""
         reached, fired = _reachable(self.transitions)
         final = self.final & reached
-        kept = _useful([t for t, fires in zip(self.transitions, fired, strict=True) if fires], final)
-        return PCEA(tuple(kept), final)
+        useful = _useful([t for t, fires in zip(self.transitions, fired, strict=True) if fires], final)
+        return PCEA(tuple(useful), final)
 
 
 def _reachable(transitions: Sequence[Transition]) -> tuple[set[State], list[bool]]:
-    """The states that some run reaches, and for each transition whether all of its sources are such."""
+    """The states that some run reaches, and for each transition whether all of its sources are among them."""
     missing = [len(transition.sources) for transition in transitions]
     waiting: defaultdict[State, list[int]] = defaultdict(list)
     for number, transition in enumerate(transitions):
@@ -301,7 +299,7 @@ def _reachable(transitions: Sequence[Transition]) -> tuple[set[State], list[bool
 
 
 def _useful(transitions: Sequence[Transition], final: Iterable[State]) -> list[Transition]:
-    """The transitions to states whose runs are part of accepting ones."""
+    """The transitions that occur in accepting runs."""
     into: defaultdict[State, list[Transition]] = defaultdict(list)
     for transition in transitions:
         into[transition.target].append(transition)

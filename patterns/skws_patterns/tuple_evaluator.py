@@ -1,28 +1,25 @@
 """Algorithm 1 of the PCEA paper: tuples in, valuations out, under a sliding window.
 
-An update reads the tuple once for every transition of its relation and enters
-the new runs; its time does not depend on the number of results. The automaton
-is laid out beforehand as a program for each relation.
+An update tests the tuple for every transition of its relation and adds the new runs; its time does not depend
+on the number of results. The automaton is compiled into a program for each relation.
 
-The paper's H is cut into tables, one for each state and left key function, so
-that transitions which compare a state's tuples alike share their entries. A
-table has two generations of entries. When the older one has wholly left the
-window it is dropped and the younger takes its place, so expired entries are
+The paper's H is divided into tables, one for each state and left key function, so transitions that compare a
+state's tuples by the same columns share their entries. A table has two generations of entries. Once all of
+the older generation has left the window it is dropped and the younger replaces it, so expired entries are
 reclaimed at no cost per tuple.
 
-Bags of runs are persistent heaps, by the start of the window that runs fit in (DS_w, Section 5). A node
-stands for a tuple with its mark, combined with every choice of one run from each of its products; a heap of
-nodes for the union. The root starts latest, so where a root has left the window everything below it has.
+Bags of runs are persistent heaps, ordered by the start of the window that runs fit in (DS_w, Section 5). A
+node represents a tuple with its mark, combined with every choice of one run from each of its products; a heap
+represents the union of its nodes. The root starts latest, so if a root has left the window, so has everything
+below it.
 
-The paper balances heaps by a direction bit, which leaves long paths where
-starts rise and fall in turn. These heaps are leftist: a right spine is never
-longer than the logarithm of the size, and the node that starts latest goes on
-top in one step. Path copying keeps them persistent.
+The paper balances heaps by a direction bit, which leads to long paths where starts rise and fall in turn.
+These heaps are leftist: a right spine is never longer than the logarithm of the size, and the node that
+starts latest is put on top in one step. Path copying keeps them persistent.
 
-``valuations`` enumerates (Theorem 5.2): every node that is visited is in the
-window and has a run to give, so the delay between two valuations is linear in
-the valuation. ``count`` counts each shared node once: its time is linear in the
-nodes that are kept, while the count may have hundreds of digits.
+``valuations`` enumerates (Theorem 5.2): every visited node is in the window and has a run, so the delay
+between two valuations is linear in the valuation. ``count`` counts each shared node once: its time is linear
+in the number of nodes, while the count may have hundreds of digits.
 """
 
 from __future__ import annotations
@@ -35,33 +32,33 @@ from skws_patterns.pcea import PCEA, Columns, State, Transition, Unary
 from skws_schema.model import Key, Row, key_getter
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, by_position
 
-# (start, left, right, rank, mark, products). ``start``: max-start of the paper, the latest tick at which
-# a run of this node can have begun. ``rank``: nodes on the right spine. ``products``: for each source the
-# heaps to choose a run from; a list, so that it can be emptied when all of its runs have expired.
+# (start, left, right, rank, mark, products). ``start``: max-start of the paper, the latest possible start of
+# a run of this node. ``rank``: nodes on the right spine. ``products``: for each source the heaps from which
+# to choose a run; a list, so that it can be emptied when all of its runs have expired.
 Mark: TypeAlias = tuple[int, frozenset[str]]
 Heaps: TypeAlias = "tuple[Node, ...]"
 Node: TypeAlias = "tuple[int, Node | None, Node | None, int, Mark, list[Heaps] | None]"
 
 
 def insert(heap: Node, node: Node, low: int) -> Node:
-    """The union of a heap and a single node that starts before its root; expired parts are left out.
+    """The union of a heap and a single node that starts before its root, without expired nodes.
 
     ``low``: the first tick in the window. Time logarithmic in the heap.
     """
     start, *_, mark, products = node
     path = []
-    rest: Node | None = heap
-    while rest is not None and rest[0] > start:
-        path.append(rest)
-        rest = rest[2]
-    grown = (start, rest, None, 1, mark, products) if rest is not None and rest[0] >= low else node
+    tail: Node | None = heap
+    while tail is not None and tail[0] > start:
+        path.append(tail)
+        tail = tail[2]
+    grown = (start, tail, None, 1, mark, products) if tail is not None and tail[0] >= low else node
     for above in reversed(path):
         grown = _joined(above, grown, low)
     return grown
 
 
 def _joined(above: Node, below: Node, low: int) -> Node:
-    """A copy of ``above`` with another right side, or left if that is now the shorter one."""
+    """A copy of ``above`` with ``below`` in place of its right side; the shorter side goes to the right."""
     start, left, _, _, mark, products = above
     if left is None or left[0] < low:
         return (start, below, None, 1, mark, products)
@@ -72,7 +69,7 @@ def _joined(above: Node, below: Node, low: int) -> Node:
 
 Valuation: TypeAlias = tuple[Mark, ...]
 
-# Lists that share their tails: the marks chosen so far, and the choices still to make.
+# Lists that share their tails: the marks of the runs chosen so far, and the remaining choices.
 _Chosen: TypeAlias = "tuple[Mark, _Chosen | None]"
 _Choices: TypeAlias = "tuple[Heaps, _Choices | None]"
 
@@ -80,10 +77,9 @@ _Choices: TypeAlias = "tuple[Heaps, _Choices | None]"
 def valuations(node: Node, low: int) -> Iterator[Valuation]:
     """The valuations of a node, without those of the heap below it, from tick ``low`` on.
 
-    A valuation is the marked positions with their labels, in no particular
-    order. Untried choices wait on a stack: a run may be as long as the window,
-    so there is no recursion. Each entry of the stack still has nodes to try, so
-    every entry taken leads to a valuation at once.
+    A valuation is the marked positions with their labels, in no particular order. Untried choices wait on a
+    stack, without recursion, as a run may be as long as the window. Each entry of the stack has nodes to try,
+    so every entry leads to a valuation at once.
     """
     choices = _together(node[5], None)
     if choices is None:
@@ -133,31 +129,31 @@ def _listed(chosen: _Chosen) -> Valuation:
 
 def count(node: Node, low: int) -> int:
     """The number of valuations of a node from tick ``low`` on, without those of the heap below it."""
-    known: dict[int, int] = {}
+    counts: dict[int, int] = {}
     total = 1
     for heaps in node[5] or ():
-        total *= sum(_runs(heap, low, known) for heap in _alive(heaps, low))
+        total *= sum(_runs(heap, low, counts) for heap in _alive(heaps, low))
     return total
 
 
-def _runs(heap: Node, low: int, known: dict[int, int]) -> int:
-    """The number of runs in a heap; ``known`` is by the identity of nodes, which the caller keeps alive."""
+def _runs(heap: Node, low: int, counts: dict[int, int]) -> int:
+    """The number of runs in a heap. ``counts``: by the identity of nodes, which the caller keeps alive."""
     waiting = [heap]
     while waiting:
         node = waiting[-1]
         sides = [side for side in (node[1], node[2]) if side is not None and side[0] >= low]
         products = [_alive(heaps, low) for heaps in node[5] or ()]
-        missing = [n for n in sides if id(n) not in known]
-        missing += [n for heaps in products for n in heaps if id(n) not in known]
+        missing = [n for n in sides if id(n) not in counts]
+        missing += [n for heaps in products for n in heaps if id(n) not in counts]
         if missing:
             waiting += missing
             continue
-        own = 1
+        runs = 1
         for heaps in products:
-            own *= sum(known[id(n)] for n in heaps)
-        known[id(node)] = own + sum(known[id(side)] for side in sides)
+            runs *= sum(counts[id(n)] for n in heaps)
+        counts[id(node)] = runs + sum(counts[id(side)] for side in sides)
         waiting.pop()
-    return known[id(heap)]
+    return counts[id(heap)]
 
 
 def _alive(heaps: Heaps, low: int) -> list[Node]:
@@ -165,9 +161,9 @@ def _alive(heaps: Heaps, low: int) -> list[Node]:
 
 
 Table: TypeAlias = list[dict[Key, Node]]
-# A table, and the number of the key under which a tuple is looked up or entered.
+# A table, and the number of the key by which a tuple is looked up or added.
 Place: TypeAlias = tuple[Table, int]
-# (sources, labels, places that the target's runs are entered at, whether it is final)
+# (sources, labels, the tables that the target's runs are added to, whether it is final)
 Step: TypeAlias = tuple[tuple[Place, ...], frozenset[str], tuple[Place, ...], bool]
 Holds: TypeAlias = Callable[[Row], bool]
 
@@ -198,7 +194,7 @@ class PceaProgram:
             by_unary.setdefault(transition.unary, []).append(step)
         if not mine:
             return None
-        steps = tuple((holds_function(unary), tuple(found)) for unary, found in by_unary.items())
+        steps = tuple((holds_function(unary), tuple(steps_of)) for unary, steps_of in by_unary.items())
         return RelationProgram(tuple(map(key_getter, keys)), steps)
 
     def _step(self, transition: Transition, keys: dict[Columns, int], final: bool) -> Step:
@@ -232,15 +228,14 @@ _ALWAYS: Final = -4 * FOREVER
 class TupleEvaluator:
     """Evaluates an unambiguous PCEA with equality predicates over one stream.
 
-    ``relations``: how many the schema has. Results are the valuations whose
-    tuples lie in one window: for a count window of w |i - min| <= w as in the
-    paper, for a time window of w all starts less than w apart. An ambiguous
-    automaton gives a result once for each of its runs.
+    ``relations``: their number in the schema. Results are the valuations whose tuples are in one window: for
+    a count window of w |i - min| <= w as in the paper, for a time window of w all starts less than w apart.
+    An ambiguous automaton gives a result once for each of its runs.
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
         self._program = PceaProgram(pcea, relations)
-        # How far before the next tuple the first of a result may be, in ticks. What has left stays out.
+        # The greatest distance of a result's first tuple from the next tuple, in ticks; it never grows.
         self._reach = reach_of(window)
         self._by_count = by_position(window)
         self._turned = _ALWAYS  # when the younger generation began
@@ -273,13 +268,13 @@ class TupleEvaluator:
         return sum(len(generation) for table in self._program.tables for generation in table)
 
     def update(self, relation: int, row: Row, tick: int = 0) -> bool:
-        """Read the next tuple; true if it completes results. Raises ValueError if time goes back."""
+        """Read the next tuple; True if it completes results. Raises ValueError if its tick is smaller."""
         self.position = position = self.position + 1
         if self._by_count:
             tick = position
         low = tick - self._reach
         if low < self._low:
-            raise ValueError(f"the tuple at position {position} comes before an earlier one in time")
+            raise ValueError(f"the tuple at position {position} has an earlier time than the one before")
         self._low = low
         if low > self._turned:
             self._turn_over(tick)
@@ -291,7 +286,7 @@ class TupleEvaluator:
         return self._fire(program, row, position, tick, low)
 
     def _fire(self, program: RelationProgram, row: Row, position: int, tick: int, low: int) -> bool:
-        """Fire transitions on the entries of the tables, then enter the new runs, for later tuples only."""
+        """Fire transitions on the entries of the tables, then add the new runs, for later tuples only."""
         keys = [take(row) for take in program.keys]
         fired: list[Node] = []
         entering: list[tuple[tuple[Place, ...], Node]] = []
@@ -343,14 +338,13 @@ class TupleEvaluator:
         return (start, None, None, 1, mark, products)
 
     def _turn_over(self, tick: int) -> None:
-        """Drop the older generation: everything in it began before the window.
+        """Drop the older generation, all of which began before the window.
 
-        Live runs may still refer to it; emptying its products keeps them from
-        holding the whole past.
+        Live runs may still refer to its nodes; emptying their products releases the past.
         """
         for products in self._products[1]:
             products.clear()
-        if self._low > self._tick:  # the younger one has left the window as well
+        if self._low > self._tick:  # the younger one has left the window, too
             for products in self._products[0]:
                 products.clear()
             self._products[0] = []
@@ -363,7 +357,7 @@ class TupleEvaluator:
 
 
 def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:  # type: ignore[type-arg]
-    """Add a run to the entries of its state (union of the paper), except where its key is undefined."""
+    """Add a run to the tables of its state (union of the paper), except where its key is undefined."""
     start = node[0]
     for (young, _), number in places:
         key = keys[number]
@@ -379,7 +373,7 @@ def _enter(places: tuple[Place, ...], node: Node, keys: list, low: int) -> None:
 
 
 def reach_of(window: Window) -> int:
-    """How far before the last tuple of a result the first may be, in ticks."""
+    """The greatest distance between the first and the last tuple of a result, in ticks."""
     if isinstance(window, CountWindow):
         return window.size
     if isinstance(window, TimeWindow):

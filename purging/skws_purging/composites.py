@@ -1,4 +1,4 @@
-"""The tuples of the paper's meshes, and the composites that joins make of them (S-KWS paper, Section 3)."""
+"""The tuples of the paper's meshes, and the composites that joins make from them (S-KWS paper, Section 3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 @dataclass(eq=False, slots=True)
 class MeshTuple:
-    """A live tuple as a mesh sees it; compared by identity, since two equal rows are two tuples.
+    """A live tuple in a mesh; compared by identity, since two equal rows are two tuples.
 
     ``values``: its join values, one for each key set of its relation. ``start`` and ``end`` are ticks.
     ``keywords``: the bitmap of the query's keywords that it contains. ``place`` grows with the order of
@@ -35,7 +35,7 @@ def end_of(members: Iterable[MeshTuple]) -> int:
 
 
 def compatible(members: Iterable[MeshTuple], new: MeshTuple) -> bool:
-    """True if ``new`` is none of the members and all are alive at one instant."""
+    """True if ``new`` is not a member, and all are alive at one instant."""
     start, end = new.start, new.end
     for member in members:
         if member is new:

@@ -1,24 +1,20 @@
-"""Tuples with their lifespans, made of records.
+"""Makes tuples with lifespans from records.
 
-One step takes the records of one instant together, since tuples with equal
-time are simultaneous: a tuple deleted or replaced in the instant of its
-insertion never lives. Steps may arrive out of order, up to a lateness.
+One step takes all records of one instant, since tuples with equal time are simultaneous: a tuple deleted or
+replaced in the instant of its insertion never lives. Steps may arrive out of order, up to a lateness.
 
-Tuples with equal keys replace each other; equal rows without a key, or with a
-NULL in it, queue up, and a deletion ends the oldest live one. Lifespans follow
-from the insertions and deletions of such an identity (its *marks*) in order of
-event time, whatever the order of arrival. No record comes before the horizon.
-So an identity needs its tuples that are alive there, and its marks from there
-on: what lives now, and what late records may still correct.
+Tuples with equal keys replace each other. Equal rows without a key, or with a NULL in the key, form a queue,
+of which a deletion ends the oldest live row. Lifespans follow from the insertions and deletions of such an
+identity (its *marks*) in order of event time, whatever the order of arrival. No record is earlier than the
+horizon. So an identity consists of its tuples that are alive at the horizon, and its marks from there on:
+these determine the live tuples, and late records may still correct them.
 
-A truncation ends all tuples of a relation. It is a mark of each identity that
-may have one alive then, and it is remembered up to the horizon: what comes
-after it, and is earlier, ends with it.
+A truncation ends all tuples of a relation. It is a mark of each identity that may have a live tuple then, and
+is remembered until the horizon passes it: a later record with an earlier time ends with it.
 
-Lifespans of the last window can be rebuilt from the records of the last two,
-except in queues of equal rows: which of them a deletion ends depends on earlier
-deletions without end. The live rows of a queue are the latest ones inserted. So
-the oldest one alive a window ago, the *front*, is all that a replay must know.
+Lifespans of the last window can be rebuilt from the records of the last two windows, except in queues of
+equal rows, where the row that a deletion ends depends on all earlier deletions. The live rows of a queue are
+the latest insertions. So a replay needs only the oldest row alive a window ago, the *front*.
 """
 
 from __future__ import annotations
@@ -37,8 +33,8 @@ from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
 ALWAYS = -FOREVER  # the start of static tuples
 
-_LEAST: Final = 1024  # entries of a queue that may be gone
-# What is forgotten beyond these may change the scores, after a restart, of results that were found before it.
+_LEAST: Final = 1024  # dead entries that a queue may have
+# Forgetting more than these may change, after a restart, the scores of earlier results.
 _MOST_ENDED: Final = 256  # of the rows of one queue
 _MOST_EMPTIED: Final = 4096  # queues
 
@@ -85,7 +81,7 @@ _WHEN = itemgetter(0, 1)
 
 @dataclass(slots=True)
 class Changes:
-    """The changes of one step: (tuple, new end) of known tuples, and new tuples."""
+    """The changes of one step: (tuple, new end) of existing tuples, and new tuples."""
 
     ended: list[tuple[StreamTuple, int]] = field(default_factory=list)
     prolonged: list[tuple[StreamTuple, int]] = field(default_factory=list)
@@ -95,13 +91,13 @@ class Changes:
 
 @dataclass(slots=True)
 class IdentityTimeline:
-    """What lives of one identity, and what later records may still affect.
+    """The live tuples of one identity, and its past as far as later records may affect it.
 
-    ``before``: the tuples alive just before the first of ``marks``. ``live``: those alive after the last one
-    that was applied. ``unmatched``: the deletions among the marks that met no live tuple. ``queued``: the
-    tick of the first deletion that met several equal rows, of which it ended the oldest; None if the log has
-    all of what it keeps. From then on ``ended`` has the start, occurrence and end of rows for a window after
-    their end.
+    ``before``: the tuples alive just before the first of ``marks``. ``live``: the tuples alive after the last
+    applied mark. ``unmatched``: the deletions among the marks that met no live tuple. ``queued``: the tick of
+    the first deletion that met several equal rows, of which it ended the oldest; None if the log has all rows
+    of the queue. From then on ``ended`` has the start, occurrence and end of rows for a window after their
+    end.
     """
 
     window: Window
@@ -129,14 +125,14 @@ class IdentityTimeline:
             self._twins = mark.tick, count + 1 if mark.tick == tick else 1
 
     def end_all(self, tick: int, arrival: int) -> None:
-        """Add the mark of a truncation, unless there is one at its tick: no tuple stands between them."""
+        """Add the mark of a truncation, unless there is one at its tick, which ended the same tuples."""
         first, end = (at(self.marks, tick, key=_TICK) for at in (bisect_left, bisect_right))
         if not any(mark.truncates for mark in self.marks[first:end]):
             self.add(LifeEvent(tick, arrival, None, truncates=True))
 
     def lives_at(self, tick: int) -> bool:
         """True if a tuple is alive at a tick."""
-        return any(known.start <= tick < known.end for known in chain(self.before, _inserted(self.marks)))
+        return any(member.start <= tick < member.end for member in chain(self.before, _inserted(self.marks)))
 
     @property
     def is_over(self) -> bool:
@@ -152,33 +148,34 @@ class IdentityTimeline:
         return sum(mark.inserted is not None for mark in self.marks[first:end])
 
     def settle(self, fresh: set[StreamTuple], changes: Changes) -> None:
-        """Apply new marks. ``fresh`` are the tuples whose insertion is part of this step.
+        """Apply new marks. ``fresh``: the tuples inserted in this step.
 
-        Marks in order take constant time each; a late one lets all lifespans since the horizon follow anew.
+        Marks in order take constant time each; after a late one all lifespans since the horizon are
+        recomputed.
         """
         ends: dict[StreamTuple, int] = {}
         unmatched = self.unmatched
         if self._late:
             self.live, self.unmatched, self._applied, self._late = deque(self.before), 0, 0, False
-            ends.update((known, self.window.end(known.start)) for known in self.before)
+            ends.update((member, self.window.end(member.start)) for member in self.before)
         for mark in self.marks[self._applied :]:
             self._apply(mark, ends)
         self._applied = len(self.marks)
         changes.unmatched += max(0, self.unmatched - unmatched)
-        for known, end in ends.items():
-            if known in fresh:
-                known.end = end
-                if known.start < end:
-                    changes.inserted.append(known)
-            elif end < known.end:
-                changes.ended.append((known, end))
-            elif end > known.end:
-                changes.prolonged.append((known, end))
+        for member, end in ends.items():
+            if member in fresh:
+                member.end = end
+                if member.start < end:
+                    changes.inserted.append(member)
+            elif end < member.end:
+                changes.ended.append((member, end))
+            elif end > member.end:
+                changes.prolonged.append((member, end))
 
     def trim(self, horizon: int) -> bool:
-        """Drop what no record at or after ``horizon`` can affect; True if nothing is left.
+        """Drop the past that no record at or after ``horizon`` can affect; True if nothing remains.
 
-        A mark before it counts by the tuples that it left alive.
+        Marks before the horizon are replaced by the tuples that they left alive.
         """
         over = bisect_left(self.marks, horizon, key=_TICK)
         gone: list[StreamTuple] = []
@@ -191,7 +188,7 @@ class IdentityTimeline:
         while self.before and self.window.end(self.before[0].start) < horizon:
             gone.append(self.before.popleft())
         if self.queued is not None:
-            self.ended.extend((known.start, known.occurrence, known.end) for known in gone)
+            self.ended.extend((member.start, member.occurrence, member.end) for member in gone)
             while self.ended and (
                 len(self.ended) > _MOST_ENDED or self.window.end(self.ended[0][-1]) < horizon
             ):
@@ -215,10 +212,10 @@ class IdentityTimeline:
     def _passes(
         self, live: deque[StreamTuple], mark: LifeEvent, ends: dict[StreamTuple, int], gone: list[StreamTuple]
     ) -> bool:
-        """Let a mark change what is alive: keyed it ends the tuple before it, else a deletion the oldest.
+        """Apply a mark to the live tuples, and add to ``ends`` and ``gone``.
 
-        A truncation ends all.
-        Adds new ``ends``, and what is ``gone``. True for a deletion that meets no live tuple.
+        With a key, any mark ends the tuple before it; without one, a deletion ends the oldest tuple. A
+        truncation ends all. True for a deletion that meets no live tuple.
         """
         tick, inserted = mark.tick, mark.inserted
         while live and self.window.end(live[0].start) <= tick:
@@ -247,10 +244,10 @@ T = TypeVar("T")
 
 
 class ExpiryQueue(Generic[T]):
-    """Items leave when their end has come. An item may be queued again when its end changes.
+    """Items in order of their end. An item may be queued again when its end changes.
 
-    Most tuples expire in the order of their arrival: those are in a plain queue,
-    at a tenth of a heap's cost, the others in a heap.
+    Most tuples expire in the order of their arrival. They are in a plain queue, at a tenth of a heap's cost;
+    the others are in a heap.
     """
 
     def __init__(self) -> None:
@@ -283,7 +280,7 @@ class ExpiryQueue(Generic[T]):
 
 GroupKey = tuple[int, Row, bool]
 RowChange: TypeAlias = tuple[int, Row, bool, int, int]
-"""Relation, row, delete, time and place of a record; the row of a truncation is empty."""
+"""Relation, row, delete, time and arrival number of a record; the row of a truncation is empty."""
 
 
 class Front(NamedTuple):
@@ -299,30 +296,31 @@ class Front(NamedTuple):
 
 
 def identity(schema: Schema, relation: int, row: Row) -> GroupKey:
-    """The identity that versions of a tuple share: its key if the row has one (True), else the whole row."""
+    """The identity of all versions of a tuple: the key if the row has one (True), else the whole row."""
     key = schema.relations[relation].key_of(row)
     return (relation, row, False) if key is None else (relation, key, True)
 
 
 def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[StreamTuple]:
-    """The tuples of static tables, alive for ever; of rows with equal keys the last one."""
-    kept: dict[tuple[GroupKey, int], StreamTuple] = {}
-    seen: Counter[GroupKey] = Counter()
+    """The tuples of static tables, which live forever; the last one of rows with equal keys."""
+    tuples: dict[tuple[GroupKey, int], StreamTuple] = {}
+    occurrences: Counter[GroupKey] = Counter()
     for relation, row in rows:
         key = identity(schema, relation, row)
         _, _, keyed = key
-        occurrence = 0 if keyed else seen[key]
-        seen[key] += 1
-        kept[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
-    return list(kept.values())
+        occurrence = 0 if keyed else occurrences[key]
+        occurrences[key] += 1
+        tuples[key, occurrence] = StreamTuple(relation, row, ALWAYS, FOREVER, occurrence=occurrence)
+    return list(tuples.values())
 
 
 @dataclass(slots=True)
 class _Truncations:
-    """Of one relation: those that late records may come before, and its identities.
+    """The truncations of one relation that late records may precede, and the relation's identities.
 
-    ``known``: tick and arrival, one for each tick, in order. ``since``: the identities with a record since
-    the latest; ``before``: the others. No tuple of these lives, so that they take no part in the next one.
+    ``known``: tick and arrival of each, at most one for a tick, in order. ``since``: the identities with a
+    record since the latest truncation; ``before``: the others, which have no live tuple, so that the next
+    truncation does not affect them.
     """
 
     since: dict[GroupKey, None]
@@ -338,39 +336,39 @@ class _Truncations:
         self.before.pop(key, None)
 
     def add(self, tick: int, arrival: int) -> None:
-        place = bisect_left(self.known, tick, key=_TICK)
-        same = place < len(self.known) and self.known[place][0] == tick
-        self.known[place : place + same] = [(tick, arrival)]
+        index = bisect_left(self.known, tick, key=_TICK)
+        same = index < len(self.known) and self.known[index][0] == tick
+        self.known[index : index + same] = [(tick, arrival)]
 
     def after(self, tick: int) -> tuple[int, int] | None:
-        """The first one after a tick."""
-        place = bisect_right(self.known, tick, key=_TICK)
-        return self.known[place] if place < len(self.known) else None
+        """The first truncation after a tick."""
+        index = bisect_right(self.known, tick, key=_TICK)
+        return self.known[index] if index < len(self.known) else None
 
     def at(self, tick: int) -> tuple[int, int] | None:
-        """The one at a tick."""
-        place = bisect_left(self.known, tick, key=_TICK)
-        return self.known[place] if place < len(self.known) and self.known[place][0] == tick else None
+        """The truncation at a tick."""
+        index = bisect_left(self.known, tick, key=_TICK)
+        return self.known[index] if index < len(self.known) and self.known[index][0] == tick else None
 
     def forget(self, horizon: int) -> None:
         del self.known[: bisect_left(self.known, horizon, key=_TICK)]
 
 
 class Keeper(Protocol):
-    """Keeps tuples that only a later record can change; ``Lifespans.take_over`` takes them back."""
+    """Stores tuples that only a later record can change; ``Lifespans.take_over`` takes them back."""
 
-    def keep(self, known: StreamTuple) -> None:
-        """Keep a tuple from now on. Its window may have ended it."""
+    def keep(self, live_tuple: StreamTuple) -> None:
+        """Store a tuple, which its window may have ended."""
 
     def gone(self, key: GroupKey) -> None:
-        """``Lifespans`` no longer remembers an identity."""
+        """``Lifespans`` has forgotten an identity."""
 
 
 class Lifespans:
     """The lifespans of live tuples under a window.
 
-    ``lateness``: by so much records may come after later ones, in ticks. ``keeper``: keeps the tuples that
-    are alone of their identity, and that no earlier record can change any more; else they stay here.
+    ``lateness``: how late records may arrive, in ticks. ``keeper``: stores single tuples of an identity that
+    no earlier record can change; without it they stay here.
     """
 
     def __init__(
@@ -393,20 +391,20 @@ class Lifespans:
         self._fronts_end = ALWAYS  # the latest of their ticks
 
     def __len__(self) -> int:
-        """Number of identities remembered."""
+        """The number of remembered identities."""
         return len(self._known)
 
     def __contains__(self, key: GroupKey) -> bool:
         return key in self._known
 
     def await_late(self) -> None:
-        """Records may come in any order from now on, as far back as what is not forgotten yet."""
+        """Accept records in any order, as far back as the horizon."""
         self._lateness = FOREVER
 
     def step(self, tick: int, records: Iterable[RowChange]) -> Changes:
-        """Apply the records (relation, row, delete, time, place) of one tick, in order of arrival.
+        """Apply the records (relation, row, delete, time, arrival number) of one tick, in order of arrival.
 
-        Takes time in the records, and in the live tuples of relations that are truncated.
+        The time is linear in the records, and in the live tuples of truncated relations.
         """
         self._horizon = max(self._horizon, tick - self._lateness)
         changes = Changes()
@@ -450,25 +448,25 @@ class Lifespans:
         return changes
 
     def _is_simple(self, key: GroupKey, tick: int, new: StreamTuple | None) -> bool:
-        """True if at most one tuple lives of an identity, before and after a record that nothing corrects.
+        """True if an identity has at most one live tuple, before and after a record that is in order.
 
-        So it is nearly always, and no timeline is needed.
+        This is the usual case, which needs no timeline.
         """
-        known = self._known.get(key)
+        entry = self._known.get(key)
         if key in self._fronts:
             return False
         if new is not None and key[0] in self._truncations and self._truncations[key[0]].after(tick):
             return False
-        if known is None:
+        if entry is None:
             return new is not None or not self._lateness
-        in_order = not self._lateness and isinstance(known, StreamTuple) and known.start < tick
+        in_order = not self._lateness and isinstance(entry, StreamTuple) and entry.start < tick
         return in_order and (new is None or key[2])
 
     def _apply(self, key: GroupKey, tick: int, new: StreamTuple | None, changes: Changes) -> None:
-        known = self._known.pop(key, None)
-        assert not isinstance(known, IdentityTimeline)  # noqa: S101 - it is simple
-        if known is not None and self._window.end(known.start) > tick:
-            changes.ended.append((known, tick))
+        entry = self._known.pop(key, None)
+        assert not isinstance(entry, IdentityTimeline)  # noqa: S101 - it is simple
+        if entry is not None and self._window.end(entry.start) > tick:
+            changes.ended.append((entry, tick))
         elif new is None:
             changes.unmatched += 1
         truncations = self._truncations.get(key[0])
@@ -493,7 +491,7 @@ class Lifespans:
         fresh: set[StreamTuple],
         changes: Changes,
     ) -> None:
-        """End all tuples of a relation; the other arguments are what a step has so far."""
+        """End all tuples of a relation; the other arguments are the intermediate state of a step."""
         truncations = self._truncations.get(relation)
         if truncations is None:
             mine = (key for key in self._known if key[0] == relation)
@@ -501,15 +499,15 @@ class Lifespans:
         arrival = next(self._arrival)
         late = tick < self._reached
         for key in list(chain(truncations.since, truncations.before) if late else truncations.since):
-            known = self._known[key]
+            entry = self._known[key]
             if key in alone:
                 fresh.add(alone.pop(key))
-            elif isinstance(known, StreamTuple):
-                if known.start > tick or self._window.end(known.start) <= tick:
+            elif isinstance(entry, StreamTuple):
+                if entry.start > tick or self._window.end(entry.start) <= tick:
                     continue
                 if self._is_simple(key, tick, None):
                     self._drop(key)
-                    changes.ended.append((known, tick))
+                    changes.ended.append((entry, tick))
                     continue
             timeline = self._timeline(key)
             if key in touched or (timeline.lives_at(tick) if late else not timeline.is_over):
@@ -522,57 +520,57 @@ class Lifespans:
         truncations.add(tick, arrival)
 
     def truncations(self) -> list[tuple[int, int, int]]:
-        """Those that late records may come before: relation, tick and arrival."""
+        """The truncations that late records may precede: relation, tick and arrival."""
         return [(relation, *each) for relation, those in self._truncations.items() for each in those.known]
 
-    def take_over(self, known: StreamTuple) -> None:
-        """Take the only tuple of an identity from the keeper."""
-        key = identity(self._schema, known.relation, known.row)
-        self._known[key] = known
-        if known.relation in self._truncations:
-            self._truncations[known.relation].touch(key)
-        self._marked.push(known.start, key)
-        self._expire_later(known)
+    def take_over(self, live_tuple: StreamTuple) -> None:
+        """Take the single tuple of an identity back from the keeper."""
+        key = identity(self._schema, live_tuple.relation, live_tuple.row)
+        self._known[key] = live_tuple
+        if live_tuple.relation in self._truncations:
+            self._truncations[live_tuple.relation].touch(key)
+        self._marked.push(live_tuple.start, key)
+        self._expire_later(live_tuple)
 
-    def remember(self, known: StreamTuple) -> None:
-        """Add a live tuple that is not remembered yet. Equal ones come in the order of their start."""
-        key = identity(self._schema, known.relation, known.row)
-        self._reached = max(self._reached, known.start)
+    def remember(self, live_tuple: StreamTuple) -> None:
+        """Add a live tuple that is not remembered. Equal ones are added in the order of their start."""
+        key = identity(self._schema, live_tuple.relation, live_tuple.row)
+        self._reached = max(self._reached, live_tuple.start)
         timeline = self._timeline(key)
-        timeline.add(LifeEvent(known.start, next(self._arrival), known))
-        if known.relation in self._truncations:
-            self._truncations[known.relation].touch(key)
-        timeline.settle({known}, Changes())
-        self._marked.push(known.start, key)
-        self._expire_later(known)
+        timeline.add(LifeEvent(live_tuple.start, next(self._arrival), live_tuple))
+        if live_tuple.relation in self._truncations:
+            self._truncations[live_tuple.relation].touch(key)
+        timeline.settle({live_tuple}, Changes())
+        self._marked.push(live_tuple.start, key)
+        self._expire_later(live_tuple)
 
     def fronts(self, horizon: int) -> list[Front]:
-        """The fronts a window before ``horizon``, where later records begin.
+        """The fronts a window before ``horizon``.
 
-        They are those of queues that a replay of the last two windows may get wrong.
+        Those of queues that a replay of the last two windows may get wrong.
         """
         tick = horizon - self._window.end(0)
         return [front for key in self._queues if (front := self._front(key, tick))]
 
     def timelines(self) -> list[tuple[GroupKey, IdentityTimeline]]:
-        """Of the identities of which several tuples live, or that late records may correct."""
+        """The timelines of identities with several live tuples, or that late records may correct."""
         return [(key, each) for key, each in self._known.items() if isinstance(each, IdentityTimeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
-        """Take the result of ``fronts`` before a replay; that of an earlier horizon still holds.
+        """Take the result of ``fronts`` before a replay; one of an earlier horizon is still valid.
 
-        In these queues no row before the front lives, and no deletion before its
-        tick ends any. This holds for late records too, unless a deletion that
-        arrived before the row it ended has left the log earlier than that row.
+        In these queues no row before the front is alive, and no deletion before its tick ends a row. This is
+        true for late records as well, unless a deletion that arrived before its row has left the log earlier
+        than the row.
         """
         self._fronts = {(each.relation, each.row, False): each for each in fronts}
         self._fronts_end = max((each.tick for each in self._fronts.values()), default=ALWAYS)
 
     def change_schema(self, schema: Schema) -> None:
-        """Use a changed schema, whose relations keep their positions; removed ones are forgotten."""
+        """Use a changed schema, in which relations keep their positions; removed ones are forgotten."""
         removed = schema.evolution.removed_relations
         self._schema = schema
-        self._known = {key: known for key, known in self._known.items() if key[0] not in removed}
+        self._known = {key: entry for key, entry in self._known.items() if key[0] not in removed}
         self._queues &= self._known.keys()
         self._truncations = {of: each for of, each in self._truncations.items() if of not in removed}
 
@@ -589,28 +587,28 @@ class Lifespans:
             self._fronts.clear()
 
     def _trim(self, key: GroupKey, horizon: int) -> None:
-        known = self._known.get(key)
-        if isinstance(known, IdentityTimeline):
-            if known.trim(horizon):
+        entry = self._known.get(key)
+        if isinstance(entry, IdentityTimeline):
+            if entry.trim(horizon):
                 self._drop(key)
-            elif known.ended and not (known.before or known.marks):
-                self._marked.push(self._window.end(known.ended[-1][-1]), key)
+            elif entry.ended and not (entry.before or entry.marks):
+                self._marked.push(self._window.end(entry.ended[-1][-1]), key)
                 self._emptied[key] = None
                 if len(self._emptied) > _MOST_EMPTIED:
                     self._drop(next(iter(self._emptied)))
-            elif not known.marks and len(known.before) == 1 and known.queued is None:
-                self._known[key] = known.before[0]
-                self._hand_over(key, known.before[0])
-        elif known is not None and known.end < horizon:
+            elif not entry.marks and len(entry.before) == 1 and entry.queued is None:
+                self._known[key] = entry.before[0]
+                self._hand_over(key, entry.before[0])
+        elif entry is not None and entry.end < horizon:
             self._drop(key)
-        elif known is not None and known.start < horizon:
-            self._hand_over(key, known)
+        elif entry is not None and entry.start < horizon:
+            self._hand_over(key, entry)
 
-    def _hand_over(self, key: GroupKey, known: StreamTuple) -> None:
-        """Have the keeper keep a tuple; one that is named by its number among equal ones stays."""
-        if self._keeper is not None and not known.occurrence:
+    def _hand_over(self, key: GroupKey, live_tuple: StreamTuple) -> None:
+        """Give a tuple to the keeper, unless its name depends on its number among equal tuples."""
+        if self._keeper is not None and not live_tuple.occurrence:
             self._drop(key)
-            self._keeper.keep(known)
+            self._keeper.keep(live_tuple)
 
     def _drop(self, key: GroupKey) -> None:
         if self._known.pop(key, None) is not None and self._keeper is not None:
@@ -620,25 +618,25 @@ class Lifespans:
         if key[0] in self._truncations:
             self._truncations[key[0]].drop(key)
 
-    def _expire_later(self, known: StreamTuple) -> None:
-        """Have a tuple dropped at the end that the window gives it."""
-        end = self._window.end(known.start)
+    def _expire_later(self, live_tuple: StreamTuple) -> None:
+        """Queue a tuple to be dropped at the end of its window."""
+        end = self._window.end(live_tuple.start)
         if end >= FOREVER:
             return
-        key = identity(self._schema, known.relation, known.row)
+        key = identity(self._schema, live_tuple.relation, live_tuple.row)
         if self._keeper is not None and key[2]:
-            return  # it is kept elsewhere once no record corrects it any more
+            return  # the keeper stores it once no record can correct it
         self._ending.push(end, key)
         if len(self._ending) > self._most_ending:
             queue: ExpiryQueue[GroupKey] = ExpiryQueue()
-            living = ((each, key) for key, known in self._known.items() for each in _living(known))
+            living = ((each, key) for key, live_tuple in self._known.items() for each in _living(live_tuple))
             for end, key in sorted(((self._window.end(t.start), key) for t, key in living), key=_TICK):
                 queue.push(end, key)
             self._ending = queue
             self._most_ending = 2 * len(queue) + _LEAST
 
     def _with_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterable[RowChange]:
-        """The records, made to lead to the expected fronts."""
+        """The records, changed so that they lead to the expected fronts."""
         return self._leading_to_fronts(tick, records) if tick < self._fronts_end else records
 
     def _leading_to_fronts(self, tick: int, records: Iterable[RowChange]) -> Iterator[RowChange]:
@@ -654,7 +652,7 @@ class Lifespans:
             elif not delete and tick >= front.start:
                 yield record
                 if tick == front.start and front.occurrence:
-                    # An equal row of the same instant came before the front: it counts, and is dead.
+                    # An equal row of the same instant came before the front: it is counted, and dead.
                     self._fronts[key] = front._replace(occurrence=front.occurrence - 1)
                     yield relation, row, True, time, place
 
@@ -666,28 +664,28 @@ class Lifespans:
         return None if oldest is None else Front(relation, row, *oldest, tick)
 
     def _timeline(self, key: GroupKey) -> IdentityTimeline:
-        """The timeline of an identity, up to date; a tuple that was alone begins it."""
-        known = self._known.get(key)
-        if isinstance(known, IdentityTimeline):
-            if known.marks and known.marks[0].tick < self._horizon:
-                known.trim(self._horizon)
+        """The timeline of an identity, up to date; a single tuple begins it."""
+        entry = self._known.get(key)
+        if isinstance(entry, IdentityTimeline):
+            if entry.marks and entry.marks[0].tick < self._horizon:
+                entry.trim(self._horizon)
             self._emptied.pop(key, None)
-            return known
+            return entry
         front = self._fronts.get(key)
         queued = None if front is None else front.start
         timeline = self._known[key] = IdentityTimeline(self._window, key[2], queued)
-        if known is not None and known.start < self._horizon:
-            timeline.before.append(known)
-            timeline.live.append(known)
-        elif known is not None:
+        if entry is not None and entry.start < self._horizon:
+            timeline.before.append(entry)
+            timeline.live.append(entry)
+        elif entry is not None:
             arrival = -1
             truncations = self._truncations.get(key[0])
-            if truncations is not None and (before := truncations.at(known.start)) is not None:
-                timeline.end_all(*before)  # it came after it, as it is alive
+            if truncations is not None and (before := truncations.at(entry.start)) is not None:
+                timeline.end_all(*before)  # the tuple is alive, so it came later
                 _, arrival = before
-            timeline.add(LifeEvent(known.start, arrival, known))
+            timeline.add(LifeEvent(entry.start, arrival, entry))
         return timeline
 
 
-def _living(known: StreamTuple | IdentityTimeline) -> Iterable[StreamTuple]:
-    return known.live if isinstance(known, IdentityTimeline) else (known,)
+def _living(entry: StreamTuple | IdentityTimeline) -> Iterable[StreamTuple]:
+    return entry.live if isinstance(entry, IdentityTimeline) else (entry,)

@@ -1,4 +1,4 @@
-"""Negative tuples: deletions that travel the way of their insertions (S-KWS paper, Section 4.3)."""
+"""Negative tuples: deletions that follow the path of their insertions (S-KWS paper, Section 4.3)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from skws_purging.policy import Op, purge_upwards
 
 
 class NegativeTuples(Generic[Op]):
-    """Tuples that were deleted or replaced, until no output holds them any more.
+    """Tuples that were deleted or replaced, until no output contains them.
 
-    Composites that hold such a tuple are kept until its end is on the horizon:
-    before, a late tuple may still join them. ``dries_up`` is called with an
-    operator that has lost its last output.
+    Composites with such a tuple are kept until its end reaches the horizon, as a late tuple may still join
+    them. ``dries_up`` is called with an operator that has lost its last output.
     """
 
     def __init__(self, dries_up: Callable[[Op], None]) -> None:
@@ -26,18 +25,18 @@ class NegativeTuples(Generic[Op]):
         ended.end = tick
         self._ended.add(ended)
 
-    def leave(self, gone: MeshTuple, source: Op) -> None:
-        """A tuple has left its source: if it ended early, composites that hold it are expunged."""
-        if gone in self._ended:
-            self._ended.discard(gone)
+    def leave(self, expired: MeshTuple, source: Op) -> None:
+        """Expunge the composites of a tuple that has left its source, if it ended early."""
+        if expired in self._ended:
+            self._ended.discard(expired)
             purge_upwards(
                 source.consumers(),
-                lambda operator: self.expunge(gone, operator),
+                lambda operator: self.expunge(expired, operator),
                 lambda operator: operator.consumers(),
             )
 
     def expunge(self, ended: MeshTuple, operator: Op) -> bool:
-        """Take a tuple out of one output; True if it was there."""
+        """Remove a tuple from one output; True if it was there."""
         expunged = operator.out.expunge(ended)
         if expunged and not operator.out.entries:
             self._dries_up(operator)

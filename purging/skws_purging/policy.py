@@ -1,11 +1,9 @@
-"""When the outputs of operators are purged: eagerly or lazily (S-KWS paper, Section 4.3).
+"""Policies of purging the outputs of operators, eagerly or lazily (S-KWS paper, Section 4.3).
 
-Sources are purged at once under both policies. Negative tuples are no matter
-of policy (``negative_tuples.py``).
+Both policies purge sources at once. Negative tuples are handled independently (``negative_tuples.py``).
 
-A sweep of a table reads all of it. So it waits until as many entries have come as the
-last one left: each entry is then read a constant number of times, and at most
-about half of a table is dead.
+A sweep reads a whole table. So the next sweep waits until as many entries have been added as the last one
+left: each entry is read a constant number of times, and at most about half of a table is dead.
 """
 
 from __future__ import annotations
@@ -18,35 +16,35 @@ from skws_purging.composites import Members, MeshTuple
 
 
 class OutputBuffer(Protocol):
-    """The composite tuples that an operator has put out."""
+    """The composite tuples in the output of an operator."""
 
     @property
     def entries(self) -> Collection[Members]: ...
 
     def drop_dead(self, horizon: int) -> bool:
-        """Remove what ended at or before ``horizon``; True if anything did."""
+        """Remove the composites that ended at or before ``horizon``; True if there were any."""
         ...
 
     def expunge(self, ended: MeshTuple) -> bool:
-        """Remove all that contains a tuple; True if anything does."""
+        """Remove the composites that contain a tuple; True if there were any."""
         ...
 
     def clear(self) -> None: ...
 
 
 class PurgedOperator(Hashable, Protocol):
-    """A source or a join, as purging sees it."""
+    """A source or a join whose output is purged."""
 
     @property
     def out(self) -> OutputBuffer: ...
 
     @property
     def linked(self) -> bool:
-        """False once the operator has been taken out of the mesh."""
+        """False once the operator has been removed from the mesh."""
         ...
 
     def consumers(self) -> Iterable[Self]:
-        """The operators that read the output."""
+        """The operators that read its output."""
         ...
 
 
@@ -54,10 +52,10 @@ Op = TypeVar("Op", bound=PurgedOperator)
 
 
 class PurgePolicy(Generic[Op]):
-    """Hears what happens to operators, and purges their outputs; here no event has an effect.
+    """Is told of events of operators, and purges their outputs; in this base class no event has an effect.
 
-    ``due`` is a window's length from now. ``dries_up`` is called with an
-    operator that has lost its last output.
+    ``due``: the tick a window's length from now. ``dries_up`` is called with an operator that has lost its
+    last output.
     """
 
     dries_up: Callable[[Op], None]
@@ -69,12 +67,12 @@ class PurgePolicy(Generic[Op]):
         """The output is about to be probed."""
 
     def produces(self, operator: Op, due: int) -> None:
-        """The operator has output, and may have had none."""
+        """The operator has output, perhaps for the first time."""
 
     def falls_asleep(self, operator: Op, due: int) -> None: ...
     def wakes(self, operator: Op) -> None: ...
     def forgets(self, operator: Op) -> None:
-        """The operator is taken out of the mesh."""
+        """The operator is removed from the mesh."""
 
     def sources_expired(self, sources: Iterable[Op], horizon: int) -> None:
         """Tuples of these sources have expired."""
@@ -94,7 +92,7 @@ T = TypeVar("T")
 
 
 class EagerPurging(PurgePolicy[Op]):
-    """Expired tuples leave every output at once, from the source upwards (Figure 4.5)."""
+    """Removes expired tuples from every output at once, from the source upwards (Figure 4.5)."""
 
     def sources_expired(self, sources: Iterable[Op], horizon: int) -> None:
         for source in sources:
@@ -108,10 +106,10 @@ class EagerPurging(PurgePolicy[Op]):
 def purge_upwards(
     operators: Iterable[T], drop: Callable[[T], bool], consumers: Callable[[T], Iterable[T]]
 ) -> None:
-    """Clean the operators, and those above each that had something to drop.
+    """Purge the operators, and those above each one that had something to drop.
 
-    ``drop`` cleans an operator's output and returns whether anything was there
-    to remove: if not, nothing above can hold it either.
+    ``drop`` purges an operator's output, and returns whether it removed anything: if not, the operators above
+    have nothing to remove either.
     """
     for operator in operators:
         if drop(operator):
@@ -122,7 +120,7 @@ Sleeper = TypeVar("Sleeper", bound=Hashable)
 
 
 class SleepQueue(Generic[Sleeper]):
-    """Operators in the order in which they fell asleep: the paper's list Q, doubly linked, with pointers."""
+    """Operators in the order in which they fell asleep: the doubly linked list Q of the paper."""
 
     def __init__(self) -> None:
         self._queue: OrderedDict[Sleeper, int] = OrderedDict()
@@ -134,12 +132,12 @@ class SleepQueue(Generic[Sleeper]):
         return operator in self._queue
 
     def append(self, operator: Sleeper, due: int) -> None:
-        """Queue an operator; at tick ``due``, which never decreases, all its output has expired."""
+        """Queue an operator whose output has expired at tick ``due``, which never decreases."""
         self._queue.pop(operator, None)
         self._queue[operator] = due
 
     def discard(self, operator: Sleeper) -> None:
-        """The operator wakes up, or is taken out."""
+        """Remove an operator that wakes up or leaves the mesh."""
         self._queue.pop(operator, None)
 
     def due(self, horizon: int) -> Iterator[Sleeper]:
@@ -154,12 +152,11 @@ class SleepQueue(Generic[Sleeper]):
 
 
 class LazyPurging(PurgePolicy[Op]):
-    """Expired tuples leave an output when it is probed, or at the latest after two windows.
+    """Removes expired tuples from an output when it is probed, and within two windows.
 
-    The paper's guarantee needs demand-driven execution, where an output that
-    is not probed belongs to a sleeping operator. Running operators are queued
-    as well without demand, and where there are static tables, whose tuples keep
-    operators awake without ever arriving again.
+    The paper's guarantee needs demand-driven execution, where only outputs of sleeping operators are not
+    probed. Running operators are queued, too, without demand, and if there are static tables, whose tuples
+    keep operators awake although they never arrive again.
     """
 
     def __init__(self, by_demand: bool) -> None:
@@ -178,7 +175,7 @@ class LazyPurging(PurgePolicy[Op]):
             self.queue.append(operator, due)
 
     def falls_asleep(self, operator: Op, due: int) -> None:
-        # If it is queued already, its turn comes sooner.
+        # If it is queued already, it is purged sooner.
         if operator.out.entries and operator not in self.queue:
             self.queue.append(operator, due)
 
@@ -197,18 +194,18 @@ class LazyPurging(PurgePolicy[Op]):
                 self.queue.append(operator, due)
 
     def nothing_lives(self) -> None:
-        """Without a live tuple every composite is dead, so none need wait for its turn."""
+        """Purge everything: without a live tuple every composite is dead."""
         for operator in self.queue.drain():
             operator.out.clear()
             self.dries_up(operator)
 
 
 LEAST = 1024
-_MANY = 1 << 18  # dead entries that are worth a sweep, unless they are few beside the living
+_MANY = 1 << 18  # dead entries that are worth a sweep, unless they are few compared with the live ones
 
 
 class Sweep:
-    """Decides when the next sweep pays; the owner of the tables does the work."""
+    """Decides when the next sweep is worthwhile; the owner of the tables does it."""
 
     def __init__(self) -> None:
         self._left = self._read = 0
@@ -223,7 +220,7 @@ class Sweep:
         return True
 
     def done(self, horizon: int, left: int) -> None:
-        """After a sweep in vain, as while a database is loaded, the next waits for as many entries more."""
+        """Record a sweep that left some entries; the next one waits for as many new ones."""
         in_vain = 8 * (self._read - left) < self._read
         self._more = LEAST + (left if in_vain else max(left // 4, min(left, _MANY)))
         self._left = left

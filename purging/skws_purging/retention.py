@@ -1,9 +1,8 @@
-"""How long a log keeps records: until nothing alive can depend on them.
+"""Decides how long a log keeps records: until nothing alive depends on them.
 
-A tuple lives for a window. Its number among equal tuples, and whether it replaced
-another, depend on tuples that were alive at its start: so records are kept for
-two windows. These end where the stream is settled, at the last record that was
-read in order: readers that wait for late records know of no later time.
+A tuple lives for a window. Its number among equal tuples, and whether it replaced another, depend on tuples
+that were alive at its start, so records are kept for two windows. These end at the last record that was read
+in order: a reader that waits for late records has processed nothing later.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class LogPart:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``windows``: those of all readers of the log."""
+    """``windows``: the windows of all readers of the log."""
 
     windows: Collection[Window]
 

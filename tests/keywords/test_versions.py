@@ -189,6 +189,6 @@ def test_an_order_that_cannot_be_is_refused(attribute: str, message: str) -> Non
 def test_patterns_refuse_an_order_that_they_do_not_know(where: str) -> None:
     query = skws.Query.of_pattern(f"package p ; package q where {where} within 1 minute")
     with pytest.raises(
-        PatternError, match=r"version is a version \(debian\), which patterns have no order for"
+        PatternError, match=r"version is a version \(debian\), and patterns do not order versions"
     ):
         skws.Session(YAML).add(query)

@@ -189,7 +189,7 @@ def test_long_silences_forget_everything() -> None:
 def test_time_does_not_go_back() -> None:
     evaluator = TupleEvaluator(REPEATED, 3, TimeWindow(10))
     evaluator.update(0, (7,), 5)
-    with pytest.raises(ValueError, match="position 1 comes before"):
+    with pytest.raises(ValueError, match="position 1 has an earlier time"):
         evaluator.update(0, (7,), 4)
 
 

@@ -169,7 +169,7 @@ def test_absence_is_refused_with_the_reason(text: str, word: str) -> None:
     with pytest.raises(PatternError) as refused:
         parse_pattern(text, SCHEMA)
     message, _, carets = str(refused.value).splitlines()
-    assert message.startswith(f"there is no {word!r}: a match is told when its last tuple comes")
+    assert message.startswith(f"there is no {word!r}: a match is reported when its last tuple arrives")
     assert carets.count("^") == len(word)
 
 

@@ -1,8 +1,7 @@
 """States of the automata of patterns, and the runs that a tuple may gather from them.
 
-A PCEA compares a tuple only with the last tuples of the runs that it gathers.
-So all tuples of a class must lie together in the run tree: every tuple between
-two that are compared must carry the value.
+A PCEA compares a tuple only with the last tuples of the runs that it gathers. So all tuples of a class must
+be connected in the run tree: every tuple between two compared ones must have the value.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from skws_schema.budgets import StepBudget
 
 
 class LetterNumbers:
-    """Letters and classes by number; sets of them are bit masks."""
+    """Numbers letters and classes; sets of them are bit masks."""
 
     def __init__(self, readings: Mapping[TupleLetter, LetterTest]) -> None:
         self._order = sorted(readings)
@@ -38,8 +37,8 @@ class LetterNumbers:
 
     def classes(self, expression: Expression) -> int:
         if expression not in self._classes:
-            found = (self._readings[letter].classes for letter in letters(expression))
-            self._classes[expression] = sum(1 << number for number in frozenset[int]().union(*found))
+            class_sets = (self._readings[letter].classes for letter in letters(expression))
+            self._classes[expression] = sum(1 << number for number in frozenset[int]().union(*class_sets))
         return self._classes[expression]
 
     def may_coincide(self, first: int, second: int) -> bool:
@@ -49,12 +48,12 @@ class LetterNumbers:
             self._coincide[pair] = any(self._alike[number] & second for number in _bits(first))
         return self._coincide[pair]
 
-    def variables(self, found: int) -> list[str]:
-        return sorted({self._order[number].variable for number in _bits(found)})
+    def variables(self, mask: int) -> list[str]:
+        return sorted({self._order[number].variable for number in _bits(mask)})
 
 
 def _alike(order: Iterable[TupleLetter], readings: Mapping[TupleLetter, LetterTest]) -> list[int]:
-    """For each letter the letters that the same tuple could be read as."""
+    """For each letter, the letters that could read the same tuple."""
     of_relation: defaultdict[int, list[tuple[int, TupleLetter]]] = defaultdict(list)
     for number, letter in enumerate(order):
         of_relation[letter.relation].append((number, letter))
@@ -85,7 +84,7 @@ MOST_STEPS: Final = 1_000_000
 
 
 class NotExpressibleError(Exception):
-    """A layout cannot make the comparisons of the pattern; another layout may."""
+    """A layout cannot make the comparisons of the pattern; another layout may do so."""
 
 
 class TooManyTransitionsError(Exception):
@@ -96,9 +95,9 @@ class TooManyTransitionsError(Exception):
 class RunState:
     """A state: the rest of a part of the pattern, and the variant of the last tuple.
 
-    ``part`` distinguishes the states of parts that are read on their own. Last
-    tuples of different relations share a state, since the tuple's relation
-    distinguishes them; those of one relation do if they carry the same columns.
+    ``part`` distinguishes the states of parts that are read separately. Last tuples of different relations
+    share a state, since the tuple's relation distinguishes them; those of one relation share it if their
+    classes have the same columns.
     """
 
     part: Hashable
@@ -122,18 +121,18 @@ class LetterStep(NamedTuple):
 
 @dataclass(slots=True)
 class Behind:
-    """Runs into a state that end with one relation: one last letter; all classes and letters, as bits."""
+    """The runs into a state that end with one relation: a last letter; all classes and letters, as bits."""
 
     last: TupleLetter
     classes: int = 0
     letters: int = 0
 
     def add(self, classes: int, letters: int) -> bool:
-        """Add classes and letters; returns whether any is new."""
-        known = self.classes, self.letters
+        """Add classes and letters; True if any is new."""
+        before = self.classes, self.letters
         self.classes |= classes
         self.letters |= letters
-        return (self.classes, self.letters) != known
+        return (self.classes, self.letters) != before
 
 
 class StateLayout:
@@ -161,7 +160,7 @@ class StateLayout:
         return step
 
     def counted(self, ways: Iterable[Way]) -> Iterator[Way]:
-        """The same ways; each costs a step."""
+        """The same ways; each takes a step of the budget."""
         for way in ways:
             self.budget.spend()
             yield way
@@ -203,7 +202,7 @@ class StateLayout:
         return not classes(one) & classes(other) & ~classes(ReadTuple(letter))
 
     def _transitions(self, step: LetterStep) -> Iterator[Transition]:
-        """A transition for each way in which the sources' last tuples are compared with the letter's."""
+        """A transition for each way of comparing the sources' last tuples with the letter's tuple."""
         unary = self.reading(step.letter).unary
         labels = frozenset({step.letter.variable})
         ways = [self._sources(state, step.letter) for state in step.sources]
@@ -211,7 +210,7 @@ class StateLayout:
             yield Transition(sources, unary, labels, step.target)
 
     def _sources(self, source: RunState, letter: TupleLetter) -> list[RunSource]:
-        """A source for each set of columns of the letter's tuple that the last tuples are compared with."""
+        """A source for each set of columns of the letter's tuple that is compared with the last tuples."""
         later = self.reading(letter)
         lefts: defaultdict[Columns, list[tuple[int, Columns]]] = defaultdict(list)
         for relation, behind in sorted(self._behind[source].items()):
@@ -222,15 +221,15 @@ class StateLayout:
         return [RunSource(source, Equality(tuple(left), right)) for right, left in lefts.items()]
 
     def _extend(self, step: LetterStep) -> bool:
-        """Add the classes and letters behind a step to its target; returns whether any is new."""
+        """Add the classes and letters behind a step to its target; True if any is new."""
         letter = ReadTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:
             for behind in self._behind[source].values():
                 classes |= behind.classes
                 letters |= behind.letters
-        known = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
-        return known.add(classes, letters)
+        behind_relation = self._behind[step.target].setdefault(step.letter.relation, Behind(step.letter))
+        return behind_relation.add(classes, letters)
 
     def _check(self, step: LetterStep) -> None:
         alphabet, letter = self._alphabet, step.letter
@@ -253,18 +252,18 @@ class StateLayout:
 
     def _lost(self, classes: int, between: TupleLetter, later: TupleLetter | None) -> NotExpressibleError:
         text = self.resolved.class_texts[first_bit(classes)]
-        upto = f" when {later.variable} comes" if later else " while others wait for it"
+        upto = f" when {later.variable} arrives" if later else " while others wait for it"
         return NotExpressibleError(
-            f"{text} cannot be compared{upto}: {between.variable} can come between, "
-            "and does not carry the value"
+            f"{text} cannot be compared{upto}: {between.variable} can arrive between them, "
+            "and does not have the value"
         )
 
 
 def _variants(readings: dict[TupleLetter, LetterTest]) -> dict[TupleLetter, int]:
     """A number for each letter; letters of one relation share it if their classes have the same columns."""
-    known: defaultdict[int, dict[frozenset[tuple[int, int]], int]] = defaultdict(dict)
+    numbers_by_columns: defaultdict[int, dict[frozenset[tuple[int, int]], int]] = defaultdict(dict)
     found = {}
     for letter in sorted(readings):
-        variants = known[letter.relation]
+        variants = numbers_by_columns[letter.relation]
         found[letter] = variants.setdefault(frozenset(readings[letter].columns.items()), len(variants))
     return found

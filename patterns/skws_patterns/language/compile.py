@@ -1,15 +1,12 @@
-"""From a pattern to an automaton: conjunctions in parallel if possible, else one tuple after the other.
+"""Compiles a pattern into an automaton: conjunctions in parallel if possible, else one tuple after the other.
 
-Both layouts give every result once. A pattern that neither can express is
-refused, with the reason.
+Both layouts give every result once. A pattern that neither can express is refused, with the reason.
 
-In parallel, each part of a conjunction is read by runs of its own. The last
-tuple to arrive completes one part and gathers the others. Parts that must agree
-in a value that this tuple does not carry, or whose tuples could be the same,
-are gathered among themselves first. This is the construction for hierarchical
-queries (PCEA paper, Theorem 4.1), with any expression in place of an atom. A
-result has one run: its letters distinguish its parts, and the stream determines
-which tuple is last, in all and in each group.
+In parallel, each part of a conjunction is read by runs of its own. The last tuple to arrive completes one
+part and gathers the others. Parts that must agree in a value that this tuple does not have, or whose tuples
+could be the same, are gathered first, as a group. This is the construction for hierarchical queries (PCEA
+paper, Theorem 4.1), with any expression in place of an atom. A result has one run: its letters distinguish
+its parts, and the stream determines the last tuple of the result and of each group.
 
 ``chain`` reads an expression one tuple after the other, by a deterministic
 automaton over letters. It works for every expression, conjunctions included,
@@ -62,7 +59,7 @@ Before: TypeAlias = Callable[[TupleLetter], Iterable[Sources]]
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """The layout of a part: the states in which it is complete, and the last steps that lead there."""
+    """The layout of a part: the states in which it is complete, and the steps into them."""
 
     complete: tuple[RunState, ...]
     ends: tuple[End, ...]
@@ -73,7 +70,7 @@ def chain(layout: StateLayout, expression: Expression, part: Hashable, before: B
     complete: dict[RunState, None] = {}
     ends: dict[End, None] = {}
     waiting: list[RunState] = []
-    seen: set[RunState] = set()
+    visited: set[RunState] = set()
     steps: list[LetterStep] = []
 
     def read(sources: Sources, letter: TupleLetter, left: Expression) -> None:
@@ -83,8 +80,8 @@ def chain(layout: StateLayout, expression: Expression, part: Hashable, before: B
         if nullable(left):
             complete[state] = None
             ends[sources, letter] = None
-        if state not in seen:
-            seen.add(state)
+        if state not in visited:
+            visited.add(state)
             waiting.append(state)
 
     for letter, left in layout.derivatives.of(expression).items():
@@ -101,7 +98,7 @@ def chain(layout: StateLayout, expression: Expression, part: Hashable, before: B
 class Parallel:
     """Lays out expressions with their conjunctions in parallel, each expression once.
 
-    A part that cannot be laid out so is read one tuple after the other.
+    A part without a parallel layout is read one tuple after the other.
     """
 
     def __init__(self, layout: StateLayout) -> None:
@@ -110,10 +107,10 @@ class Parallel:
 
     def fragment(self, expression: Expression) -> Fragment:
         """The layout of an expression. Raises NotExpressibleError with all reasons if there is none."""
-        known = self._known.get(expression)
-        if known is None:
-            known = self._known[expression] = self._laid_out(expression)
-        return known
+        fragment = self._known.get(expression)
+        if fragment is None:
+            fragment = self._known[expression] = self._laid_out(expression)
+        return fragment
 
     def _laid_out(self, expression: Expression) -> Fragment:
         if not _has_conjunction(expression):
@@ -159,7 +156,7 @@ class Parallel:
         if letters(first) & letters(rest):
             raise NotExpressibleError("parts of a sequence have a variable in common")
         if not _has_conjunction(first):
-            raise NotExpressibleError("what comes after another tuple is read one tuple after the other")
+            raise NotExpressibleError("the rest of a sequence is read one tuple after the other")
         self.fragment(first)
         return chain(self._layout, rest, whole, lambda letter: self._ways(first, letter))
 
@@ -184,7 +181,7 @@ class Parallel:
                 return [(state,) for state in self.fragment(expression).complete]
 
     def _gather(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[Sources]:
-        """The ways in which a letter can gather several complete parts: each group of them as one run."""
+        """The ways in which a letter can gather several complete parts, each group of them as one run."""
         choices = []
         for group in self._groups(parts, letter):
             if len(group) == 1:
@@ -197,7 +194,7 @@ class Parallel:
         ]
 
     def _groups(self, parts: tuple[Expression, ...], letter: TupleLetter) -> list[list[Expression]]:
-        """The parts in groups: those that a letter cannot gather separately are together."""
+        """The parts in groups; parts that a letter cannot gather separately share a group."""
         groups: list[list[Expression]] = []
         for part in parts:
             near = [group for group in groups if any(self._bound(part, other, letter) for other in group)]
@@ -225,8 +222,10 @@ def root_of_pattern(expression: Expression, resolved: Resolved) -> RootKey | Non
     """The root of a pattern: the classes that every letter carries; None if there is none."""
     readings = {letter: resolved.readings[letter] for letter in letters(expression)}
     everywhere = frozenset.intersection(*(reading.classes for reading in readings.values()))
-    found = [{(x.relation, r.columns[c]) for x, r in readings.items()} for c in sorted(everywhere)]
-    return root_key([(resolved.class_texts[c], at) for c, at in zip(sorted(everywhere), found, strict=True)])
+    candidates = [{(x.relation, r.columns[c]) for x, r in readings.items()} for c in sorted(everywhere)]
+    return root_key(
+        [(resolved.class_texts[c], at) for c, at in zip(sorted(everywhere), candidates, strict=True)]
+    )
 
 
 _NAMED: Final = 6
@@ -246,7 +245,7 @@ def _reason(expression: Expression, layout: StateLayout) -> str:
     parts = max((c.parts for c in _conjunctions(expression)), key=len, default=())
     if len(parts) < 3:
         return (
-            f"it reads {len(letters(expression))} kinds of tuples, again and again or in too many ways; "
+            f"it reads {len(letters(expression))} kinds of tuples repeatedly or in too many ways; "
             "name relations instead of * and texts, and leave out repetitions and alternatives"
         )
     alike = [
@@ -299,24 +298,23 @@ class CompiledPattern:
 def compile_pattern(pattern: Pattern, schema: Schema, text_match: TextMatch) -> CompiledPattern:
     """The automaton of a pattern.
 
-    ``text_match`` defines ``~``. Raises PatternError for conditions that do not
-    fit the schema, and for a pattern that no automaton with equality predicates
-    is found for.
+    ``text_match`` defines ``:``. Raises PatternError for conditions that do not fit the schema, and for a
+    pattern without an automaton that only compares for equality.
     """
     resolved = resolve(pattern, schema, text_match)
     if nullable(pattern.expression):
-        raise PatternError("the pattern is satisfied by no tuple at all")
+        raise PatternError("the pattern matches without any tuple")
     try:
         pcea = parallel_automaton(pattern, resolved)
     except NotExpressibleError as reason:
         raise PatternError(
-            f"no automaton with equality predicates is found for the pattern: {reason}\n  {pattern.text}"
+            f"no automaton with equality predicates can evaluate the pattern: {reason}\n  {pattern.text}"
         ) from None
     return CompiledPattern(pattern, pcea, root_of_pattern(pattern.expression, resolved))
 
 
 def parallel_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
-    """The automaton with conjunctions in parallel as far as possible. Raises NotExpressibleError."""
+    """The automaton with conjunctions in parallel where possible. Raises NotExpressibleError."""
     layout = StateLayout(resolved)
     try:
         with layout.budget:

@@ -1,12 +1,10 @@
-"""Expressions over letters: what a pattern says about the order of tuples.
+"""Expressions over letters, which describe the order of a pattern's tuples.
 
-A letter is one way to read one tuple: its relation and the variable it is
-marked with. The tuples of a result, in order, spell a word of letters, and a
-result is its word and the positions. So two patterns have a result in common
-only if they have a word in common, and a deterministic automaton over letters
-gives every result once (the input-output determinism of complex event
-recognition). ``Derivatives`` gives what is left of an expression after a letter
-(Brzozowski), computed once for each expression.
+A letter is one way to read one tuple: its relation and the variable that marks it. The tuples of a result, in
+order, spell a word of letters, and a result is its word and the positions. So two patterns share a result
+only if they share a word, and a deterministic automaton over letters gives every result once (the
+input-output determinism of complex event recognition). ``Derivatives`` computes the rest of an expression
+after a letter (Brzozowski), once for each expression.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ class _Hashed:
         cls.__hash__ = _Hashed.__hash__  # type: ignore[method-assign]
 
     def __hash__(self) -> int:
-        own = vars(self)
-        if "_hash" not in own:
-            own["_hash"] = hash((type(self).__name__, *own.values()))
-        return int(own["_hash"])
+        attributes = vars(self)
+        if "_hash" not in attributes:
+            attributes["_hash"] = hash((type(self).__name__, *attributes.values()))
+        return int(attributes["_hash"])
 
     def __getstate__(self) -> dict[str, object]:
         """The fields without the hash, which differs between processes."""
@@ -55,7 +53,7 @@ class ReadTuple(_Hashed):
 
 @dataclass(frozen=True)
 class Sequence(_Hashed):
-    """All of the first part before all of the second, and so on."""
+    """The parts one after the other: all of the first before all of the second, and so on."""
 
     parts: tuple[Expression, ...]
 
@@ -76,7 +74,7 @@ class Alternation(_Hashed):
 
 @dataclass(frozen=True)
 class Star(_Hashed):
-    """Any number of times the body, one after the other."""
+    """Any number of repetitions of the body, one after the other."""
 
     body: Expression
 
@@ -120,12 +118,12 @@ def alternation(*parts: Expression) -> Expression:
 
 
 def star(body: Expression) -> Expression:
-    """Any number of times the body, in normal form."""
+    """Any number of repetitions of the body, in normal form."""
     return body if isinstance(body, Star) else Star(body)
 
 
 def repeated(body: Expression) -> Expression:
-    """One or more times the body, which then occurs twice; the body itself if it is repeated already."""
+    """One or more repetitions of the body, which then occurs twice; a repeated body is returned unchanged."""
     if isinstance(body, Sequence) and body.parts and body.parts[-1] == star(sequence(*body.parts[:-1])):
         return body
     return sequence(body, star(body))
@@ -144,7 +142,7 @@ def size(expression: Expression) -> int:
 
 @lru_cache(_REMEMBERED)
 def canonical(expression: Expression) -> str:
-    """A text that is the same for equal expressions in every process, to order them by."""
+    """A text by which to order expressions, the same in every process."""
     match expression:
         case ReadTuple(letter):
             return f"{letter.relation}.{letter.variable}"
@@ -182,34 +180,34 @@ def nullable(expression: Expression) -> bool:
 
 
 class Derivatives:
-    """The derivatives of the expressions of one pattern; each part that is built costs a step."""
+    """The derivatives of the expressions of one pattern; each new part takes a step of the budget."""
 
     def __init__(self, budget: StepBudget) -> None:
         self._budget = budget
         self._known: dict[Expression, dict[TupleLetter, Expression]] = {}
 
     def of(self, expression: Expression) -> dict[TupleLetter, Expression]:
-        """The letters that can come first, in order, each with what is left after it."""
-        known = self._known.get(expression)
-        if known is None:
-            found: defaultdict[TupleLetter, list[Expression]] = defaultdict(list)
+        """The possible first letters, in order, each with the rest of the expression after it."""
+        derivatives = self._known.get(expression)
+        if derivatives is None:
+            ways_by_letter: defaultdict[TupleLetter, list[Expression]] = defaultdict(list)
             for letter, left in self._ways(expression):
-                found[letter].append(left)
-            ordered = sorted(found.items(), key=itemgetter(0))
-            known = self._known[expression] = {letter: alternation(*ways) for letter, ways in ordered}
-        return known
+                ways_by_letter[letter].append(left)
+            ordered = sorted(ways_by_letter.items(), key=itemgetter(0))
+            derivatives = self._known[expression] = {letter: alternation(*ways) for letter, ways in ordered}
+        return derivatives
 
     def in_common(self, first: Expression, second: Expression) -> bool:
         """True if some word satisfies both."""
-        waiting, seen = [(first, second)], {(first, second)}
-        for one, other in waiting:
+        pairs, visited = [(first, second)], {(first, second)}
+        for one, other in pairs:
             self._budget.spend()
             if nullable(one) and nullable(other):
                 return True
             left, right = self.of(one), self.of(other)
             following = dict.fromkeys((left[letter], right[letter]) for letter in left if letter in right)
-            waiting += [pair for pair in following if pair not in seen]
-            seen |= following.keys()
+            pairs += [pair for pair in following if pair not in visited]
+            visited |= following.keys()
         return False
 
     def _ways(self, expression: Expression) -> Iterator[tuple[TupleLetter, Expression]]:

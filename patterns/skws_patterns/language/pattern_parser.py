@@ -1,4 +1,4 @@
-"""From the text of a pattern to its expression, conditions and window, with places for error messages.
+"""Parses a pattern into its expression, conditions and window, with positions for error messages.
 
 (login l AND transfer t) ; refund r where l.user = t.user = r.user and t:urgent within 10 minutes
 """
@@ -46,7 +46,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """All referenced attributes have one value."""
+    """All referenced attributes have the same value."""
 
     references: tuple[Reference, ...]
 
@@ -72,7 +72,7 @@ class ComparisonChain:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """A tuple contains a text: anywhere it is searched, or in one attribute."""
+    """A tuple contains a text, in any searched attribute or in a given one."""
 
     variable: str
     attribute: str | None
@@ -94,22 +94,24 @@ class Pattern:
 
 
 def read_condition(text: str, tree: Tree[Token]) -> Condition:
-    """One condition. Raises PatternError with carets at the place."""
+    """One condition. Raises PatternError with carets below the fault."""
     return _contains(tree) if tree.data in _CONTAINS else _comparison(text, tree)
 
 
 def former_spellings(text: str) -> tuple[str, ...]:
-    """A note for each part of a pattern that is written otherwise now, and still read."""
-    found = []
+    """A note for each part of a pattern in an old spelling that is still accepted."""
+    notes = []
     for tree in parse(text, "pattern").find_data(_CONTAINS[1]):
         start, end = span(tree)
-        place, quoted = (text[slice(*span(part))] for part in tree.children)
-        found.append(f"{text[start:end]} is now written {place}:{quoted}; a later version reads that alone")
-    return tuple(dict.fromkeys(found))
+        searched, quoted = (text[slice(*span(part))] for part in tree.children)
+        notes.append(
+            f"{text[start:end]} is now written {searched}:{quoted}; a later version reads that alone"
+        )
+    return tuple(dict.fromkeys(notes))
 
 
 def read_window(text: str, tree: Tree[Token]) -> Window:
-    """The window. Raises PatternError with carets at the place."""
+    """The window. Raises PatternError with carets below the fault."""
     start, end = span(tree)
     try:
         return parse_window(text[start:end])
@@ -118,11 +120,11 @@ def read_window(text: str, tree: Tree[Token]) -> Window:
 
 
 def _contains(tree: Tree[Token]) -> Keyword:
-    place, quoted = tree.children
+    searched, quoted = tree.children
     text = unquoted(str(quoted)) if cast("Token", quoted).type == "STRING" else str(quoted)
-    if isinstance(place, Token):
-        return Keyword(str(place), None, text, span(tree))
-    reference = _reference(place)
+    if isinstance(searched, Token):
+        return Keyword(str(searched), None, text, span(tree))
+    reference = _reference(searched)
     return Keyword(reference.variable, reference.attribute, text, span(tree))
 
 
@@ -137,7 +139,7 @@ def _comparison(text: str, tree: Tree[Token]) -> Agreement | Filter | Comparison
             raise PatternError.at(
                 text,
                 *span(tree),
-                "attributes of two tuples can only be equal: an automaton keeps no other comparison",
+                "attributes of two tuples can only be equal: an automaton makes no other comparison",
             )
         return ComparisonChain(tuple(references), tuple(operators), span(tree))
     if len(operands) > 2 or not references:
@@ -155,14 +157,14 @@ def _reference(tree: Tree[Token]) -> Reference:
     return Reference(str(variable), str(attribute), span(tree))
 
 
-# More than anybody writes; compiling takes time cubic in their number.
+# More than anyone writes; compiling takes time cubic in their number.
 MOST_ATOMS: Final = 64
 # A repetition doubles the expression below it.
 MOST_READ: Final = 512
 
 
 def parse_pattern(text: str, schema: Schema) -> Pattern:
-    """The pattern of a text. Raises PatternError with carets at the place."""
+    """The pattern of a text. Raises PatternError with carets below the fault."""
     tree, *rest = cast("list[Tree[Token]]", parse(text, "pattern").children)
     conditions = [read_condition(text, part) for part in rest if part.data != "window"]
     windows = [read_window(text, part) for part in rest if part.data == "window"]
@@ -181,7 +183,7 @@ def parse_pattern(text: str, schema: Schema) -> Pattern:
 
 
 class _PatternReader:
-    """Reads expressions; ``keywords`` are the conditions that quoted atoms stand for."""
+    """Reads expressions. ``keywords``: the conditions that quoted atoms abbreviate."""
 
     def __init__(self, text: str, schema: Schema, conditions: list[Condition]) -> None:
         self.keywords: list[Keyword] = []
@@ -232,7 +234,7 @@ class _PatternReader:
         return ReadTuple(TupleLetter(relation, variable))
 
     def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
-        """A tuple of any stream with the attributes that the conditions read."""
+        """A tuple of any stream that has the attributes in the conditions."""
         references = [r for c in self._conditions for r in _references(c) if r.variable == variable]
         searched |= any(
             isinstance(c, Keyword) and c.variable == variable and c.attribute is None
@@ -245,8 +247,8 @@ class _PatternReader:
 
         streams = [i for i, relation in enumerate(self._schema.relations) if fits(relation)]
         if not streams:
-            asked = ", ".join(dict.fromkeys(r.attribute for r in references)) or "searched attributes"
-            raise self._fault(token, f"no stream has what {variable} needs: {asked}")
+            attributes = ", ".join(dict.fromkeys(r.attribute for r in references)) or "searched attributes"
+            raise self._fault(token, f"no stream has what {variable} needs: {attributes}")
         return alternation(*(ReadTuple(TupleLetter(i, variable)) for i in streams))
 
     def _fault(self, token: Token, message: str) -> PatternError:
@@ -254,7 +256,7 @@ class _PatternReader:
 
 
 def _references(condition: Condition) -> Iterator[Reference]:
-    """The attributes that a condition reads."""
+    """The attributes in a condition."""
     match condition:
         case Agreement(references) | ComparisonChain(references):
             yield from references
@@ -272,8 +274,8 @@ def _check_variables(text: str, expression: Expression, conditions: list[Conditi
         if isinstance(condition, Filter | Keyword):
             variable = condition.variable if isinstance(condition, Keyword) else condition.reference.variable
             used = [(variable, condition.span)]
-        for variable, place in used:
+        for variable, position in used:
             if variable not in variables:
                 raise PatternError.at(
-                    text, *place, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"
+                    text, *position, f"the pattern has no variable {variable!r}{nearest(variable, variables)}"
                 )

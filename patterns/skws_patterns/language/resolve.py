@@ -1,8 +1,7 @@
-"""The conditions of a pattern for each letter: the tests of its tuples, and the values they must share.
+"""Resolves the conditions of a pattern for each letter: tests of its tuples, and values they must share.
 
-Attributes that the conditions equate form a *class*. All tuples of a result
-with an attribute of a class have one value there, however often a repetition
-reads them.
+Attributes that the conditions equate form a *class*. All tuples of a result with an attribute of a class have
+the same value in it, also all tuples of a repetition.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from skws_patterns.pcea import ConstantTest, Related, Same, Test, TextTest, Unar
 from skws_schema.errors import PatternError, UsageError, nearest
 from skws_schema.model import Attribute, AttributeType, Op, Row, Schema
 
-# From a text, a relation and the columns to search, the test of rows. Raises UsageError.
+# Makes the test of rows from a text, a relation and the columns to search. Raises UsageError.
 TextMatch: TypeAlias = Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class LetterTest:
-    """A letter's conditions: the predicate of its tuples, and the column of each class it is in."""
+    """A letter's conditions: the predicate of its tuples, and their column for each class."""
 
     unary: Unary
     columns: dict[int, int] = field(hash=False)
@@ -50,7 +49,7 @@ class Resolved:
 
 
 def resolve(pattern: Pattern, schema: Schema, text_match: TextMatch) -> Resolved:
-    """Check the conditions against the schema. Raises PatternError with carets at the place."""
+    """Check the conditions against the schema. Raises PatternError with carets below the fault."""
     classes = _classes(pattern)
     resolver = _Resolver(pattern, schema, text_match)
     for members in classes:
@@ -64,9 +63,9 @@ def _classes(pattern: Pattern) -> list[list[Reference]]:
     for condition in pattern.conditions:
         if isinstance(condition, Agreement):
             merged = {(r.variable, r.attribute): r for r in condition.references}
-            for known in [c for c in classes if c.keys() & merged.keys()]:
-                classes.remove(known)
-                merged = known | merged
+            for overlapping in [c for c in classes if c.keys() & merged.keys()]:
+                classes.remove(overlapping)
+                merged = overlapping | merged
             classes.append(merged)
     return [list(members.values()) for members in classes]
 
@@ -154,7 +153,7 @@ class _Resolver:
     def _refuse_versions(self, attribute: Attribute, operator: str, span: Span) -> None:
         """Patterns compare texts letter by letter, which is not the order of versions."""
         if attribute.order is not None and operator not in {Op.EQUAL, Op.DIFFERENT}:
-            message = f"{attribute.name} is a version ({attribute.order}), which patterns have no order for"
+            message = f"{attribute.name} is a version ({attribute.order}), and patterns do not order versions"
             raise self._fault(span, f"{message}; expected = or !=, or a keyword query")
 
     def _contains(self, letter: TupleLetter, condition: Keyword) -> TextTest:

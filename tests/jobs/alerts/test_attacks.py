@@ -120,7 +120,7 @@ FILES = [
     ("q: {sql: 'SELECT DISTINCT cid FROM customer WHERE cid < 5.5'}", "this query needs unbounded memory:"),
     (
         "q: {sql: 'SELECT DISTINCT cid FROM customer c, customer c WHERE c.cid = 5'}",
-        "line 1, column 38: 'c' is there twice; name",
+        "line 1, column 38: 'c' occurs twice; rename",
     ),
     (
         "q: {sql: 'SELECT DISTINCT cid FROM customer WHERE cid = 5 ~'}",

@@ -300,6 +300,29 @@ def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, s
     assert told <= true
 
 
+def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None:
+    """Of a row that was updated, deleted and inserted again a late record ends the last life."""
+    stream = Stream(SCHEMA, Unbounded(), lateness=5)
+    calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
+    told = []
+    for time, text, delete in (
+        (100, "alpha beta", False),
+        (120, "alpha beta beta", False),
+        (123, "", True),
+        (124, "alpha beta", False),
+        (124, "", True),
+    ):
+        batch = RecordBatch.of([Record(1, time, (text, 1), delete)])
+        if time == 124:
+            broken.replace_log()
+            broken.rebuild()
+        results = calm.take(batch)
+        assert lines(broken.take(batch)) == lines(results)
+        told += results
+    assert broken.replaced
+    assert told[-1].start == 100 / 1e6
+
+
 @pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
 def test_a_log_that_ends_or_only_grows_is_kept(window: Window, more: dict[str, str]) -> None:
     """Of results that only expire, some of the best are forgotten by their scores."""

@@ -355,7 +355,9 @@ class _History:
 
     def begin_at_last(self, begin: float | None) -> None:
         """The result began then during the last version, whatever versions are known."""
-        if _at(begin) < _at(self.versions[0].start):
+        if begin != self.versions[-1].start and begin == self.begin_at(len(self.versions) - 1):
+            pass  # as these tell
+        elif _at(begin) < _at(self.versions[0].start):
             self.begin = begin
         else:
             self.known = _at(begin)
@@ -446,17 +448,32 @@ class CorrectedUpdates(Updates):
         return result
 
     def all_begins(self) -> list[Begin]:
-        return [begin for history in self._known.values() if (begin := self._begin(history))]
+        """Those of earlier versions as well: a late record may let one be the last again."""
+        found = []
+        for (name, one), history in self._known.items():
+            for place, version in enumerate(history.versions):
+                begin, end = history.begin_at(place), version.end
+                if begin != version.start:
+                    end = version.result.end if end is None else end
+                    found.append(Begin(name, one, version.start, begin, end))
+        return found
 
     def expect(self, begins: Iterable[Begin]) -> None:
         computed, self._new = self._new, {}
-        expected = {(each.name, each.id): each for each in begins}
+        expected: dict[Id, dict[float | None, Begin]] = {}
+        for each in begins:
+            expected.setdefault((each.name, each.id), {})[each.version] = each
         for name in computed.keys() | expected.keys():
             if (history := self._known.get(name)) is not None:
-                begin, version = expected.get(name), history.versions[-1].start
+                own = expected.get(name, {})
+                first, version = history.versions[0].start, history.versions[-1].start
+                if first != version and first in own:
+                    history.begin = own[first].begin
+                    if version not in own and name not in computed:
+                        continue
                 # Without one, the query came later: it knows the present version alone. That of an earlier
                 # version is from a shard that had the result before.
-                history.begin_at_last(version if begin is None or begin.version != version else begin.begin)
+                history.begin_at_last(own[version].begin if version in own else version)
 
     def forget(self, now: int, horizon: int) -> None:
         del now

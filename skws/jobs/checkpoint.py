@@ -93,7 +93,7 @@ def kept_tables(folder: Path) -> Iterator[Record]:
             yield Record(relation, time, tuple(row), delete)
 
 
-VERSION: Final = 11  # of the forms in the journal and in Spark's log
+VERSION: Final = 12  # of the forms in the journal and in Spark's log
 _MANIFEST: Final = "manifest.json"
 _GIVEN: Final = "given.json"
 _COMMITTED: Final = "committed.json"

@@ -26,7 +26,7 @@ from skws.jobs.standing import CommandQueue
 from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, known_standing, resume
 from skws.memory import expect_long_lived_objects, return_large_arrays, warn_by
 from skws.queries.kinds import plans_of
-from skws.queries.operator import LoggedBatch, QueryPlan, changed
+from skws.queries.operator import LoggedBatch, QueryPlan, changed, record_count
 from skws.sinks.base import NONE, Sink, SinkRun
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source
@@ -382,7 +382,9 @@ class LocalWatch:
         self._looked_at, self._tail_kept = found.size, 0
         if not long and 2 * found.size > log.records:
             return None
-        self.worker.live.log_replaced(found.entry.recent)
+        recent = found.entry.recent
+        part = LogPart(found.lasting.latest, self.worker.live.position)
+        self.worker.live.log_replaced(part, recent[0].position if record_count(recent) else None)
         first = log.rewrite(found)
         self._tail_kept = log.tail
         return first

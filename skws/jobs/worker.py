@@ -96,7 +96,7 @@ class BatchWorker:
 
         ``log``: gives the records in it as they came.
         """
-        lasting = self.live.lasting_records(beside=True)
+        lasting = self.live.lasting_records()
         if lasting is None:
             return None
         begins, now = self.live.all_begins(), self.before

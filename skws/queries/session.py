@@ -66,6 +66,7 @@ class Session:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
         self._placed: dict[str, Key] = {}  # by name of a query: the key of its operator, if it has one
+        self._past_lives: LogPart | None = None  # what lived in place of the log, if that is all of it
         self.operators: dict[Key, Operator] = {}
         """One for each group of queries, by kind and group; that of keywords stays without queries."""
         if keywords:
@@ -239,13 +240,17 @@ class Session:
         before; then those that do not last are rebuilt from what is ``recent``.
         """
         others = self._readers if record_count(recent) else []
+        others = [each for each in others if _is_within(each.keeps, self.stream.window)]
         if lasting:
-            self._state.counted_from = self.position + insertions(batch)
+            first = recent[0].position if record_count(recent) else None
+            self.log_replaced(LogPart(batch.latest, self.position + insertions(batch)), first)
         for part in self._parts(batch) if lasting else [batch]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
-        if others:
-            self._state.counted_from = recent[0].position
+        if others and recent[-1].final is not None:  # else they would read again what waits for that here
+            self._state.order.settle(recent[-1].final)
+            for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
+                pass
         for each in others:
             each.rebuild(recent)
         if ended:
@@ -264,9 +269,13 @@ class Session:
             return
         yield from batch.parts(PART)
 
-    def log_replaced(self, recent: Sequence[LoggedBatch] = ()) -> None:
-        """The log up to here has ``lasting_records`` from now on, and what is ``recent``."""
-        self._state.counted_from = recent[0].position if recent else self.position
+    def log_replaced(self, whole: LogPart, recent: int | None = None) -> None:
+        """The log has ``lasting_records`` from now on, of which ``whole`` tells.
+
+        ``recent``: the position of the first record that is kept as it came; None if none is.
+        """
+        self._state.counted_from = whole.after if recent is None else recent
+        self._past_lives = whole if recent is None else None
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call, which a log keeps with its records."""
@@ -283,14 +292,14 @@ class Session:
         """Tuples that are alive: ``lasting_records``, which copies them, gives as many at least, or None."""
         return max((each.living for each in self.operators.values()), default=0)
 
-    def lasting_records(self, *, beside: bool = False) -> LastingRecords | None:
+    def lasting_records(self) -> LastingRecords | None:
         """The records in place of all of the log so far, in order of time: they lead to the present state.
 
-        ``beside``: for operators with shorter windows what is ``recent`` is kept beside them.
+        For operators with shorter windows what is ``recent`` is kept beside them.
 
         Records that wait for earlier ones are among them as they came: operators that read in order have not
-        seen them. None if some operator needs all that its window holds, or if a record waits that was
-        ``passed_over``, of which only the position is known.
+        seen them. None if some operator needs all that its window holds, or has read what lives in place of
+        it; or if a record waits that was ``passed_over``, of which only the position is known.
         """
         waiting = self._state.order.waiting
         if (waiting.relation == PASSED_OVER).any():
@@ -299,7 +308,9 @@ class Session:
         if self._state.stream.by_count or len({each.keeps for each in kept}) != 1:
             return None
         (window,) = {each.keeps for each in kept}
-        if not all(beside and _is_within(each.keeps, window) for each in self._readers):
+        if not all(_is_within(each.keeps, window) for each in self._readers):
+            return None
+        if self._past_lives is not None and not self._is_over(self._past_lives):
             return None
         found = None
         for each in kept:
@@ -319,10 +330,17 @@ class Session:
             found.append(LoggedBatch(order.position, order.now, logged.batch))
             order.accepted(logged.batch)
         found.append(LoggedBatch(self.position, self.now, NO_RECORDS))
-        retention = Retention({each.keeps for each in self._readers if each.keeps is not None})
         parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(found)]
-        over = takewhile(lambda part: retention.over(part, self.settled, self.position), parts)
-        return tuple(found[sum(1 for _ in over) :])
+        return tuple(found[sum(1 for _ in takewhile(self._is_over, parts)) :])
+
+    @property
+    def keeps_recent(self) -> set[Window]:
+        """The windows that the log is kept for as it came, beside ``lasting_records``."""
+        return {each.keeps for each in self._readers if each.keeps is not None}
+
+    def _is_over(self, part: LogPart) -> bool:
+        """Whether operators that are rebuilt from the log as it came do without a part of it."""
+        return Retention(self.keeps_recent).over(part, self.settled, self.position)
 
     @property
     def _readers(self) -> list[Operator]:

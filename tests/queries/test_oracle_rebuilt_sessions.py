@@ -17,7 +17,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.queries import session as sessions
 from skws.queries.kinds import plans_over
-from skws.queries.operator import Begins, LoggedBatch, changed
+from skws.queries.operator import Begins, LoggedBatch, changed, record_count
 from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
@@ -138,7 +138,7 @@ class Recovered:
 
     def replace_log(self) -> None:
         """Keep what lives in place of the log, if all queries do without it."""
-        found, begins = self.live.lasting_records(beside=True), self.live.all_begins()
+        found, begins = self.live.lasting_records(), self.live.all_begins()
         if found is None:
             return
         recent = self.live.recent(chain.from_iterable(one.recent or (one,) for one in self.past()))
@@ -147,7 +147,7 @@ class Recovered:
         records = self.files.read(stored.files, stored.rest)
         before = self.live.position - insertions(records)
         part = LogPart(self.live.now, self.live.position)
-        self.live.log_replaced(recent)
+        self.live.log_replaced(part, recent[0].position if record_count(recent) else None)
         self.lasting = LoggedBatch(before, ALWAYS, records, recent=recent)
         self.log = [(part, self.lasting, begins)]
         self.read = 1
@@ -321,6 +321,53 @@ def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None
         told += results
     assert broken.replaced
     assert told[-1].start == 100 / 1e6
+
+
+def test_a_pattern_that_is_added_reads_what_lives_until_its_window_is_over() -> None:
+    """What lives is not replaced as long as it is the past of a pattern, which may be rebuilt."""
+    stream = Stream(SCHEMA, Unbounded())
+    longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
+    broken = Recovered(stream, queries=LOGGED_AS_LIVES)
+    broken.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", time % 3)) for time in range(30)]))
+    broken.replace_log()
+    broken.live.add_all(plans_over([longer], stream))
+    broken.queries += (longer,)
+    for time in range(1_030, 1_040):
+        broken.take(RecordBatch.of([Record(0, time, ("beta", time))]))
+        broken.replace_log()
+    assert broken.replaced == 1
+    broken.rebuild()
+    found = broken.take(RecordBatch.of([Record(0, 1_040, ("alpha", 7))]))
+    assert len([one for one in found if one.name == "longer"]) == 3
+    broken.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
+    broken.replace_log()
+    assert broken.replaced == 2
+
+
+@pytest.mark.parametrize("within", ["within 9 us", ""])
+def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str) -> None:
+    """One without a window, added later, has read what lives, and one with a window all of its window."""
+    stream = Stream(SCHEMA, Unbounded())
+    added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
+    calm, broken = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
+    told = 0
+    for number in range(60):
+        time = 1_000 + number
+        batch = RecordBatch.of(
+            [Record(1, time, ("alpha", number % 5)), Record(0, time, ("beta", number % 7))]
+        )
+        results = calm.take(batch)
+        assert lines(broken.take(batch)) == lines(results)
+        told += sum(one.name == "added" for one in results)
+        if number == 20:
+            for each in (calm, broken):
+                each.replace_log()
+                each.live.add_all(plans_over([added], stream))
+                each.queries += (added,)
+        if number > 20 and number % 4 == 0:
+            broken.rebuild()
+    assert told
+    assert broken.replaced == 1
 
 
 @pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])

@@ -164,9 +164,7 @@ class LocalSimulation:
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
-        window, host = self.options.window, self.options.host
-        if (window, host) == ("none", "spark"):  # where patterns keep the log for ever
-            return ADDED, given
+        window = self.options.window
         if window == "expression":  # which has no scores
             del given["best"]
         if window in {"expression", "none"}:  # without a window of their own patterns have none, or all

@@ -475,7 +475,7 @@ _mutant(
     "chunk-forgotten",
     "a shard that is made anew is not told the last chunk of its log",
     (
-        f"{_SPARK}.processor:MeshProcessor._send_chunks",
+        f"{_SPARK}.processor:MeshProcessor._log",
         "range(mark.oldest, mark.next)",
         "range(mark.oldest, mark.next - 1)",
     ),
@@ -619,8 +619,16 @@ _mutant(
 _mutant(
     "chunks-for-ever",
     "the log of a shard keeps everything",
-    (f"{_SPARK}.shard_server:Shard.work", "self._trimmed()", "[]"),
+    (f"{_SPARK}.shard_server:Shard._cut", "list(takewhile(over, log))", "[]"),
     host="spark",
+)
+_mutant(
+    "recent-forgotten",
+    "of a shard's log that is replaced by what lives, patterns with windows lose what they reach",
+    (f"{_SPARK}.shard_server:Shard._is_over_recent", "not keeps or", "True or"),
+    host="spark",
+    window="none",
+    asks="all",
 )
 
 
@@ -766,9 +774,9 @@ _mutant(
     "past-sent-twice",
     "a new query takes the records before it twice when the task that sent them has failed",
     (
-        "skws.spark.streaming.shard_server:Shard.replay_silently",
-        "self._past[chunk.number] = ",
-        "self._past[len(self._past)] = ",
+        "skws.spark.streaming.shard_server:Shard.send_past",
+        "self._sent[chunk.place] = ",
+        "self._sent[len(self._sent), False] = ",
     ),
     host="spark",
     asks="all",

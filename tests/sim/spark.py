@@ -29,7 +29,7 @@ from skws.queries.session import Session
 from skws.sinks.base import SinkRun
 from skws.sources.retry import retry
 from skws.spark.streaming import processor, reader, run_directory, shard_server
-from skws.spark.streaming.layout import Blob, Layout, Wanted, divided, place_of, planned
+from skws.spark.streaming.layout import Blob, Layout, Wanted, all_divided, planned
 from skws.spark.streaming.messages import Chunk, Failed
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.processor import MeshProcessor
@@ -59,7 +59,9 @@ _TRIES: Final = 4  # of a task
 _SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
+_MOST_OF_PATTERNS: Final = 100  # beside what lives
 _FEW_BYTES: Final = 9_000
+_LOGGED: Final = ("chunk", "lasting")
 
 
 class TaskError(Exception):
@@ -439,12 +441,12 @@ def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: in
         for group, blobs in states.items()
         for (kind, name), (head, body) in blobs.items()
     ]
-    rest: list[Blob] = [one for one in found if one[1] != "chunk"]  # type: ignore[misc]  # kinds are texts here
-    chunks = [(Chunk(**orjson.loads(head)), body) for _, kind, _, head, body in found if kind == "chunk"]
-    kept, whole = planned(rest, [chunk for chunk, _ in chunks], before, layout)
-    for number, chunk in whole.items():
-        parts = [each for each in chunks if place_of(each[0].number, whole) == number]
-        kept += divided(chunk, parts, before, layout, lateness)
+    rest: list[Blob] = [one for one in found if one[1] not in _LOGGED]  # type: ignore[misc]  # kinds are texts here
+    chunks = [
+        (group, Chunk(**orjson.loads(head)), body) for group, kind, _, head, body in found if kind in _LOGGED
+    ]
+    kept, whole = planned(rest, [(group, chunk) for group, chunk, _ in chunks], before, layout)
+    kept += all_divided(whole, [(chunk, body) for _, chunk, body in chunks], before, layout, lateness)
     made: dict[int, Blobs] = {group: {} for group in layout.groups}
     for group, kind, name, head, body in kept:
         made[group][kind, name] = head, body
@@ -563,8 +565,10 @@ class SparkSimulation(LocalSimulation):
         """Commands are written down before the shards get them."""
 
     def _check_state(self) -> None:
-        """The state of the shards ends with the window."""
+        """The state of the shards ends with the window, or with that of patterns."""
+        beside = self.options.window == "none" and self.options.asks != "keywords"
+        most = _MOST_OF_PATTERNS if beside else _MOST_CHUNKS
         newest = self.generations[max(self.generations)]
         for group, blobs in newest.states[max(newest.states)].items():
             chunks = sum(kind == "chunk" for kind, _ in blobs)
-            check(chunks <= _MOST_CHUNKS, f"shard {group} keeps", chunks, "chunks of records")
+            check(chunks <= most, f"shard {group} keeps", chunks, "chunks of records")

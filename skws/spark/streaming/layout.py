@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import count, cycle, groupby
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import orjson
@@ -232,12 +233,14 @@ def moved(
             sf.col("user_map_value.body").alias("body"),
         )
     )
-    chunks = old.where("kind = 'chunk'")
-    rest = [_blob(row) for row in old.where("kind <> 'chunk'").collect()]
-    heads = [Chunk(**orjson.loads(bytes(row.head))) for row in chunks.select("head").collect()]
+    chunks = old.where("kind IN ('chunk', 'lasting')")
+    rest = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
+    rows = chunks.select("shard", "head").collect()
+    heads = [(row.shard, Chunk(**orjson.loads(bytes(row.head)))) for row in rows]
     own, whole = planned(rest, heads, before, layout)
-    number = sf.greatest(sf.col("name").cast("long"), sf.lit(min(whole, default=0)))
-    divided = chunks.groupBy(number).applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
+    number = sf.get_json_object(sf.col("head").cast("string"), "$.number").cast("long")
+    together = number if before.keys is None else sf.greatest(number, sf.lit(_last(whole)))
+    divided = chunks.groupBy(together).applyInArrow(_divider(whole, before, layout, lateness), _COLUMNS)
     return session.createDataFrame(own, _COLUMNS).unionAll(divided).groupBy("shard")
 
 
@@ -245,17 +248,24 @@ def _blob(row: Any) -> Blob:
     return row.shard, row.kind, row.name, bytes(row.head), bytes(row.body)
 
 
-def planned(
-    rest: Sequence[Blob], heads: Iterable[Chunk], before: Layout, layout: Layout
-) -> tuple[list[Blob], dict[int, Chunk]]:
-    """All but the chunks, for each shard of ``layout``, and the heads of whole chunks by number.
+Place: TypeAlias = tuple[int, bool]
+"""As of ``Chunk``."""
 
-    ``rest`` and ``heads``: of all shards ``before``.
+
+def planned(
+    rest: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
+) -> tuple[list[Blob], dict[Place, Chunk]]:
+    """All but the chunks, for each shard of ``layout``, and the heads of whole chunks by place.
+
+    ``rest`` and ``heads``: of all shards ``before``, heads with their groups.
     """
     marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if before.keys else max(positions)
-    return list(_rest(rest, marks, position, before, layout)), _together_again(heads, position, before)
+    whole = _together_again(list(heads), position, before)
+    if layout.keys is not None:  # then no query needs what a lasting chunk stands for
+        whole = {place: chunk for place, chunk in whole.items() if place >= (_last(whole), True)}
+    return list(_rest(rest, marks, position, before, layout)), whole
 
 
 def _rest(
@@ -301,35 +311,53 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
     return fronts_to_bytes(list(latest.values()))
 
 
-def _together_again(heads: Iterable[Chunk], position: int, before: Layout) -> dict[int, Chunk]:
-    """The heads of whole chunks, by number, from those of the shards; behind them is ``position``.
+def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: Layout) -> dict[Place, Chunk]:
+    """The heads of whole chunks, from those of the shards by group; behind them is ``position``.
 
     Shards that read the same have the same chunks, but one whose queries look further back has more of them.
-    Chunks up to the last one that stands for all before it are one.
+    The last lasting chunk stands for all up to it, also for those of shards without one.
     """
-    heads = list(heads)
-    last = max((chunk.number for chunk in heads if chunk.lasting), default=None)
-    parts: defaultdict[int, list[Chunk]] = defaultdict(list)
-    for chunk in heads:
-        parts[chunk.number if last is None else max(chunk.number, last)].append(chunk)
-    found: dict[int, Chunk] = {}
-    for number in sorted(parts, reverse=True):
-        some = parts[number]
-        lasting = number == last
-        if before.keys is None:
-            some = [chunk for chunk in some if chunk.number == number and chunk.lasting is lasting][:1]
-        begin = position - sum(chunk.after - chunk.position for chunk in some)
-        now, latest = max(chunk.now for chunk in some), max(chunk.latest for chunk in some)
+    own = {group: chunk.number for group, chunk in heads if chunk.lasting}
+    last = max(own.values(), default=-1)
+    parts: defaultdict[Place, list[Chunk]] = defaultdict(list)
+    begun: defaultdict[Place, list[Chunk]] = defaultdict(list)
+    for group, chunk in heads:
+        place = (last, True) if chunk.number <= last else chunk.place
+        if chunk.place >= (own.get(group, -1), True):
+            begun[place].append(chunk)
+        if before.keys is not None:
+            parts[place].append(chunk)
+        elif not chunk.lasting or chunk.number == last:
+            parts[chunk.place] = [chunk]
+    found: dict[Place, Chunk] = {}
+    for place in sorted(parts, reverse=True):
         begins: dict[str, list[list[Any]]] = {}
-        for chunk in sorted(parts[number], key=_in_log):
-            for name, own in chunk.begins.items():
-                begins.setdefault(name, []).extend(own)
-        if lasting:  # shards also keep begins of results that others go on with, which know later versions
+        for chunk in sorted(begun[place], key=attrgetter("place")):
+            for name, some in chunk.begins.items():
+                begins.setdefault(name, []).extend(some)
+        if place[1]:  # shards also keep begins of results that others go on with, which know later versions
             begins = {name: sorted(some, key=_version) for name, some in begins.items()}
-        now = ALWAYS if lasting else now
-        found[number] = Chunk(number, begin, now, latest, position, begins=begins, lasting=lasting)
-        position = begin
+        if before.keys is None:
+            found[place] = replace(parts[place][0], begins=begins)
+        else:
+            found[place] = _together(place, parts[place], position, begins)
+            position = found[place].position
     return found
+
+
+def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]) -> Chunk:
+    """The head of a whole chunk; behind it is the position ``after``."""
+    number, lasting = place
+    return Chunk(
+        number,
+        after - sum(chunk.after - chunk.position for chunk in parts),
+        ALWAYS if lasting else max(chunk.now for chunk in parts),
+        max(chunk.latest for chunk in parts),
+        after,
+        begins=begins,
+        lasting=lasting,
+        reached=max(chunk.reached for chunk in parts),
+    )
 
 
 def _version(begin: Sequence[Any]) -> float:
@@ -338,52 +366,63 @@ def _version(begin: Sequence[Any]) -> float:
     return ALWAYS if version is None else version
 
 
-def _in_log(chunk: Chunk) -> tuple[int, bool]:
-    """The order of chunks of several shards: what stands for a number comes behind its records."""
-    return chunk.number, chunk.lasting
-
-
-def place_of(number: int, whole: Iterable[int]) -> int:
-    """The number of the whole chunk that a chunk of a shard goes into; ``whole``: those of all of them."""
-    return max(number, min(whole))
+def _last(whole: Iterable[Place]) -> int:
+    """The number of the lasting one of whole chunks; -1 without one."""
+    return next((number for number, lasting in whole if lasting), -1)
 
 
 def _divider(
-    whole: Mapping[int, Chunk], before: Layout, layout: Layout, lateness: int
+    whole: Mapping[Place, Chunk], before: Layout, layout: Layout, lateness: int
 ) -> Callable[[pa.Table], pa.Table]:
     def divide(table: pa.Table) -> pa.Table:
         heads = [Chunk(**orjson.loads(head.as_py())) for head in table.column("head")]
-        parts = list(zip(heads, (body.as_py() for body in table.column("body")), strict=True))
-        chunk = whole[place_of(heads[0].number, whole)]
+        parts = zip(heads, (body.as_py() for body in table.column("body")), strict=True)
+        blobs = all_divided(whole, parts, before, layout, lateness)
         return pa.Table.from_pylist(
-            [
-                dict(zip(_SCHEMA.names, one, strict=True))
-                for one in divided(chunk, parts, before, layout, lateness)
-            ],
-            schema=_SCHEMA,
+            [dict(zip(_SCHEMA.names, one, strict=True)) for one in blobs], schema=_SCHEMA
         )
 
     return divide
 
 
+def all_divided(
+    whole: Mapping[Place, Chunk],
+    parts: Iterable[tuple[Chunk, bytes]],
+    before: Layout,
+    layout: Layout,
+    lateness: int,
+) -> Iterator[Blob]:
+    """Whole chunks as those of the shards of ``layout``. ``parts``: all of some, of the shards ``before``."""
+    last = _last(whole)
+    found: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
+    for each in parts:
+        place = each[0].place
+        found[(last, True) if before.keys is not None and place[0] <= last else place].append(each)
+    for place, some in found.items():
+        if place in whole:
+            yield from divided(whole[place], some, before, layout, lateness)
+
+
 def divided(
     chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
-    """A whole chunk as those of the shards of ``layout``. ``parts``: the chunks of the shards ``before``."""
+    """A whole chunk as those of the shards of ``layout``. ``parts``: its chunks of the shards ``before``."""
     bodies = layout.packed(_whole(chunk, parts, before, lateness))
+    kind: Kind = "lasting" if chunk.lasting else "chunk"
+    name = "" if chunk.lasting else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
-        if body:
+        if body or chunk.lasting:
             own = replace(chunk, size=len(body))
             if layout.keys is not None:
                 after = insertions(_in_time(unpacked(body), chunk.now, lateness))
                 own = replace(own, position=0, after=after)
-            yield group, "chunk", str(chunk.number), orjson.dumps(asdict(own)), body
+            yield group, kind, name, orjson.dumps(asdict(own)), body
 
 
 def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int) -> RecordBatch:
     """The records of a whole chunk."""
     if before.keys is None:
-        return unpacked(next(b for own, b in parts if (own.number, own.lasting) == _in_log(chunk)))
+        return unpacked(parts[0][1])
     if not chunk.lasting:
         return rejoined([body for _, body in parts])
     found = []
@@ -398,8 +437,8 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
     return records.taken(np.argsort(records.time, kind="stable"))
 
 
-def _of_part(part: tuple[Chunk, bytes]) -> tuple[int, bool]:
-    return _in_log(part[0])
+def _of_part(part: tuple[Chunk, bytes]) -> Place:
+    return part[0].place
 
 
 def _in_time(records: RecordBatch, now: int, lateness: int) -> RecordBatch:

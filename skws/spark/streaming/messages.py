@@ -16,6 +16,7 @@ import msgspec
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning import Part
 from skws.sources.feed import Backlog
+from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
     from skws.results.model import Result
@@ -83,7 +84,9 @@ class Chunk:
 
     ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
     them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
-    lists. ``lasting``: it stands for all of the log up to it, with the records of what lived then.
+    lists. ``lasting``: it stands for all of the log up to it, with the records of what lived then; there may
+    be chunks of that part of the log, up to its own number, which only queries with short windows read.
+    ``reached`` and ``settled``: ``now`` and ``final`` behind such a one.
     """
 
     number: int
@@ -95,6 +98,13 @@ class Chunk:
     final: int | None = None
     begins: dict[str, list[list[Any]]] = field(default_factory=dict)
     lasting: bool = False
+    reached: int = ALWAYS
+    settled: int | None = None
+
+    @property
+    def place(self) -> tuple[int, bool]:
+        """In the log: behind the chunks that it stands for, if it is lasting."""
+        return self.number, self.lasting
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,8 @@ class Worked:
     """What a micro-batch came to, and how the log must change.
 
     ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
-    records just taken, None if there were none; ``lasting``: the records of a chunk in place of all so far.
+    records just taken, None if the log goes without. ``lasting``: a chunk with what lives in place of all so
+    far, and its records; ``over``: the one before can go, or what is in place of it.
     ``dropped``: chunks that can go. ``added`` and ``removed``: queries. ``states``: of those that keep
     their own. ``schemas``: those that it has changed to. ``position``, ``now`` and ``final``: where the
     stream stands.
@@ -135,7 +146,8 @@ class Worked:
     schemas: list[str] = field(default_factory=list)
     blobs: list[bytes] = field(default_factory=list)
     final: int | None = None
-    lasting: bytes = b""
+    lasting: tuple[Chunk, bytes] | None = None
+    over: bool = False
 
 
 RECORDS: Final = (1 << 31) - 1

@@ -2,9 +2,9 @@
 
 The state store holds what a live search is made from: static tables, standing queries, changes of the schema,
 the records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their
-own. A batch reads only its mark and writes what it brought. Once most records do not live any more, one chunk
-with those that do takes the place of all. The mark holds the epoch that is committed; a search of any other
-is never trusted.
+own. A batch reads only its mark and writes what it brought. Once most records do not live any more, one
+lasting chunk with those that do takes the place of all but those that short windows of queries reach. The
+mark holds the epoch that is committed; a search of any other is never trusted.
 
 Spark opens each variable of state anew in every batch, which takes it some 25 ms each, whatever it holds: so
 there is one for all blobs.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from skws.spec.job import Job
 
 
-Kind = Literal["chunk", "mark", "query", "schema", "state", "table"]
+Kind = Literal["chunk", "lasting", "mark", "query", "schema", "state", "table"]
 
 # As objects: texts are sent to Java to be parsed, twice each in every batch.
 _KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
@@ -90,8 +90,8 @@ OUTPUT: Final = "shard int, part int, output binary"
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
     """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks, some of which are not there, as
-    a micro-batch brought the shard nothing; ``tables``: how many blobs. ``position``, ``now``, ``final``:
-    of the stream (``Session``).
+    a micro-batch brought the shard nothing or a lasting chunk stands for it; ``tables``: how many blobs.
+    ``position``, ``now``, ``final``: of the stream (``Session``).
 
     ``given``: what it was last started with, where no driver keeps that. ``partitions``: of the source, as
     far as they are waited for (``AwaitedPartitions``).
@@ -202,7 +202,8 @@ class MeshProcessor(StatefulProcessor):
             self._rebuild(client, mark)
             worked = client.ask("work", mark.epoch, blob, False)
         if worked == PAST:
-            self._send_chunks(client, mark, "replay_silently")
+            for _, chunk, records in self._log(mark):
+                client.ask("send_past", chunk, records)
             worked = client.ask("work", mark.epoch, blob, True)
         assert isinstance(worked, Worked)  # noqa: S101 - else the mesh lacks something, which was just sent
         return worked
@@ -214,7 +215,8 @@ class MeshProcessor(StatefulProcessor):
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
         client.ask("begin", tables, self._queries(names.get("query", ())), schemas, states)
-        self._send_chunks(client, mark, "replay")
+        for recent, chunk, records in self._log(mark):
+            client.ask("replay_recent" if recent else "replay", chunk, records)
         client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)
 
     def _queries(self, names: Iterable[str]) -> list[Query]:
@@ -228,11 +230,19 @@ class MeshProcessor(StatefulProcessor):
         chunk, text = self._store.get("schema", number)
         return text.decode(), int(chunk)
 
-    def _send_chunks(self, client: ShardClient, mark: ShardProgress, operation: str) -> None:
+    def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
+        """The chunks, oldest first, and if a lasting one stands for each: that one comes behind these."""
+        found = self._store.find("lasting", "")
+        lasting = [] if found is None else [_chunk(*found)]
+        until = max((chunk.number for chunk, _ in lasting), default=-1)
         for number in range(mark.oldest, mark.next):
             kept = self._store.find("chunk", number)
-            if kept is not None:
-                client.ask(operation, Chunk(**orjson.loads(kept[0])), kept[1])
+            if kept is None:
+                continue
+            if lasting and number > until:
+                yield False, *lasting.pop()
+            yield number <= until, *_chunk(*kept)
+        yield from ((False, *one) for one in lasting)
 
     def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:
         """The log with a micro-batch in it, and without what is over."""
@@ -250,22 +260,32 @@ class MeshProcessor(StatefulProcessor):
             self._store.put("query", one.name, b"", orjson.dumps(standing))
         for name, state in worked.states.items():
             self._store.put("state", name, state)
-        chunk = worked.chunk
-        if chunk is not None:
-            records = worked.lasting or micro_batch.records
-            self._store.put("chunk", chunk.number, records, orjson.dumps(asdict(chunk)))
+        last = mark.next - 1
+        if worked.chunk is not None:
+            last = worked.chunk.number
+            self._store.put("chunk", last, micro_batch.records, orjson.dumps(asdict(worked.chunk)))
+        if worked.lasting is not None:
+            lasting, records = worked.lasting
+            last = lasting.number
+            self._store.put("lasting", "", records, orjson.dumps(asdict(lasting)))
+        if worked.over:
+            self._store.drop("lasting", "")
         for number in worked.dropped:
             self._store.drop("chunk", number)
         return ShardProgress(
             epoch=mark.epoch + 1,
             oldest=max([mark.oldest, *(number + 1 for number in worked.dropped)]),
-            next=mark.next if chunk is None else chunk.number + 1,
+            next=last + 1,
             tables=mark.tables + bool(micro_batch.tables),
             position=worked.position,
             now=worked.now,
             given=mark.given,
             final=worked.final,
         )
+
+
+def _chunk(head: bytes, records: bytes) -> tuple[Chunk, bytes]:
+    return Chunk(**orjson.loads(head)), records
 
 
 def _told(share: Part, micro_batch: MicroBatch, worked: Worked) -> Iterator[Row]:

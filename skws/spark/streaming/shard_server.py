@@ -24,12 +24,13 @@ import socket
 import sys
 import time
 import traceback
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from heapq import nlargest
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from multiprocessing.connection import Connection
 from operator import attrgetter
 from pathlib import Path
@@ -154,19 +155,20 @@ class Shard:
         self._looked_at = 0  # bytes of the log after the last look at what of it lives
         self._late: list[Late] = []
         # By chunk: Spark may fail a task that has sent some of them, and the next one sends all.
-        self._past: dict[int, LoggedBatch] = {}
+        self._sent: dict[tuple[int, bool], LoggedBatch] = {}
         self._states: Mapping[str, bytes] = {}
         self._live = Session(
             request.stream,
             share,
             lambda record, reached: self._late.append(Late(record, reached)),
             keywords=request.asks_keywords,
-            past=lambda: list(self._past.values()),
+            past=self._past,
         )
         self._standing = StandingQueries(request, self._live)
         # From which chunk on a relation counts that came, or came back, with a change of the schema.
         self._since: dict[int, int] = {}
-        self._log: list[Chunk] = []  # oldest first
+        self._lasting: Chunk | None = None
+        self._log: list[Chunk] = []  # oldest first; up to the number of the lasting one for some queries only
 
     def begin(
         self,
@@ -196,8 +198,19 @@ class Shard:
         self._live.seek(chunk.position, chunk.now, chunk.final)
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         batch = self._counting(unpacked(records), chunk.number)
-        self._live.replay(batch, begins, lasting=chunk.lasting)
+        if chunk.lasting:
+            recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
+            self._live.replay(batch, begins, lasting=True, recent=recent)
+            self._sent.clear()
+            self._lasting = chunk
+        else:
+            self._live.replay(batch, begins)
+            self._log.append(chunk)
         self._late.clear()
+
+    def replay_recent(self, chunk: Chunk, records: bytes) -> None:
+        """A chunk that a lasting one stands for, oldest first; then ``replay`` that."""
+        self.send_past(chunk, records)
         self._log.append(chunk)
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
@@ -208,18 +221,29 @@ class Shard:
         self._live.restore(self._states)
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
-        """True if the micro-batch's commands need the log: ``replay_silently`` its chunks first."""
-        return bool(self._log) and any(map(self._needs_past, micro_batch.head.commands))
+        """True if the micro-batch's commands need the log: ``send_past`` its chunks first."""
+        logged = bool(self._log) or self._lasting is not None
+        return logged and any(map(self._needs_past, micro_batch.head.commands))
 
     def _needs_past(self, command: JobCommand) -> bool:
         if command.op == "schema":
             return self._live.changing_needs_past
         return command.query is not None and self._live.adding_needs_past(command.query.kind)
 
-    def replay_silently(self, chunk: Chunk, records: bytes) -> None:
-        """A chunk of the log, oldest first, for the next micro-batch's new queries."""
+    def send_past(self, chunk: Chunk, records: bytes) -> None:
+        """A chunk of the log, lasting or not, for the next micro-batch's new queries."""
         batch = self._counting(unpacked(records), chunk.number)
-        self._past[chunk.number] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
+        self._sent[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
+
+    def _past(self) -> list[LoggedBatch]:
+        """The log that was sent, oldest first."""
+        found: list[LoggedBatch] = []
+        for sent, one in sorted(self._sent.items()):
+            if self._lasting is not None and sent == self._lasting.place:
+                found = [replace(one, recent=_with_end(found, self._lasting))]
+            else:
+                found.append(one)
+        return found
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         """Tables, then commands, then records, which become the chunk of the log with its number."""
@@ -228,11 +252,15 @@ class Shard:
         if micro_batch.tables:
             self._load_tables(micro_batch.tables)
         known = len(self._standing.schemas)
+        lasted = self._lasting is not None
+        dropped = self._trimmed()  # a shard of another layout may have needed more
+        for chunk in dropped:
+            self._sent.pop(chunk.place, None)
         results, added, removed = self._obey(micro_batch.head.commands)
         schemas = list(self._standing.schemas[known:])
-        self._past.clear()
+        self._sent.clear()
         batch = unpacked(micro_batch.records)
-        chunk = None
+        taken = None
         before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:
@@ -243,71 +271,100 @@ class Shard:
             latest = int(batch.time.max())
             number, size = micro_batch.head.number, len(micro_batch.records)
             begins = {name: list(map(list, some)) for name, some in live.begins().items()}
-            chunk = Chunk(number, *before, latest, live.position, size, final, begins)
-            self._log.append(chunk)
-        dropped = self._trimmed()
-        lasting = b""
-        if self._log and self._log[-1] is chunk and (found := self._lasting(chunk.number)) is not None:
-            dropped += [each.number for each in self._log[:-1]]
-            chunk, lasting = found
-            self._log = [] if chunk is None else [chunk]
+            taken = Chunk(number, *before, latest, live.position, size, final, begins)
+            self._log.append(taken)
+        lasting = None if taken is None else self._replaced(taken.number)
+        dropped += self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
-        changes = chunk, dropped, added, removed
-        stands = live.position, live.now
         return Worked(
-            results, stats, *changes, *stands, live.snapshot(), schemas, final=live.final, lasting=lasting
+            results,
+            stats,
+            taken if taken in self._log[-1:] else None,
+            [each.number for each in dropped],
+            added,
+            removed,
+            live.position,
+            live.now,
+            live.snapshot(),
+            schemas,
+            final=live.final,
+            lasting=lasting if self._lasting else None,
+            over=lasted and not self._lasting,
         )
 
-    def _lasting(self, number: int) -> tuple[Chunk | None, bytes] | None:
-        """A chunk in place of all up to a number, the last one, if most of the log does not live any more.
+    def _replaced(self, number: int) -> tuple[Chunk, bytes] | None:
+        """Put what lives in place of all of the log up to a number, the last one, if most of it does not.
 
-        It is looked at whenever it is twice as long as what lived then. The chunk is None if nothing lives.
+        It is looked at whenever it is twice as long as what was kept then. Gives the chunk with what lives;
+        chunks that some query needs as they came stay beside it.
         """
-        size = sum(each.size + CHUNK_BYTES for each in self._log)
+        size = self._size
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
         self._looked_at = size
-        found = self._live.lasting_records()
+        live = self._live
+        found = live.lasting_records()
         # All shards have truncations: those of several logs could not be told from each other.
         if found is None or found.leading.truncations().any():
             return None
         records = found.records
         blob = packed(records)
-        if 2 * (len(blob) + CHUNK_BYTES) > size:
+        recent = list(dropwhile(self._is_over_recent, self._log))
+        kept = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
+        if 2 * kept > size:
             return None
-        self._looked_at = len(blob) + CHUNK_BYTES
-        self._live.log_replaced()
-        if not blob:
-            return None, b""
-        live = self._live
+        self._looked_at = kept
         begins = {name: list(map(list, some)) for name, some in live.all_begins().items()}
-        chunk = Chunk(
+        self._lasting = Chunk(
             number,
             live.position - insertions(records),
             ALWAYS,
-            int(records.time.max()),
+            max([ALWAYS if found.latest is None else found.latest, *(each.latest for each in recent)]),
             live.position,
             len(blob),
             None if live.final is None else ALWAYS,
             begins,
             lasting=True,
+            reached=live.now,
+            settled=live.final,
         )
-        return chunk, blob
+        live.log_replaced(_part(self._lasting), recent[0].position if recent else None)
+        return self._lasting, blob
 
-    def _trimmed(self) -> list[int]:
-        """Forget the oldest chunks as far as they are over; gives their numbers.
+    @property
+    def _size(self) -> int:
+        """Bytes of the log, with what its chunks cost."""
+        return sum(map(_bytes, self._log)) + (_bytes(self._lasting) if self._lasting else 0)
+
+    def _trimmed(self) -> list[Chunk]:
+        """Forget the oldest chunks as far as they are over, and the lasting one behind those it stands for.
 
         From the front alone, since a deletion must not go before what it deletes.
         """
-        live, log = self._live, self._log
-        retention = Retention(live.keeps)
+        gone: list[Chunk] = []
+        if self._lasting is not None:
+            behind = bisect_right(self._log, self._lasting.number, key=attrgetter("number"))
+            gone = self._cut(self._log[:behind], self._is_over_recent)
+            if behind and len(gone) == behind:
+                self._live.log_replaced(_part(self._lasting))
+            if len(gone) < behind or not self._is_over(self._lasting):
+                return gone
+            self._lasting = None
+        return gone + self._cut(self._log, self._is_over)
 
-        def is_over(chunk: Chunk) -> bool:
-            return retention.over(LogPart(chunk.latest, chunk.after), live.settled, live.position)
-
-        gone = [chunk.number for chunk in takewhile(is_over, log)]
-        del log[: len(gone)]
+    def _cut(self, log: Sequence[Chunk], over: Callable[[Chunk], bool]) -> list[Chunk]:
+        gone = list(takewhile(over, log))
+        del self._log[: len(gone)]
         return gone
+
+    def _is_over(self, chunk: Chunk) -> bool:
+        live = self._live
+        return Retention(live.keeps).over(_part(chunk), live.settled, live.position)
+
+    def _is_over_recent(self, chunk: Chunk) -> bool:
+        """Of one that a lasting one stands for, whether no query needs it as it came."""
+        live, keeps = self._live, self._live.keeps_recent
+        return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
 
     @property
     def position(self) -> int:
@@ -361,7 +418,7 @@ class Shard:
             wanted = self._request.dead_letters is not None
             stats |= {
                 "live": load.live,
-                "log_bytes": sum(chunk.size for chunk in self._log),
+                "log_bytes": sum(chunk.size for chunk in (*self._log, self._lasting) if chunk),
                 **self._counted(batch, [one.record for one in late]),
                 "latest": batch.latest,
                 "late": len(late),
@@ -384,6 +441,20 @@ class Shard:
             "relations": relations,
             "deletions": int(deletes.sum()) - sum(record.delete for record in late),
         }
+
+
+def _bytes(chunk: Chunk) -> int:
+    return chunk.size + CHUNK_BYTES
+
+
+def _part(chunk: Chunk) -> LogPart:
+    return LogPart(chunk.latest, chunk.after)
+
+
+def _with_end(recent: Sequence[LoggedBatch], lasting: Chunk) -> tuple[LoggedBatch, ...]:
+    """Chunks that a lasting one stands for, if there are some, with where the stream stood behind them."""
+    end = LoggedBatch(lasting.after, lasting.reached, NO_RECORDS, lasting.settled)
+    return (*recent, end) if recent else ()
 
 
 IDLE: Final = 3600.0  # seconds
@@ -409,7 +480,8 @@ class ShardServer:
         answers: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
             "replay": self._shard.replay,
-            "replay_silently": self._shard.replay_silently,
+            "replay_recent": self._shard.replay_recent,
+            "send_past": self._shard.send_past,
             "seek": self._seek,
             "work": self._work,
         }

@@ -26,6 +26,7 @@ class KeptShard:
     share: Part
     tables: list[bytes] = field(default_factory=list)
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
+    lasting: tuple[Chunk, bytes] | None = None
     queries: dict[str, Query] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
@@ -42,14 +43,29 @@ class KeptShard:
         position, now = self.shard.position, self.shard.now
         self.shard = self._new()
         self.shard.begin(self.tables, self.queries.values(), self.schemas, self.states)
-        for number in sorted(self.chunks):
-            self.shard.replay(*self.chunks[number])
+        self.replay()
         self.shard.seek(position, now)
+
+    def replay(self) -> None:
+        lasting = self.lasting
+        for number in sorted(self.chunks):
+            if lasting is not None and number > lasting[0].number:
+                self.shard.replay(*lasting)
+                lasting = None
+            (self.shard.replay if lasting is None else self.shard.replay_recent)(*self.chunks[number])
+        if lasting is not None:
+            self.shard.replay(*lasting)
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        kept = [*self.chunks.values(), *([self.lasting] if self.lasting else [])]
+        return sum(len(records) for _, records in kept)
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         if self.shard.asks_past(micro_batch):
-            for number in sorted(self.chunks):
-                self.shard.replay_silently(*self.chunks[number])
+            for chunk in [*self.chunks.values(), *([self.lasting] if self.lasting else [])]:
+                self.shard.send_past(*chunk)
         head = replace(micro_batch.head, number=self.next)
         worked = self.shard.work(MicroBatch.from_bytes(replace(micro_batch, head=head).to_bytes()))
         if micro_batch.tables:
@@ -61,12 +77,19 @@ class KeptShard:
         self.schemas += [(text, self.next) for text in worked.schemas]
         self.queries |= {one.name: one for one in worked.added}
         if worked.chunk is not None:
-            told = Chunk(**orjson.loads(orjson.dumps(asdict(worked.chunk))))
-            self.chunks[self.next] = told, worked.lasting or micro_batch.records
+            self.chunks[self.next] = _told(worked.chunk), micro_batch.records
+        if worked.lasting is not None:
+            self.lasting = _told(worked.lasting[0]), worked.lasting[1]
+        if worked.over:
+            self.lasting = None
         self.next += 1
         for number in worked.dropped:
-            del self.chunks[number]
+            self.chunks.pop(number, None)
         return worked
+
+
+def _told(chunk: Chunk) -> Chunk:
+    return Chunk(**orjson.loads(orjson.dumps(asdict(chunk))))
 
 
 def micro_batch_of(

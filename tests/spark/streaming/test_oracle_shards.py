@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import cycle
 from pathlib import Path
@@ -28,10 +28,10 @@ from skws.spark.streaming.layout import (
     Blob,
     Layout,
     Wanted,
+    all_divided,
     divided,
     keys_for,
     merged_fronts,
-    place_of,
     planned,
 )
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch
@@ -39,7 +39,7 @@ from skws.spark.streaming.processor import ShardProgress
 from skws.spark.streaming.shard_server import CHUNK_BYTES, FEW_BYTES
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws.spec.query import PATTERN, SIZE, TOP, WINDOW, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_purging.lifespans import Front
@@ -189,11 +189,14 @@ class Shards:
     def move(self, layout: Layout) -> None:
         """As ``moving.moved``, without Spark."""
         rest = list(self._rest())
-        old = [(chunk, body) for shard in self.shards.values() for chunk, body in shard.chunks.values()]
-        kept, whole = planned(rest, [chunk for chunk, _ in old], self.layout, layout)
-        for number, chunk in whole.items():
-            parts = [each for each in old if place_of(each[0].number, whole) == number]
-            kept += divided(chunk, parts, self.layout, layout, self.job.lateness or 0)
+        old = [
+            (group, *kept)
+            for group, shard in self.shards.items()
+            for kept in [*shard.chunks.values(), *([shard.lasting] if shard.lasting else [])]
+        ]
+        kept, whole = planned(rest, [(group, chunk) for group, chunk, _ in old], self.layout, layout)
+        parts = [(chunk, body) for _, chunk, body in old]
+        kept += all_divided(whole, parts, self.layout, layout, self.job.lateness or 0)
         self.layout = layout
         self.shards = {
             group: self._begun(self._new(share), [one for one in kept if one[0] == group])
@@ -256,9 +259,10 @@ class Shards:
                     shard.queries[one.name] = one
                 case "chunk":
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
+                case "lasting":
+                    shard.lasting = Chunk(**orjson.loads(head)), body
         shard.shard.begin(shard.tables, shard.queries.values(), shard.schemas, shard.states)
-        for number in sorted(shard.chunks):
-            shard.shard.replay(*shard.chunks[number])
+        shard.replay()
         shard.shard.seek(mark.position, mark.now)
         return shard
 
@@ -280,10 +284,18 @@ LAYOUTS: Final = (
 
 
 def commands_of(
-    rng: random.Random, one: BatchWorker, draw: Callable[[random.Random], Query], most: int, schemas: bool
+    rng: random.Random,
+    one: BatchWorker,
+    draw: Callable[[random.Random], Query],
+    most: int,
+    schemas: bool,
+    stay: Collection[str] = (),
 ) -> list[JobCommand]:
-    """Random queries come and go; there are about ``most``, sometimes none. Some changes are refused."""
-    standing = one.standing.shown()
+    """Random queries come and go; there are about ``most``, sometimes none but those that ``stay``.
+
+    Some changes are refused.
+    """
+    standing = [query for query in one.standing.shown() if query.name not in stay]
     everything = rng.random() < 0.05
     wanted = [
         JobCommand("remove", query.name)
@@ -326,10 +338,12 @@ def compare(
     theirs: Job | None = None,
     schemas: bool = False,
     few_bytes: int = FEW_BYTES,
+    stay: Collection[str] = (),
 ) -> Seen:
     """Hold shards against one worker, batch by batch; layouts take turns.
 
-    ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``.
+    ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``. ``stay``: queries of the job
+    that are not removed.
     """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -341,7 +355,7 @@ def compare(
     turns = cycle(rng.sample(layouts, len(layouts)))
     batches = cut(rng, records)
     for number, drawn in enumerate(batches):
-        commands = commands_of(rng, one, draw, 15, schemas)
+        commands = commands_of(rng, one, draw, 15, schemas, stay)
         if not number:
             commands = [*map(JobCommand.adding, job.named().values()), *commands]
         changes += sum(command.op == "schema" for command in commands)
@@ -537,6 +551,87 @@ def test_logs_are_replaced_by_what_lives_under_other_schemas(lateness: int, seed
     seen = compare(job, records, seed, draw=random_query, schemas=True, few_bytes=10_000)
     assert seen.changes > 1
     assert seen.replaced > 1
+
+
+SHORT: Final = (
+    Query("plain p ; keyed k where p.x = k.x within 20 us", kind=PATTERN),
+    Query("keyed a ; keyed b where a.x = b.x within 9 tuples", kind=PATTERN),
+    Query(PAIRS, kind=PATTERN),
+)
+LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
+"""Each shard has some of its matches, so those that are added begin with a log as it came."""
+
+
+@some(
+    "lateness, schemas, seed",
+    [(0, False, 1), (0, False, 2), (0, True, 1), (5, False, 1), (5, True, 4)],
+    [
+        *((0, schemas, seed) for schemas in (False, True) for seed in range(3, 12)),
+        *((5, schemas, seed) for schemas in (False, True) for seed in (2, 6, 8, 9)),
+    ],
+)
+def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
+    lateness: int, schemas: bool, seed: int
+) -> None:
+    rng = random.Random(seed)
+    records = many_updates(rng, 400)
+    if lateness:
+        records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    best = Query("alpha beta", kind=TOP, options={SIZE: "2", WINDOW: "25 us"})
+    job = asked(Unbounded(), SCHEMA, lateness, longer=LONGER, counted=SHORT[1], best=best)
+
+    def draw(rng: random.Random) -> Query:
+        return rng.choice((SHORT[0], SHORT[2])) if rng.random() < 0.3 else random_query(rng)
+
+    layouts = (Wanted(1),) if lateness else LAYOUTS
+    seen = compare(
+        job, records, seed, layouts=layouts, draw=draw, schemas=schemas, few_bytes=10_000, stay={"longer"}
+    )
+    assert seen.results > 100
+    assert seen.replaced
+
+
+@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
+def test_a_log_has_what_lives_and_two_windows_of_patterns(window: Window) -> None:
+    kept = all_shards(asked(window), 1)[0]
+    kept.few_bytes = 20_000
+    kept.rebuild()
+    query = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="p", kind=PATTERN)
+    kept.work(micro_batch_of((), [JobCommand.adding(query)]))
+    sizes, chunks = [], []
+    for number in range(400):
+        records = [Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]
+        kept.work(micro_batch_of(records))
+        if number % 50 == 49:
+            kept.rebuild()
+        sizes.append(kept.size)
+        chunks.append(len(kept.chunks))
+    assert max(sizes[200:]) <= max(sizes[:200]) < 400 * len(packed(RecordBatch.of(records))) / 8
+    assert max(chunks) < 30
+    kept.work(micro_batch_of(records, [JobCommand("remove", "p")]))
+    assert all(number > kept.lasting[0].number for number in kept.chunks if kept.lasting)
+
+
+def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> None:
+    """A pattern that is added reads what lives in place of the log, also if it is rebuilt later."""
+    (kept,) = all_shards(asked(Unbounded()), 1)
+    kept.few_bytes = 20_000
+    kept.rebuild()
+    for time in range(40):
+        kept.work(micro_batch_of([Record(1, time, ("alpha", 1, time % 2))]))
+    assert kept.lasting is not None
+    first = kept.lasting[0].number
+    query = Query("keyed a ; plain b within 100 us", name="p", kind=PATTERN)
+    kept.work(micro_batch_of((), [JobCommand.adding(query)]))
+    for time in range(first, 90):
+        kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
+    assert kept.lasting[0].number == first
+    kept.rebuild()
+    found = kept.work(micro_batch_of([Record(0, 90, ("beta", 1, 1))])).results
+    assert {one.parsed.tuples[0].row["x"] for one in found if one.parsed.name == "p"} == {1, 2}
+    for time in range(90, 1_000):
+        kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
+    assert kept.lasting[0].number > first
 
 
 def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:

@@ -164,11 +164,27 @@ def expect_long_lived_objects() -> None:
     gc.set_threshold(200_000, 20, 20)
 
 
+@contextmanager
+def making_long_lived_objects() -> Iterator[None]:
+    """No garbage is collected inside: what is made at once and stays, as very many saved searches, is none.
+
+    To look through them again and again took an eighth of a whole run.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @cache
 def freeze_loaded_objects() -> None:
     """Have collections pass over what is loaded now; once in a process.
 
     Spark's workers collect all garbage after each task. To look through the modules of skws, Arrow and NumPy
-    took two thirds of the time of tasks that read 10,000 rows.
+    took two thirds of the time of tasks that read 10,000 rows. Of a run it is also the queries that it begins
+    with.
     """
     gc.freeze()

@@ -24,6 +24,7 @@ from skws.jobs.fanout import Routing
 from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
 from skws.keywords.suggest import Vocabulary
+from skws.memory import freeze_loaded_objects, making_long_lived_objects
 from skws.queries.diagnosis import KeywordCounts, insertions, note_words
 from skws.queries.kinds import plan_of, plans_of
 from skws.sinks.base import OutputClosedError, Sink
@@ -77,7 +78,9 @@ def with_json_errors(notes: Log) -> Iterator[None]:
 
 
 def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
-    plans = plans_of(request)
+    with making_long_lived_objects():
+        plans = plans_of(request)
+    freeze_loaded_objects()
     for name, plan in plans.items():
         for note in plan.notes:
             notes.info("query", note, query=name)
@@ -189,7 +192,8 @@ def watch(given: WatchOptions, query: options.SourceAndWords = None) -> None:
         return
     top = read.top_choice(given)
     asked = partial(ranked_queries, ranking=read.ranking_choice(given), top=top)
-    alerts = {} if given.queries is None else read_alerts(given.queries)
+    with making_long_lived_objects():
+        alerts = {} if given.queries is None else read_alerts(given.queries)
     of_file = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
         control = checkpoint / "control"

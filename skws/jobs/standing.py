@@ -10,6 +10,7 @@ from operator import attrgetter
 from skws.jobs.control import Answer, ControlFolder, JobCommand, RunControl
 from skws.jobs.log import Log
 from skws.keywords.plan import many_networks
+from skws.memory import making_long_lived_objects
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan, changed
 from skws.queries.session import Session
@@ -99,7 +100,8 @@ class StandingQueries:
         """Answer queries from now on; returns their snapshots. Raises SkwsError."""
         found: list[Result] = []
         if self._live is not None:
-            found = self._live.add_all([self._planned(one, self.stream) for one in standing])
+            with making_long_lived_objects():
+                found = self._live.add_all([self._planned(one, self.stream) for one in standing])
         for one in standing:
             self._standing[one.name] = one
         return found
@@ -187,7 +189,10 @@ class StandingQueries:
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
         """The plan of a query, which is made once as long as the schema stays. Raises SkwsError."""
         known = self._plans.get(query.name)
-        if known is None or known.query != query or known.stream != stream:
+        if known is None or not (
+            (known.query is query or known.query == query)
+            and (known.stream is stream or known.stream == stream)  # there may be very many queries
+        ):
             known = plan_of(query, stream)
         return known
 

@@ -200,6 +200,10 @@ class KeywordQuery:
     synonyms: tuple[tuple[str, ...], ...] = ()
     repeated: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """That of the text: equal queries have one, and queries may be very many."""
+        return hash(self.text)
+
     @property
     def restrictions(self) -> tuple[str, ...]:
         """The conditions that restrict a relation, as typed."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -272,18 +271,25 @@ MANY: Final = 250
 
 def why_not_shared(plan: Plan) -> str:
     """Why the mesh for all cannot answer a plan; empty if it can."""
-    query = plan.query
-    reasons = {
-        "its keywords come in an order": bool(query.sequence),
-        "its keywords may be names in the schema": query.match_names,
-        "its results have scores": plan.ranking is not None,
-        "the mesh was asked for": plan.evaluated_by == EvaluatorName.MESH or plan.mesh is not None,
-        "many tuples satisfy a condition that stands for a keyword": any(
-            isinstance(each, Condition) for slot in query.slots for each in slot.alternatives
+    return next((reason for holds, reason in _NOT_SHARED if holds(plan)), "")
+
+
+_NOT_SHARED: Final[tuple[tuple[Callable[[Plan], bool], str], ...]] = (
+    (lambda plan: bool(plan.query.sequence), "its keywords come in an order"),
+    (lambda plan: plan.query.match_names, "its keywords may be names in the schema"),
+    (lambda plan: plan.ranking is not None, "its results have scores"),
+    (
+        lambda plan: plan.evaluated_by == EvaluatorName.MESH or plan.mesh is not None,
+        "the mesh was asked for",
+    ),
+    (
+        lambda plan: any(
+            isinstance(each, Condition) for slot in plan.query.slots for each in slot.alternatives
         ),
-        "its schema has tables with a source of their own": bool(sourced(plan.schema)),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+        "many tuples satisfy a condition that stands for a keyword",
+    ),
+    (lambda plan: bool(sourced(plan.schema)), "its schema has tables with a source of their own"),
+)
 
 
 @dataclass
@@ -301,6 +307,20 @@ class SharedQuery:
 
 
 Word: TypeAlias = frozenset[Alternative]
+_SLOTS: Final = 4
+
+
+@dataclass(slots=True)
+class AskedWord:
+    """A word that queries ask for, and how many do.
+
+    ``slots``: some that ask for it, by which it is found fast: queries share most of their slots.
+    """
+
+    word: Word
+    number: int
+    users: int = 0
+    slots: list[Slot] = field(default_factory=list)
 
 
 class SharedQueries:
@@ -317,8 +337,8 @@ class SharedQueries:
         self._row = row
         self._mesh = DeltaJoins(live, schema)
         self._matching = WordMatching(schema)
-        self._numbers: dict[Word, int] = {}
-        self._users: Counter[Word] = Counter()
+        self._words: dict[Word, AskedWord] = {}
+        self._by_slot: dict[int, AskedWord] = {}  # by the identity of slots: words are long to hash
         self._next = 0
 
     def __len__(self) -> int:
@@ -339,7 +359,9 @@ class SharedQueries:
         slots, words = self._carrying(new, rows, index)
         added = {number: SharedQuery(self._mesh, plan) for number, plan in plans.items()}
         self.queries |= added
-        self._conditioned |= {number for number, query in added.items() if query.conditions}
+        self._conditioned |= {
+            number for number, query in added.items() if query.plan.query.exclusions and query.conditions
+        }
         return self._satisfying(self._mesh.add(asked, slots, words))
 
     def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
@@ -361,11 +383,13 @@ class SharedQueries:
         self._mesh.remove(query)
         gone = []
         for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
-            word = frozenset(slot.alternatives)
-            self._users[word] -= 1
-            if not self._users[word]:
-                del self._users[word]
-                gone.append(self._numbers.pop(word))
+            asked = self._words[frozenset(slot.alternatives)]
+            asked.users -= 1
+            if not asked.users:
+                del self._words[asked.word]
+                for each in asked.slots:
+                    del self._by_slot[id(each)]
+                gone.append(asked.number)
         self._matching.remove(gone)
         self._mesh.forget(gone)
 
@@ -403,14 +427,21 @@ class SharedQueries:
         return WordQuery(words, plan.max_size, excluded, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
+        asked = self._by_slot.get(id(slot)) or self._asked_by(slot, new)
+        asked.users += 1
+        return asked.number
+
+    def _asked_by(self, slot: Slot, new: dict[int, Slot]) -> AskedWord:
         word = frozenset(slot.alternatives)
-        number = self._numbers.get(word)
-        if number is None:
-            number = self._numbers[word] = self._next
+        asked = self._words.get(word)
+        if asked is None:
+            asked = self._words[word] = AskedWord(word, self._next)
             self._next += 1
-            new[number] = slot
-        self._users[word] += 1
-        return number
+            new[asked.number] = slot
+        if len(asked.slots) < _SLOTS:
+            asked.slots.append(slot)
+            self._by_slot[id(slot)] = asked
+        return asked
 
 
 def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:

@@ -76,14 +76,14 @@ class Component:
 def components(guards: Sequence[g.Guard], alphabet: Alphabet) -> list[Component]:
     """The components of some guards, in order of first use."""
     atoms = list(dict.fromkeys(atom for guard in guards for atom in g.atoms(guard)))
-    asked = [atom for atom in atoms if not isinstance(atom, g.OfRelation)]
+    compared_atoms = [atom for atom in atoms if not isinstance(atom, g.OfRelation)]
     groups: list[set[str]] = []
-    for atom in asked:
+    for atom in compared_atoms:
         names = {alphabet.fields[field.name].variable for field in g.fields(atom)}
         together = names.union(*(group for group in groups if group & names))
         groups = [group for group in groups if not group & names] + [together]
     return [
-        _component(tuple(sorted(group)), _about(group, asked, alphabet), alphabet)
+        _component(tuple(sorted(group)), _about(group, compared_atoms, alphabet), alphabet)
         for group in groups
         if group
     ]
@@ -184,9 +184,9 @@ def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[T
 
     The first is found at once, and a bound there is a bound. Raises TooManyCellsError.
     """
-    found = components(guards, theory.alphabet)
-    remembered = _remembered(found, guards, theory.alphabet)
-    exact = all(component.fragment is not RealizableFragment.NONE for component in found)
+    parts = components(guards, theory.alphabet)
+    remembered = _remembered(parts, guards, theory.alphabet)
+    exact = all(component.fragment is not RealizableFragment.NONE for component in parts)
     yield _graph(guards, (), theory, exact=exact and not remembered)
     if remembered:
         yield _graph(guards, remembered, theory, exact=exact)
@@ -226,11 +226,11 @@ def _remembered(
     found: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> tuple[g.Guard, ...]:
     """The guards that a type remembers of the last records: enough to decide all later guards."""
-    kept: dict[g.Guard, None] = {}
+    remembered: dict[g.Guard, None] = {}
     for component in found:
-        kept.update(dict.fromkeys(_of_component(component, guards, alphabet)))
-    kept.update(dict.fromkeys(_of_relations(guards, alphabet)))
-    return tuple(kept)
+        remembered.update(dict.fromkeys(_of_component(component, guards, alphabet)))
+    remembered.update(dict.fromkeys(_of_relations(guards, alphabet)))
+    return tuple(remembered)
 
 
 def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alphabet) -> Iterable[g.Guard]:
@@ -370,13 +370,13 @@ class _Search:
                 for _, after in self._window_steps((node, state)):
                     sources[after].append((node, state))
         ends = [pair for pair in sources if pair[1] in self._window.final]
-        found = {before for end in ends for before in sources[end]}
-        pending = list(found)
+        live = {before for end in ends for before in sources[end]}
+        pending = list(live)
         for pair in pending:
-            fresh = set(sources[pair]) - found if pair in sources else set()
-            found |= fresh
+            fresh = set(sources[pair]) - live if pair in sources else set()
+            live |= fresh
             pending += fresh
-        return found
+        return live
 
     def _before_steps(self, pair: tuple[int, int]) -> Iterator[tuple[TypeEdge, tuple[int, int]]]:
         return self._steps(pair, self._before)
@@ -406,12 +406,12 @@ class _Search:
 
 def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]) -> list[Node]:
     """All nodes that can be reached, nearest first."""
-    found = dict.fromkeys(sources)
-    pending = list(found)
+    reached = dict.fromkeys(sources)
+    pending = list(reached)
     for node in pending:
         for _, target in steps(node):
-            if target not in found:
-                found[target] = None
+            if target not in reached:
+                reached[target] = None
                 pending.append(target)
     return pending
 

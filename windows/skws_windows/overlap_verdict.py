@@ -68,13 +68,13 @@ def realised(
     witness are those of the whole expression, as a replay shows them.
     """
     watched = WindowExpression((pair,), limits=Limits(within=expression.limits.within), per=expression.per)
-    found = []
+    witnesses = []
     for repetitions in (REPETITIONS, REPETITIONS + _MORE):
         records = _records(watched, graph, pattern, repetitions, theory)
         if records is None:
             return None
-        found.append(_watched(watched, records, pattern, repetitions, theory.alphabet))
-    few, more = found
+        witnesses.append(_watched(watched, records, pattern, repetitions, theory.alphabet))
+    few, more = witnesses
     if more.open_starts < few.open_starts + _MORE:
         return None
     witness = _watched(expression, few.records, pattern, REPETITIONS, theory.alphabet)
@@ -133,15 +133,17 @@ def records_of(
     size = k + len(walk)
     if size > _LONGEST:
         return None
-    wanted = list(also)
-    for place, edge in enumerate(walk):
-        later = len(walk) - 1 - place
+    conditions = list(also)
+    for index, edge in enumerate(walk):
+        later = len(walk) - 1 - index
         signs = graph.letters[edge.letter]
-        wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.guards, signs, strict=True)]
+        conditions += [_signed(guard, sign, later) for guard, sign in zip(graph.guards, signs, strict=True)]
         types = graph.types[edge.target]
-        wanted += [_signed(guard, sign, later) for guard, sign in zip(graph.remembered, types, strict=True)]
-    sample = theory.sample(wanted, size)
-    return None if sample is None else _finished(sample, wanted, theory.alphabet, at_once=at_once)
+        conditions += [
+            _signed(guard, sign, later) for guard, sign in zip(graph.remembered, types, strict=True)
+        ]
+    sample = theory.sample(conditions, size)
+    return None if sample is None else _finished(sample, conditions, theory.alphabet, at_once=at_once)
 
 
 def _signed(guard: g.Guard, sign: bool, later: int) -> g.Guard:
@@ -161,7 +163,7 @@ def _finished(
     variables = {alphabet.fields[name].variable for name in read}
     timed = alphabet.clock and "time" in read
     finished = []
-    for place, record in enumerate(sample):
+    for index, record in enumerate(sample):
         relation = alphabet.schema.relations[record.relation]
         row = tuple(
             value
@@ -169,7 +171,7 @@ def _finished(
             else _DEFAULTS[attribute.type]
             for attribute, value in zip(relation.attributes, record.row, strict=True)
         )
-        time = record.time if timed else 0 if at_once else place * 1_000_000
+        time = record.time if timed else 0 if at_once else index * 1_000_000
         finished.append(StreamRecord(record.relation, time, row))
     return tuple(finished)
 
@@ -208,11 +210,11 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
 
 
 def check(
-    expression: WindowExpression, alphabet: Alphabet, kept: WindowExpression | None = None
+    expression: WindowExpression, alphabet: Alphabet, compact: WindowExpression | None = None
 ) -> OverlapVerdict:
     """Whether windows can pile up. ``kept``: the expression ``compiled``, if it is known."""
-    kept = kept or compiled(expression, Satisfiability(alphabet))
-    if not any(_has_windows(pair) for pair in kept.pairs):
+    compact = compact or compiled(expression, Satisfiability(alphabet))
+    if not any(_has_windows(pair) for pair in compact.pairs):
         reason = "no stream has such a window, whatever its records"
         return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
     if expression.selection is Selection.FIRST:
@@ -226,10 +228,10 @@ def check(
             Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
-    found = _searched(kept, theory)
+    verdict = _searched(compact, theory)
     if expression.selection is Selection.LONGEST:
-        return OverlapVerdict(found.open_starts, Bound.BOUNDED, found.reason, found.witness)
-    return found
+        return OverlapVerdict(verdict.open_starts, Bound.BOUNDED, verdict.reason, verdict.witness)
+    return verdict
 
 
 def _has_windows(pair: Pair) -> bool:
@@ -260,9 +262,9 @@ def _within(name: str, low: float | None, high: float | None) -> g.Guard:
 
 def _searched(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
     """Pair by pair; the worst verdict counts."""
-    found = [_of_pair(expression, pair, theory) for pair in expression.pairs]
-    worst = max(found, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
-    output = max((v.windows_per_position for v in found), key=_GRAVITY.__getitem__)
+    verdicts = [_of_pair(expression, pair, theory) for pair in expression.pairs]
+    worst = max(verdicts, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
+    output = max((v.windows_per_position for v in verdicts), key=_GRAVITY.__getitem__)
     return OverlapVerdict(worst.open_starts, output, worst.reason, worst.witness)
 
 
@@ -286,13 +288,13 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
     return verdict
 
 
-def _searchable(given: LookbackAutomaton, graph: TypeGraph) -> Branching:
+def _searchable(source: LookbackAutomaton, graph: TypeGraph) -> Branching:
     """The automaton, minimal if that is soon found, which makes the search smaller; else as it is."""
     try:
         with StepBudget(MOST_ENTRIES, "checking the window") as budget:
-            return Branching.of(finite(given, graph.guards, graph.letters, budget))
+            return Branching.of(finite(source, graph.guards, graph.letters, budget))
     except OverBudgetError:
-        return branching(given, graph.guards, graph.letters)
+        return branching(source, graph.guards, graph.letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +336,7 @@ def _unknown(reason: str) -> OverlapVerdict:
     return OverlapVerdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
 
 
-def _all_final(given: LookbackAutomaton) -> LookbackAutomaton:
+def _all_final(source: LookbackAutomaton) -> LookbackAutomaton:
     """The automaton of all prefixes of windows, which the processor keeps as open starts."""
-    final = frozenset(range(given.states)) if given.final else frozenset[int]()
-    return LookbackAutomaton(given.k, given.states, given.initial, final, given.transitions)
+    final = frozenset(range(source.states)) if source.final else frozenset[int]()
+    return LookbackAutomaton(source.k, source.states, source.initial, final, source.transitions)

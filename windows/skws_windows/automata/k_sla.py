@@ -53,10 +53,10 @@ class LookbackAutomaton:
     @cached_property
     def outgoing(self) -> dict[int, list[tuple[g.Guard, int]]]:
         """The transitions of each state that has any."""
-        found: dict[int, list[tuple[g.Guard, int]]] = defaultdict(list)
+        by_state: dict[int, list[tuple[g.Guard, int]]] = defaultdict(list)
         for p, guard, q in self.transitions:
-            found[p].append((guard, q))
-        return dict(found)
+            by_state[p].append((guard, q))
+        return dict(by_state)
 
     @property
     def accepts_identity(self) -> bool:
@@ -72,54 +72,58 @@ def automaton(
     for p, guard, q in transitions:
         together[p, q].append(guard)
     joined = ((p, g.disjunction(guards), q) for (p, q), guards in together.items())
-    kept = tuple(sorted((t for t in joined if t[1] != g.BOTTOM), key=lambda t: (t[0], t[2])))
-    return LookbackAutomaton(k, states, initial, frozenset(final), kept)
+    merged = tuple(sorted((t for t in joined if t[1] != g.BOTTOM), key=lambda t: (t[0], t[2])))
+    return LookbackAutomaton(k, states, initial, frozenset(final), merged)
 
 
 MOST_TRANSITIONS: Final = 20_000
 """Of a deterministic automaton; each takes z3 some milliseconds."""
 
 
-def clean(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """The same automaton without transitions whose guard no records satisfy."""
-    kept = [t for t in given.transitions if theory.possible(t[1])]
-    return automaton(given.k, given.states, given.initial, given.final, kept)
+    possible = [t for t in source.transitions if theory.possible(t[1])]
+    return automaton(source.k, source.states, source.initial, source.final, possible)
 
 
-def trimmed(given: LookbackAutomaton) -> LookbackAutomaton:
+def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
     """Only the states on a path from the initial to a final state, and the initial state itself.
 
     Exact for a clean automaton with k = 0. Otherwise a state may remain that no word leads to.
     """
-    forward = closed([given.initial], ((p, q) for p, _, q in given.transitions))
-    backward = closed(given.final, ((q, p) for p, _, q in given.transitions))
-    kept = sorted((forward & backward) | {given.initial})
-    number = {state: i for i, state in enumerate(kept)}
-    moved = [(number[p], guard, number[q]) for p, guard, q in given.transitions if {p, q} <= number.keys()]
+    forward = closed([source.initial], ((p, q) for p, _, q in source.transitions))
+    backward = closed(source.final, ((q, p) for p, _, q in source.transitions))
+    useful_states = sorted((forward & backward) | {source.initial})
+    number = {state: i for i, state in enumerate(useful_states)}
+    moved = [(number[p], guard, number[q]) for p, guard, q in source.transitions if {p, q} <= number.keys()]
     return automaton(
-        given.k, len(kept), number[given.initial], [number[f] for f in given.final if f in number], moved
+        source.k,
+        len(useful_states),
+        number[source.initial],
+        [number[f] for f in source.final if f in number],
+        moved,
     )
 
 
-def determinised(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+def determinised(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """An equivalent deterministic automaton (Lemma 1), complete: every state has a guard for every block.
 
     Raises OverBudgetError: macrostates may be exponentially many.
     """
-    start = frozenset([given.initial])
+    start = frozenset([source.initial])
     numbers = {start: 0}
     pending, transitions = [start], list[Transition]()
     with StepBudget(MOST_TRANSITIONS, "making an automaton deterministic") as budget:
         while pending:
             subset = pending.pop()
-            for guard, target in _steps(given, subset, theory):
+            for guard, target in _steps(source, subset, theory):
                 budget.spend()
                 if target not in numbers:
                     numbers[target] = len(numbers)
                     pending.append(target)
                 transitions.append((numbers[subset], guard, numbers[target]))
-    final = [number for subset, number in numbers.items() if subset & given.final]
-    return automaton(given.k, len(numbers), 0, final, transitions)
+    final = [number for subset, number in numbers.items() if subset & source.final]
+    return automaton(source.k, len(numbers), 0, final, transitions)
 
 
 def _steps(
@@ -129,8 +133,8 @@ def _steps(
     outgoing = [(guard, q) for p in sorted(subset) for guard, q in given.outgoing.get(p, ())]
     guards = list(dict.fromkeys(guard for guard, _ in outgoing))
     for cell in theory.cells(guards):
-        held = {guard for guard, sign in zip(guards, cell.signs, strict=True) if sign}
-        yield minterm(guards, cell.signs), frozenset(q for guard, q in outgoing if guard in held)
+        true_guards = {guard for guard, sign in zip(guards, cell.signs, strict=True) if sign}
+        yield minterm(guards, cell.signs), frozenset(q for guard, q in outgoing if guard in true_guards)
 
 
 def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
@@ -139,11 +143,13 @@ def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
     return g.conjunction(guard if sign else g.negation(guard) for guard, sign in pairs)
 
 
-def complement(given: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
+def complement(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
     """The words of length at least k that are not accepted (Lemma 2). Raises OverBudgetError."""
-    whole = determinised(given, theory)
-    final = set(range(whole.states)) - whole.final
-    return automaton(whole.k, whole.states, whole.initial, final, whole.transitions)
+    deterministic = determinised(source, theory)
+    final = set(range(deterministic.states)) - deterministic.final
+    return automaton(
+        deterministic.k, deterministic.states, deterministic.initial, final, deterministic.transitions
+    )
 
 
 def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
@@ -188,14 +194,14 @@ def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
     following: dict[int, list[int]] = {}
     for p, q in edges:
         following.setdefault(p, []).append(q)
-    found = set(start)
-    pending = list(found)
+    reachable = set(start)
+    pending = list(reachable)
     while pending:
         for state in following.get(pending.pop(), ()):
-            if state not in found:
-                found.add(state)
+            if state not in reachable:
+                reachable.add(state)
                 pending.append(state)
-    return found
+    return reachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +265,9 @@ class Branching:
     final: frozenset[int]
 
     @classmethod
-    def of(cls, given: Finite) -> Branching:
+    def of(cls, source: Finite) -> Branching:
         """A deterministic automaton as a nondeterministic one."""
-        return cls(given.initial, tuple(tuple((q,) for q in row) for row in given.table), given.final)
+        return cls(source.initial, tuple(tuple((q,) for q in row) for row in source.table), source.final)
 
 
 State = TypeVar("State", bound=Hashable)
@@ -291,7 +297,7 @@ def explored(
 
 
 def finite(
-    given: LookbackAutomaton,
+    source: LookbackAutomaton,
     guards: Sequence[g.Guard],
     letters: Sequence[tuple[bool, ...]],
     budget: StepBudget,
@@ -300,21 +306,21 @@ def finite(
 
     Raises OverBudgetError.
     """
-    table = branching(given, guards, letters).table
+    table = branching(source, guards, letters).table
 
     def step(subset: frozenset[int], letter: int) -> frozenset[int]:
         return frozenset(q for p in subset for q in table[p][letter])
 
-    start = frozenset([given.initial])
-    found = explored(start, step, lambda s: bool(s & given.final), len(letters), budget)
-    return found.minimised(budget)
+    start = frozenset([source.initial])
+    deterministic = explored(start, step, lambda s: bool(s & source.final), len(letters), budget)
+    return deterministic.minimised(budget)
 
 
 def branching(
-    given: LookbackAutomaton, guards: Sequence[g.Guard], letters: Sequence[tuple[bool, ...]]
+    source: LookbackAutomaton, guards: Sequence[g.Guard], letters: Sequence[tuple[bool, ...]]
 ) -> Branching:
     """An automaton over letters, with the states it is given with."""
-    place = {guard: i for i, guard in enumerate(guards)}
-    arcs = [[(place[guard], q) for guard, q in given.outgoing.get(p, ())] for p in range(given.states)]
-    table = (tuple(tuple(q for at, q in own if signs[at]) for signs in letters) for own in arcs)
-    return Branching(given.initial, tuple(table), given.final)
+    index = {guard: i for i, guard in enumerate(guards)}
+    arcs = [[(index[guard], q) for guard, q in source.outgoing.get(p, ())] for p in range(source.states)]
+    table = (tuple(tuple(q for at, q in outgoing if signs[at]) for signs in letters) for outgoing in arcs)
+    return Branching(source.initial, tuple(table), source.final)

@@ -147,10 +147,10 @@ def letters(regular: Regular) -> list[Guard]:
 def to_automaton(regular: Regular, k: int) -> LookbackAutomaton:
     """Glushkov's automaton: a state for each letter, and the initial one. Guards must look back at most k."""
     positions = _Positions()
-    whole = positions.of(regular)
-    transitions: list[Transition] = [(0, positions.guards[q], q + 1) for q in whole.first]
+    root = positions.of(regular)
+    transitions: list[Transition] = [(0, positions.guards[q], q + 1) for q in root.first]
     transitions += [(p + 1, positions.guards[q], q + 1) for p, q in positions.follow]
-    final = [p + 1 for p in whole.last] + ([0] if whole.empty else [])
+    final = [p + 1 for p in root.last] + ([0] if root.empty else [])
     return automaton(k, len(positions.guards) + 1, 0, final, transitions)
 
 
@@ -269,8 +269,8 @@ class WindowExpression:
     @cached_property
     def guards(self) -> tuple[g.Guard, ...]:
         """The distinct guards of all automata: each is evaluated once a record."""
-        found = (guard for p in self.pairs for a in (p.before, p.window) for guard in a.guards)
-        return tuple(dict.fromkeys(found))
+        all_guards = (guard for p in self.pairs for a in (p.before, p.window) for guard in a.guards)
+        return tuple(dict.fromkeys(all_guards))
 
 
 def lookback_of(regulars: list[Regular]) -> int:

@@ -155,15 +155,15 @@ class _FormulaConstruction:
         """The words with bits that satisfy a formula, of those with one bit for every position variable."""
         match formula:
             case Satisfies(guard, x):
-                place = self._guards.index(guard)
-                return self._automaton((x,), lambda seen, signs, bits: seen or (bits[0] and signs[place]))
+                index = self._guards.index(guard)
+                return self._automaton((x,), lambda seen, signs, bits: seen or (bits[0] and signs[index]))
             case Member(positions, x):
                 return self._automaton((positions, x), lambda seen, _, bits: seen or (bits[0] and bits[1]))
             case Precedes(x, y):
                 return self._before(x, y)
             case Negation(inner):
-                found = self.of(inner)
-                return _Tracked(found.variables, found.automaton.complement())
+                tracked = self.of(inner)
+                return _Tracked(tracked.variables, tracked.automaton.complement())
             case Conjunction(left, right):
                 return self.both(self.of(left), self.of(right))
             case SomePosition(x, inner):
@@ -180,37 +180,39 @@ class _FormulaConstruction:
         a, b = self.widened(left, variables), self.widened(right, variables)
         return _Tracked(variables, a.automaton.product(b.automaton, and_, self._budget))
 
-    def widened(self, given: _Tracked, variables: tuple[str, ...]) -> _Tracked:
+    def widened(self, source: _Tracked, variables: tuple[str, ...]) -> _Tracked:
         """The same language with bits for more variables, whose values do not matter."""
-        places = [variables.index(name) for name in given.variables]
-        size, less = len(variables), len(given.variables)
+        places = [variables.index(name) for name in source.variables]
+        size, less = len(variables), len(source.variables)
 
         def narrowed(letter: int) -> int:
-            bits = sum((letter >> place & 1) << i for i, place in enumerate(places))
+            bits = sum((letter >> index & 1) << i for i, index in enumerate(places))
             return (letter >> size << less) + bits
 
-        self._budget.spend(len(given.automaton.table) * len(self._signs) << size)
+        self._budget.spend(len(source.automaton.table) * len(self._signs) << size)
         letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
-        table = tuple(tuple(row[letter] for letter in letters) for row in given.automaton.table)
-        return _Tracked(variables, Finite(given.automaton.initial, table, given.automaton.final))
+        table = tuple(tuple(row[letter] for letter in letters) for row in source.automaton.table)
+        return _Tracked(variables, Finite(source.automaton.initial, table, source.automaton.final))
 
-    def _projected(self, given: _Tracked, variable: str) -> _Tracked:
+    def _projected(self, source: _Tracked, variable: str) -> _Tracked:
         """The words that are accepted with some bits for a variable (by the subset construction)."""
-        if variable not in given.variables:
-            return given
-        place = given.variables.index(variable)
-        rest = tuple(name for name in given.variables if name != variable)
-        table = given.automaton.table
+        if variable not in source.variables:
+            return source
+        index = source.variables.index(variable)
+        other_variables = tuple(name for name in source.variables if name != variable)
+        table = source.automaton.table
 
         def step(states: frozenset[int], letter: int) -> frozenset[int]:
-            low = letter & ((1 << place) - 1)
-            clear = ((letter >> place) << (place + 1)) + low
-            return frozenset(table[s][clear + (bit << place)] for s in states for bit in (0, 1))
+            low = letter & ((1 << index) - 1)
+            clear = ((letter >> index) << (index + 1)) + low
+            return frozenset(table[s][clear + (bit << index)] for s in states for bit in (0, 1))
 
-        start = frozenset([given.automaton.initial])
-        final = given.automaton.final
-        found = explored(start, step, lambda s: bool(s & final), len(self._signs) << len(rest), self._budget)
-        return _Tracked(rest, found.minimised(self._budget))
+        start = frozenset([source.automaton.initial])
+        final = source.automaton.final
+        projected = explored(
+            start, step, lambda s: bool(s & final), len(self._signs) << len(other_variables), self._budget
+        )
+        return _Tracked(other_variables, projected.minimised(self._budget))
 
     def _automaton(
         self, variables: tuple[str, ...], seen: Callable[[bool, tuple[bool, ...], Bits], bool]
@@ -221,7 +223,7 @@ class _FormulaConstruction:
         places = [ordered.index(name) for name in variables]
 
         def step(state: int, letter: int) -> int:
-            bits = tuple(bool(letter >> place & 1) for place in places)
+            bits = tuple(bool(letter >> index & 1) for index in places)
             return int(seen(bool(state), self._signs[letter >> size], bits))
 
         return _Tracked(ordered, explored(0, step, bool, len(self._signs) << size, self._budget))
@@ -268,13 +270,13 @@ def window_expression(formula: Formula, k: int, theory: Satisfiability) -> Windo
         raise ValueError(f"a guard looks back more than {k} records")
     signs = [cell.signs for cell in theory.cells_up_to(MOST_LETTERS, guards)]
     with StepBudget(MOST_ENTRIES, "compiling the formula") as budget:
-        made = _FormulaConstruction(guards, signs, budget)
-        found = made.of(formula)
-        if not set(found.variables) <= {BEGIN, END}:
-            raise ValueError(f"free variables {', '.join(found.variables)}; expected {BEGIN} and {END}")
+        construction = _FormulaConstruction(guards, signs, budget)
+        tracked = construction.of(formula)
+        if not set(tracked.variables) <= {BEGIN, END}:
+            raise ValueError(f"free variables {', '.join(tracked.variables)}; expected {BEGIN} and {END}")
         for variable in (BEGIN, END):
-            found = made.both(found, made.once(variable))
-        pairs = _Splits(found.automaton, _Letters(guards, signs), k, budget).pairs()
+            tracked = construction.both(tracked, construction.once(variable))
+        pairs = _Splits(tracked.automaton, _Letters(guards, signs), k, budget).pairs()
     return WindowExpression(tuple(pairs))
 
 
@@ -291,34 +293,34 @@ class _Letters:
     def __len__(self) -> int:
         return len(self._signs)
 
-    def guard(self, wanted: int) -> g.Guard:
+    def guard(self, target: int) -> g.Guard:
         """A guard that holds for the letters of a set and for no other, of as few atoms as is soon found."""
-        if wanted not in self._known:
-            parts, left = [], wanted
+        if target not in self._known:
+            parts, left = [], target
             while left:
-                part, covered = self._implicant((left & -left).bit_length() - 1, wanted)
+                part, covered = self._implicant((left & -left).bit_length() - 1, target)
                 parts.append(part)
                 left &= ~covered
-            self._known[wanted] = g.disjunction(parts)
-        return self._known[wanted]
+            self._known[target] = g.disjunction(parts)
+        return self._known[target]
 
-    def _implicant(self, letter: int, wanted: int) -> tuple[g.Guard, int]:
+    def _implicant(self, letter: int, target: int) -> tuple[g.Guard, int]:
         """A letter's minterm without the guards that can be spared, and the letters for which that holds."""
         signs = self._signs[letter]
-        kept = list(range(len(signs)))
-        for place in range(len(signs)):
-            fewer = [other for other in kept if other != place]
-            if not self._having(fewer, signs) & ~wanted:
-                kept = fewer
-        part = minterm([self._guards[i] for i in kept], [signs[i] for i in kept])
-        return part, self._having(kept, signs)
+        literals = list(range(len(signs)))
+        for index in range(len(signs)):
+            fewer = [other for other in literals if other != index]
+            if not self._having(fewer, signs) & ~target:
+                literals = fewer
+        part = minterm([self._guards[i] for i in literals], [signs[i] for i in literals])
+        return part, self._having(literals, signs)
 
     def _having(self, places: Sequence[int], signs: Bits) -> int:
         """The letters in which some guards hold, or do not, as in ``signs``."""
-        found = self._all
+        matching = self._all
         for i in places:
-            found &= self._holding[i] if signs[i] else ~self._holding[i]
-        return found
+            matching &= self._holding[i] if signs[i] else ~self._holding[i]
+        return matching
 
 
 class _Splits:
@@ -340,8 +342,8 @@ class _Splits:
         # Only what letters without b or e lead to can come before a window.
         edges = ((p, q) for p, found in enumerate(self._none) for q in found)
         found = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
-        kept = [pair for pair in found if pair.before.final and pair.window.final]
-        return kept or [self._pair(self._whole.initial)]
+        pairs_with_windows = [pair for pair in found if pair.before.final and pair.window.final]
+        return pairs_with_windows or [self._pair(self._whole.initial)]
 
     def _pair(self, state: int) -> Pair:
         """The letters that lead to a state without b or e, and those that lead on, b first and e last."""

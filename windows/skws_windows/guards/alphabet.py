@@ -75,19 +75,19 @@ class Alphabet:
     @cached_property
     def fields(self) -> dict[str, FieldInfo]:
         """Every field by name, qualified names too."""
-        found: dict[str, FieldInfo] = {}
+        by_name: dict[str, FieldInfo] = {}
         for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
             shared = _shared(name, self.schema.relations)
             if shared is not None:
-                found[name] = shared
+                by_name[name] = shared
             for relation in self.schema.relations:
                 if name in relation.columns:
-                    own = _own(relation, name, self.schema.relations, shared)
-                    found[own.name] = own
-        if TIME not in found and not any(TIME in r.columns for r in self.schema.relations):
+                    qualified = _own(relation, name, self.schema.relations, shared)
+                    by_name[qualified.name] = qualified
+        if TIME not in by_name and not any(TIME in r.columns for r in self.schema.relations):
             count = len(self.schema.relations)
-            found[TIME] = FieldInfo(TIME, AttributeType.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
-        return found
+            by_name[TIME] = FieldInfo(TIME, AttributeType.TIMESTAMP, (TIME_COLUMN,) * count, TIME)
+        return by_name
 
     @cached_property
     def clock(self) -> bool:

@@ -248,11 +248,11 @@ class Letters:
 
     def of(self, columns: RecordColumns) -> Ints:
         """The letter of each record of a batch."""
-        held = [columns.holds(guard) for guard in self.guards]
+        truths = [columns.holds(guard) for guard in self.guards]
         if len(self.guards) > _BITS:
-            return self._wide(np.array(held))
+            return self._wide(np.array(truths))
         codes = np.zeros(len(columns), dtype=np.int64)
-        for bit, flags in enumerate(held):
+        for bit, flags in enumerate(truths):
             codes |= flags.astype(np.int64) << bit
         return self._tabulated(codes) if len(self._table) else self._looked_up(codes)
 
@@ -269,12 +269,12 @@ class Letters:
         numbers = [self._number(code, self._signs(code)) for code in distinct.tolist()]
         return np.array(numbers, dtype=np.int64)[places]
 
-    def _wide(self, held: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Ints:
+    def _wide(self, truths: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Ints:
         """For more guards than an integer has bits."""
-        packed = np.packbits(held, axis=0).T
+        packed = np.packbits(truths, axis=0).T
         distinct, first, places = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         numbers = [
-            self._number(code.tobytes(), tuple(held[:, place].tolist()))
+            self._number(code.tobytes(), tuple(truths[:, place].tolist()))
             for code, place in zip(distinct, first.tolist(), strict=True)
         ]
         return np.array(numbers, dtype=np.int64)[places.reshape(-1)]

@@ -78,22 +78,22 @@ class Satisfiability:
     def cells_up_to(self, most: int, guards: Sequence[g.Guard]) -> list[Cell]:
         """All cells of ``guards``. Raises TooManyCellsError if there are more than ``most``."""
         try:
-            found = list(islice(self.cells(guards), most + 1))
+            cells = list(islice(self.cells(guards), most + 1))
         except OverBudgetError:
             raise TooManyCellsError from None
-        if len(found) > most:
+        if len(cells) > most:
             raise TooManyCellsError
-        return found
+        return cells
 
     def sample(self, guards: Sequence[g.Guard], size: int) -> tuple[StreamRecord, ...] | None:
         """``size`` records such that all ``guards`` hold at the last; None if none are found."""
         encoding = _Encoding(self.alphabet, guards, self._promises, self._budget, size - 1)
         try:
             with self._budget:
-                found = next(encoding.cells([], g.conjunction(guards)), None)
+                cell = next(encoding.cells([], g.conjunction(guards)), None)
         except OverBudgetError:
             return None
-        return None if found is None else found.sample
+        return None if cell is None else cell.sample
 
 
 class _Encoding:

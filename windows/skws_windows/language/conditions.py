@@ -260,18 +260,18 @@ class ConditionReader:
         return value
 
     def _unknown(self, name: str, node: Node) -> UsageError:
-        known = [*self._alphabet.fields, *self._alphabet.relations]
-        shared = [field for field in known if field.endswith(f".{name}")]
+        names = [*self._alphabet.fields, *self._alphabet.relations]
+        shared = [field for field in names if field.endswith(f".{name}")]
         if shared:
             message = f"{name!r} has different types or analyzers in different relations"
             return self._fault(f"{message}; write {' or '.join(shared)}", node)
         if name in self._alphabet.relations:
-            fields = [field for field in known if field.startswith(f"{name}.")]
+            fields = [field for field in names if field.startswith(f"{name}.")]
             example = f", such as {fields[0]}" if fields else ""
             return self._fault(f"{name!r} is a relation; expected a field{example}", node)
         if name.lower() in ("null", "none"):
             return self._fault("nothing is equal to a missing value; write `is null`, or `is not null`", node)
-        return self._fault(f"no field or relation {name!r}{nearest(name, known)}", node)
+        return self._fault(f"no field or relation {name!r}{nearest(name, names)}", node)
 
     def _fault(self, message: str, node: Node) -> UsageError:
         return fault(message, self._text, position(node))

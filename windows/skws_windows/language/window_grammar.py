@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def taken(node: Node) -> tuple[str, list[Node]]:
     """The kind of a node and its parts."""
-    found = tree(node)
-    return str(found.data), found.children
+    node_tree = tree(node)
+    return str(node_tree.data), node_tree.children
 
 
 def tree(node: object) -> Tree[Token]:
@@ -32,8 +32,8 @@ def tree(node: object) -> Tree[Token]:
 def position(node: Node) -> int:
     """The offset at which a node begins in its text."""
     meta = getattr(node, "meta", None)
-    found = getattr(node, "start_pos", None) if meta is None else getattr(meta, "start_pos", None)
-    return found or 0
+    offset = getattr(node, "start_pos", None) if meta is None else getattr(meta, "start_pos", None)
+    return offset or 0
 
 
 def unquoted(text: str) -> str:

@@ -44,12 +44,12 @@ def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
 
 def former_spellings(text: str, start: str = "window") -> tuple[str, ...]:
     """A note for each part of a text that is written otherwise now, and still read. Raises UsageError."""
-    found = []
+    notes = []
     for kind in ("formerly_contains", "formerly_contains_anywhere"):
         for node in parse(text, start).find_data(kind):
             now = ":".join(_text_of(text, part) for part in node.children)
-            found.append(f"{_text_of(text, node)} is now written {now}; a later version reads that alone")
-    return tuple(dict.fromkeys(found))
+            notes.append(f"{_text_of(text, node)} is now written {now}; a later version reads that alone")
+    return tuple(dict.fromkeys(notes))
 
 
 def _text_of(text: str, node: Tree[Token] | Token) -> str:
@@ -219,7 +219,7 @@ def formula_expression(
     k = max([lookback, *map(g.lookback, guards)])
     try:
         with shallow():
-            found = window_expression(formula, k, Satisfiability(alphabet))
+            expression = window_expression(formula, k, Satisfiability(alphabet))
     except TooManyCellsError:
         raise UsageError(
             f"the formula is too large: its {len(guards)} conditions can be combined in more than "
@@ -230,7 +230,7 @@ def formula_expression(
             f"the formula is too large: its automata need more than {MOST_ENTRIES:,} steps; each quantifier "
             "can make them exponentially larger, so use fewer quantifiers, or nest them less"
         ) from None
-    return WindowExpression(found.pairs, selection, per=per)
+    return WindowExpression(expression.pairs, selection, per=per)
 
 
 class _FormulaReader:

@@ -1,10 +1,9 @@
-"""The run of a window expression on one stream (of one key): the live starts, record after record.
+"""Runs a window expression on the stream of one key: the live starts, record after record.
 
-The groups of starts are lists beside the configuration's slots. At a record, a
-start is added where the first automaton accepts the records before; all groups
-move, and those that meet become one; each start of a group in a final state
-has a window that ends here. Records that change none of this are not visited:
-NumPy finds the next one that does.
+The groups of starts are lists parallel to the configuration's slots. At a record, a start is added if the
+first automaton accepts the records before; all groups move, and those that meet are merged; each start of a
+group in a final state has a window that ends here. Records that change nothing are skipped: NumPy finds the
+next one that does.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from skws_windows.processor.macrostates import Configuration, Configurations, Mo
 from skws_windows.processor.panes import Panes
 
 _SHORT: Final = 48
-"""Segments of at most this many records are walked: NumPy would cost more than it saves."""
+"""Segments of at most this many records are walked one by one, as NumPy would take longer."""
 _SWEPT: Final = 64
 NONE_OPEN: Final = -1
 
@@ -55,7 +54,7 @@ Key: TypeAlias = tuple[Value, ...]
 
 
 def one_is_enough(selection: Selection, limits: Limits) -> bool:
-    """Whether a group needs only its earliest start, which gives the longest window without limits."""
+    """True if a group needs only its earliest start, which gives the longest window without limits."""
     return selection is Selection.LONGEST and not limits.bounding
 
 
@@ -89,9 +88,9 @@ class LiveStarts:
 
     @property
     def oldest(self) -> int:
-        """The position of the oldest start of which a window may still end, or NONE_OPEN.
+        """The position of the oldest start with a window that may still end, or NONE_OPEN.
 
-        With limits, starts that are too old count until they are swept out.
+        With limits, starts that are too old are included until they are swept.
         """
         going = self._shared.open_slots(self._configuration)
         opened = (group for group, on in zip(self._groups, going, strict=True) if on and group)
@@ -99,17 +98,17 @@ class LiveStarts:
 
     @property
     def is_initial(self) -> bool:
-        """Whether a new run at this position would find the same windows."""
+        """True if a new run at this position would find the same windows."""
         return self._shared.is_initial(self._configuration)
 
     @property
     def starts(self) -> Iterator[WindowStart]:
-        """All starts, including those whose windows have ended for good."""
+        """All starts, including those without any further window."""
         return (start for group in self._groups for start in group)
 
     @property
     def open_starts(self) -> int:
-        """Starts of which a window may still end; one that begins windows of several pairs counts once."""
+        """The number of starts with a window that may still end; a start of several pairs counts once."""
         going = self._shared.open_slots(self._configuration)
         opened = (group for group, on in zip(self._groups, going, strict=True) if on)
         return len({start.position for group in opened for start in group})
@@ -136,7 +135,7 @@ class LiveStarts:
         self._sweep_at, self._oldest = state["sweep_at"], state["oldest"]
 
     def skip(self, count: int) -> None:
-        """Skip records with fewer records before them than the lookback: no window begins there."""
+        """Skip records without a full lookback, at which no window begins."""
         self.position += count
 
     def advance(self, letters: Ints, times: Ints) -> Iterator[Window]:
@@ -170,12 +169,12 @@ class LiveStarts:
         return group[0].position if self._longest else min(start.position for start in group)
 
     def _next(self, walk: _Walk, offset: int) -> int:
-        """The next record at which anything may happen."""
+        """The next record that may change anything."""
         opening = not (self._first and self._groups)
-        found = walk.loud(self._configuration, offset, opening=opening)
+        offset_of_change = walk.loud(self._configuration, offset, opening=opening)
         if self._first and self._groups and self._limits.bounding:
-            return min(found, max(offset, self._expiry(walk)))
-        return found
+            return min(offset_of_change, max(offset, self._expiry(walk)))
+        return offset_of_change
 
     def _step(self, walk: _Walk, offset: int) -> Sequence[Window]:
         move = self._shared.move(self._configuration, walk.letters.item(offset), opening=True)
@@ -201,7 +200,7 @@ class LiveStarts:
         self._configuration = move.target
 
     def _merged(self, groups: list[Group]) -> Group:
-        """Append the smaller groups to the largest, so that a start moves logarithmically often."""
+        """Append the smaller groups to the largest, so that a start moves a logarithmic number of times."""
         if self._one:
             return [min(start for group in groups for start in group)]
         largest = max(groups, key=len)
@@ -269,22 +268,22 @@ class LiveStarts:
     def _expiry(self, walk: _Walk) -> int:
         """The first record at which the one open window is too long."""
         start = min(group[0] for group in self._groups if group)
-        found = walk.size
+        expiry = walk.size
         if self._limits.most is not None:
-            found = min(found, start.position + self._limits.most - self.position)
+            expiry = min(expiry, start.position + self._limits.most - self.position)
         if self._limits.within is not None:
             limit = start.time + self._limits.within
-            found = min(found, int(np.searchsorted(walk.times, limit, side="right")))
-        return max(found, 0)
+            expiry = min(expiry, int(np.searchsorted(walk.times, limit, side="right")))
+        return max(expiry, 0)
 
     def _first_in_time(self, group: Group, last: int, now: int) -> Group:
         """The earliest start of an ordered group whose window is not too long; later ones are shorter."""
-        limits, place = self._limits, 0
+        limits, index = self._limits, 0
         if limits.most is not None:
-            place = bisect_right(group, last - limits.most, key=_position_of)
+            index = bisect_right(group, last - limits.most, key=_position_of)
         if limits.within is not None:
-            place = bisect_left(group, now - limits.within, lo=place, key=_time_of)
-        return group[place : place + 1]
+            index = bisect_left(group, now - limits.within, lo=index, key=_time_of)
+        return group[index : index + 1]
 
     def _in_time(self, start: WindowStart, last: int, now: int) -> bool:
         limits = self._limits
@@ -302,8 +301,8 @@ class LiveStarts:
 
     def _sweep_panes(self) -> None:
         """Drop panes before the oldest live start when their number has doubled since the last time."""
-        kept = sum(map(len, self.panes))
-        if kept > 2 * self._kept:
+        number = sum(map(len, self.panes))
+        if number > 2 * self._kept:
             oldest = min((s.position for group in self._groups for s in group), default=self.position)
             for panes in self.panes:
                 panes.forget(oldest)
@@ -311,7 +310,7 @@ class LiveStarts:
 
 
 class _Walk:
-    """The letters of a segment, and the places of those that change a configuration."""
+    """The letters of a segment, and the offsets of those that change a configuration."""
 
     def __init__(self, letters: Ints, times: Ints, shared: Configurations) -> None:
         self.letters = letters
@@ -329,5 +328,5 @@ class _Walk:
             flags = self._shared.loud(configuration, opening=opening)
             self._loud[key] = np.flatnonzero(flags[self.letters]).tolist()
         places = self._loud[key]
-        place = bisect_left(places, offset)
-        return places[place] if place < len(places) else self.size
+        index = bisect_left(places, offset)
+        return places[index] if index < len(places) else self.size

@@ -1,13 +1,11 @@
-"""Automata made deterministic while they run: macrostates and configurations (window paper, Section 4).
+"""Makes automata deterministic while they run: macrostates and configurations (window paper, Section 4).
 
-A macrostate is the set of states that an automaton can be in, as a bit mask. A
-configuration holds the macrostates of all automata of a window expression at
-one record; which starts are in which group is not part of it. Configurations
-recur, so the move that a letter makes from each is computed once. There may be
-exponentially many macrostates, so the number that is remembered has a limit.
+A macrostate is the set of states that an automaton can be in, as a bit mask. A configuration consists of the
+macrostates of all automata of a window expression at one record, without the starts in each group.
+Configurations recur, so the move by a letter from each is computed once. The number of macrostates may be
+exponential, so the cache has a limit.
 
-No guard is decided here: the letters of the stream show which guards hold
-together.
+No guard is decided here: the letters of the stream show which guards hold together.
 """
 
 from __future__ import annotations
@@ -25,18 +23,18 @@ from skws_windows.guards.letters import Flags, Letters
 DEAD: Final = 0
 """The empty set, which leads to itself."""
 REMEMBERED: Final = 100_000
-"""Steps, and groups in configurations, that are remembered; beyond, all are forgotten and computed again."""
+"""The most cached steps, and groups in configurations; beyond, the cache is cleared."""
 
 
 class Macrostates:
-    """The macrostates of an automaton, and the steps between them, ``remembered`` of them."""
+    """The macrostates of an automaton, and a cache of ``remembered`` steps between them."""
 
     def __init__(self, automaton: LookbackAutomaton, letters: Letters, remembered: int) -> None:
-        place = {guard: i for i, guard in enumerate(letters.guards)}
+        index = {guard: i for i, guard in enumerate(letters.guards)}
         self._letters = letters
         self._remembered = remembered
         self._outgoing = {
-            p: [(place[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
+            p: [(index[guard], 1 << q) for guard, q in arcs] for p, arcs in automaton.outgoing.items()
         }
         self._leading_on = sum(1 << p for p in self._outgoing)
         self._final = sum(1 << f for f in automaton.final)
@@ -45,25 +43,25 @@ class Macrostates:
 
     def step(self, state: int, letter: int) -> int:
         """The macrostate that ``letter`` leads to."""
-        known = self._steps.get((state, letter))
-        if known is None:
+        target = self._steps.get((state, letter))
+        if target is None:
             if len(self._steps) >= self._remembered:
                 self._steps.clear()
-            known = self._steps[state, letter] = self._target(state, self._letters.signs[letter])
-        return known
+            target = self._steps[state, letter] = self._target(state, self._letters.signs[letter])
+        return target
 
     def is_final(self, state: int) -> bool:
         return bool(state & self._final)
 
     def is_initial(self, state: int) -> bool:
-        """Whether the same records lead on from here, and to the same ends, as from the beginning."""
+        """True if all records lead to the same ends from here as from the beginning."""
         return state == self.initial or (
             self.is_final(state) == self.is_final(self.initial)
             and self._arcs(state) == self._arcs(self.initial)
         )
 
     def is_exhausted(self, state: int) -> bool:
-        """Whether no letter leads on: the windows here have ended, whatever comes."""
+        """True if no letter leads on, so that no window can end later."""
         return not state & self._leading_on
 
     def _target(self, mask: int, signs: tuple[bool, ...]) -> int:
@@ -91,10 +89,9 @@ Slot: TypeAlias = tuple[int, int]
 class Move(NamedTuple):
     """The effect of one letter.
 
-    ``gathered``: for each group of ``target``, the groups of the source that it
-    is made of. ``opened``: the groups that a new start joins. ``ended``: the
-    groups whose starts all have a window that ends here. ``kept``: the groups
-    stay the same.
+    ``gathered``: for each group of ``target``, the groups of the source that it unites. ``opened``: the
+    groups that a new start joins. ``ended``: the groups whose starts all have a window that ends here.
+    ``kept``: the groups do not change.
     """
 
     target: Configuration
@@ -110,10 +107,10 @@ _FEW: Final = 64
 
 @dataclass(eq=False, slots=True)
 class Configuration:
-    """The macrostate of every pair's first automaton, and the groups of its second that hold starts.
+    """The macrostate of every pair's first automaton, and the groups of starts of its second.
 
-    ``loud[opening]`` marks the letters, by number, that change anything; unknown ones count as such.
-    ``fresh``: whether it is as good as the first one, once that was asked.
+    ``loud[opening]`` flags the letters, by number, that change anything, and unknown letters. ``fresh``:
+    whether it is equivalent to the first configuration; None until that is computed.
     """
 
     before: tuple[int, ...]
@@ -142,7 +139,7 @@ class Configurations:
         self.initial = self._configuration(tuple(m.initial for m in self._before), ())
 
     def open_slots(self, source: Configuration) -> list[bool]:
-        """By group, whether its windows can go on."""
+        """For each group, whether its windows can continue."""
         return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
 
     def described(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
@@ -160,7 +157,7 @@ class Configurations:
         return self._configuration(states, tuple(slots[i] for i in order)), order
 
     def is_initial(self, source: Configuration) -> bool:
-        """Whether no start is remembered, and windows begin and end as from the first record on."""
+        """True if there is no start, and windows begin and end as from the first record on."""
         if source.fresh is None:
             before = zip(self._before, source.before, strict=True)
             source.fresh = not source.slots and all(m.is_initial(state) for m, state in before)
@@ -172,15 +169,15 @@ class Configurations:
 
     def move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
         """The move of ``letter``; no window begins unless ``opening``."""
-        known = source.moves[opening]
-        if letter not in known:
-            known[letter] = self._move(source, letter, opening=opening)
+        moves = source.moves[opening]
+        if letter not in moves:
+            moves[letter] = self._move(source, letter, opening=opening)
             if letter < len(source.loud[opening]):
-                source.loud[opening][letter] = _does_something(known[letter], source)
-        return known[letter]
+                source.loud[opening][letter] = _does_something(moves[letter], source)
+        return moves[letter]
 
     def loud(self, source: Configuration, *, opening: bool) -> Flags:
-        """By letter, whether it changes a configuration; true where that is not known yet."""
+        """For each letter, whether it changes a configuration; True if unknown."""
         flags = source.loud[opening]
         fresh = range(len(flags), len(self._letters))
         if fresh:
@@ -188,10 +185,10 @@ class Configurations:
             if len(self._letters) <= _FEW:
                 for letter in fresh:
                     self.move(source, letter, opening=opening)
-        known = source.moves[opening]
+        moves = source.moves[opening]
         for letter in fresh:
-            if letter in known:
-                flags[letter] = _does_something(known[letter], source)
+            if letter in moves:
+                flags[letter] = _does_something(moves[letter], source)
         return flags
 
     def _move(self, source: Configuration, letter: int, *, opening: bool) -> Move:
@@ -218,13 +215,13 @@ class Configurations:
 
     def _opened(self, source: Configuration, letter: int) -> list[Slot]:
         """The groups that the start of a window at this record joins."""
-        found = []
+        slots = []
         for pair, state in enumerate(source.before):
             if self._before[pair].is_final(state):
                 after = self._window[pair].step(self._window[pair].initial, letter)
                 if after != DEAD:
-                    found.append((pair, after))
-        return found
+                    slots.append((pair, after))
+        return slots
 
     def _configuration(self, before: tuple[int, ...], slots: tuple[Slot, ...]) -> Configuration:
         key = (before, slots)
@@ -236,11 +233,11 @@ class Configurations:
         return self._known[key]
 
     def _forget(self) -> None:
-        """Clear the moves too, or the configurations in use would keep all others alive."""
-        for known in self._known.values():
-            known.moves[0].clear()
-            known.moves[1].clear()
-            known.loud[:] = [np.ones(0, dtype=bool)] * 2
+        """Clear the moves, too, as configurations in use would keep all others alive."""
+        for configuration in self._known.values():
+            configuration.moves[0].clear()
+            configuration.moves[1].clear()
+            configuration.loud[:] = [np.ones(0, dtype=bool)] * 2
         self._known.clear()
         self._size = 0
 

@@ -1,13 +1,11 @@
-"""Aggregates of overlapping windows, computed once for what they share (window paper, Section 4).
+"""Aggregates of overlapping windows, which share the work on common records (window paper, Section 4).
 
-Records between two cuts are a pane; every start of a window is a cut. A
-window's aggregate is a fold of panes over a monoid. For invertible monoids that
-is the difference of two prefixes, for min and max a look-up on a
-stack, for others a fold of logarithmically many panes. NULLs are left out.
+A pane consists of the records between two cuts; every start of a window is a cut. A window's aggregate is a
+fold of panes over a monoid. For invertible monoids it is the difference of two prefixes, for min and max a
+look-up on a stack, for others a fold of a logarithmic number of panes. NULLs are left out.
 
-Sums of whole numbers are exact. A sum of doubles carries its rounding errors
-along (compensated summation), so that the sum of a small window after large
-values is as exact as if it had been computed alone.
+Sums of whole numbers are exact. A sum of doubles keeps its rounding errors (compensated summation), so the
+sum of a small window after large values is as exact as if it had been computed alone.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ def _same(value: Any) -> Any:
 
 
 def _moments(a: tuple[int, float, float], b: tuple[int, float, float]) -> tuple[int, float, float]:
-    """Count, mean and sum of squared deviations of two parts together, without loss by cancellation."""
+    """The combined count, mean and sum of squared deviations of two parts, without loss by cancellation."""
     count = a[0] + b[0]
     apart = b[1] - a[1]
     mean = a[1] + apart * b[0] / count
@@ -80,7 +78,7 @@ def unregister(name: str) -> None:
 PREFIXED: Final = ("count", "sum", "mean")
 """Invertible: a window's aggregate is the difference of two prefixes."""
 EXTREME: Final = ("min", "max")
-"""Kept on a stack of panes."""
+"""Aggregates on a stack of panes."""
 
 register(Monoid("first", _same, _first, _same))
 register(Monoid("last", _same, _last, _same))
@@ -103,8 +101,10 @@ class Aggregate:
 def monoid(name: str) -> Monoid:
     """The registered monoid of a name. Raises UsageError with the nearest name."""
     if name not in _REGISTERED:
-        known = names()
-        raise UsageError(f"no aggregate {name!r}; expected one of {', '.join(known)}{nearest(name, known)}")
+        registered = names()
+        raise UsageError(
+            f"no aggregate {name!r}; expected one of {', '.join(registered)}{nearest(name, registered)}"
+        )
     return _REGISTERED[name]
 
 
@@ -113,7 +113,7 @@ def names() -> list[str]:
 
 
 class FoldLevels:
-    """Folds of 1, 2, 4, ... neighbours: ``levels[j][i]`` is that of the 2^j elements from i * 2^j on."""
+    """Folds of 1, 2, 4, ... neighbours: ``levels[j][i]`` is the fold of the 2^j elements from i * 2^j on."""
 
     def __init__(self, combine: Callable[[Any, Any], Any]) -> None:
         self._combine = combine
@@ -155,29 +155,29 @@ class FoldLevels:
 
 
 class Panes(Protocol):
-    """One aggregate over one stream (of one key), record after record, a segment at a time."""
+    """One aggregate over the stream of one key, a segment at a time."""
 
     def feed(self, column: FieldColumn | None, size: int, position: int) -> None:
         """Take the next ``size`` records, the first of which is at ``position``."""
 
     def begin(self, offset: int) -> Any:
-        """Cut before a record of the segment; returns the value that a window that begins there keeps."""
+        """Cut before a record of the segment; returns the mark of a window that begins there."""
 
     def value(self, begun: Any, offset: int) -> Value:
         """The aggregate from the cut of ``begun`` to a record of the segment, inclusive."""
 
     def forget(self, position: int) -> None:
-        """Drop panes before ``position``, where no open window began."""
+        """Drop panes before ``position``, in which no open window began."""
 
     def finish(self) -> None:
         """End the segment; its offsets are no longer valid."""
 
     def __len__(self) -> int:
-        """The number of panes kept."""
+        """The number of panes."""
 
 
 class _CutPanes:
-    """Panes that are cut at starts and at ends of windows; ``begun`` is a position."""
+    """Panes cut at starts and at ends of windows; ``begun`` is a position."""
 
     def __init__(self) -> None:
         self._values: list[Any] = []
@@ -212,7 +212,7 @@ class _CutPanes:
 
 
 class ExtremePanes(_CutPanes):
-    """Min or max: a stack of panes, each better than all panes after it."""
+    """Min or max: a stack of panes, each with a better value than all panes after it."""
 
     def __init__(self, best: Callable[[Any], Any]) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ class ExtremePanes(_CutPanes):
     def _add(self, position: int, values: list[Any]) -> None:
         value = self._best(values)
         while self._bests and self._best((value, self._bests[-1])) == value:
-            # An earlier pane that is no better is covered by this one.
+            # This pane replaces earlier ones that are not better.
             self._bests.pop()
             self._positions.pop()
         self._positions.append(position)
@@ -234,17 +234,17 @@ class ExtremePanes(_CutPanes):
 
     def value(self, begun: int, offset: int) -> Value:
         self._close(offset + 1)
-        place = bisect_left(self._positions, begun)
-        found: Value = self._bests[place] if place < len(self._bests) else None
-        return found
+        index = bisect_left(self._positions, begun)
+        best: Value = self._bests[index] if index < len(self._bests) else None
+        return best
 
     def forget(self, position: int) -> None:
-        place = bisect_left(self._positions, position)
-        del self._positions[:place], self._bests[:place]
+        index = bisect_left(self._positions, position)
+        del self._positions[:index], self._bests[:index]
 
 
 class MonoidPanes(_CutPanes):
-    """Any monoid: panes in a forest, folded in logarithmic time."""
+    """Any monoid: levels of folds, so that a window takes logarithmic time."""
 
     def __init__(self, of: Monoid) -> None:
         super().__init__()
@@ -264,17 +264,17 @@ class MonoidPanes(_CutPanes):
 
     def value(self, begun: int, offset: int) -> Value:
         self._close(offset + 1)
-        place = bisect_left(self._positions, begun)
-        if place == len(self._positions):
+        index = bisect_left(self._positions, begun)
+        if index == len(self._positions):
             return None
-        return self._monoid.lower(self._forest.fold(place))
+        return self._monoid.lower(self._forest.fold(index))
 
     def forget(self, position: int) -> None:
-        place = bisect_left(self._positions, position)
-        if 2 * place > len(self._positions):
-            # At least half at a time, so that the cost of rebuilding the rest is shared by those dropped.
-            del self._positions[:place]
-            self._forest.drop(place)
+        index = bisect_left(self._positions, position)
+        if 2 * index > len(self._positions):
+            # At least half at a time, which amortises the cost of rebuilding the rest.
+            del self._positions[:index]
+            self._forest.drop(index)
 
 
 def panes(aggregate: Aggregate) -> Panes:
@@ -328,7 +328,7 @@ class CountPanes:
         self._prefix = [self._prefix[-1]]
 
 
-# A prefix: the number of values, their sum, and what rounding took from it.
+# A prefix: the number of values, their sum, and its rounding error.
 Total: TypeAlias = tuple[int, int | float, float]
 
 
@@ -363,7 +363,7 @@ class SumPanes:
     def _add_doubles(self, values: npt.NDArray[np.float64]) -> None:
         sums = np.cumsum(np.concatenate([[float(self._carried[1])], values]))
         before, after = sums[:-1], sums[1:]
-        # Knuth's two-sum: what each addition lost, exactly.
+        # Knuth's two-sum: the exact loss of each addition.
         kept = after - before
         lost = (before - (after - kept)) + (values - kept)
         self._sums = sums

@@ -1,14 +1,11 @@
-"""The spans of windows in the whole stream, and when a tuple leaves the last window that may hold it.
+"""The spans of windows in the whole stream, and the record at which a tuple leaves its last window.
 
-This is what a search over windows needs. Of all windows that end with one
-record it is enough to keep the widest, since it holds the tuples of the others.
-All positions are in the whole stream, over all keys. A tuple of a relation
-without the key's fields belongs to every key's windows; one whose key is NULL
-to none.
+A search over windows needs only these. Among all windows that end with one record the widest suffices, since
+it contains the tuples of the others. All positions are in the whole stream, over all keys. A tuple of a
+relation without the key's fields belongs to the windows of every key, and one whose key is NULL to no window.
 
-A tuple is held while a live start of its key is not after it. The oldest live
-start never moves back, so leaving tuples are found by binary search among the
-places where it moved.
+A tuple is kept while a live start of its key is not after it. The oldest live start never moves back, so
+leaving tuples are found by binary search among the positions where it moved.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from skws_windows.processor.stream_processor import Advance, Processor
 from skws_windows.window import FOREVER
 
 ANY: Final = -1
-"""The code of a value that a tuple lacks because its relation has no such field: it matches all."""
+"""The code of a field that the tuple's relation does not have; it matches all values."""
 
 NO_KEY: Final = -2
 """The code of NULL: the tuple belongs to no key's stream."""
@@ -38,7 +35,7 @@ NO_KEY: Final = -2
 class ClosedSpans(NamedTuple):
     """Windows by the positions of their first and last records, in order of the last; keys by code.
 
-    ``began``: the times of the first, in microseconds.
+    ``began``: the times of the first records, in microseconds.
     """
 
     first: Ints
@@ -48,7 +45,7 @@ class ClosedSpans(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """The result of a batch: the windows that ended, the codes of its keys, and when tuples leave."""
+    """The result of a batch: the closed windows, the codes of its keys, and the expiry of its tuples."""
 
     closed: ClosedSpans
     key: Ints
@@ -56,7 +53,7 @@ class Spans(NamedTuple):
 
 
 class Tracker:
-    """Follows the windows of an expression over a stream; ``position``: of the next record."""
+    """Tracks the windows of an expression over a stream. ``position``: that of the next record."""
 
     def __init__(self, expression: WindowExpression, alphabet: Alphabet) -> None:
         if expression.selection is Selection.EVERY:
@@ -72,17 +69,17 @@ class Tracker:
 
     @property
     def open(self) -> dict[Key, int]:
-        """The position of the oldest live start of each key that has any."""
+        """The position of the oldest live start of each key that has one."""
         return dict(self._open)
 
     @property
     def open_since(self) -> dict[Key, int]:
-        """The time in microseconds at which the oldest open window began, of each key that has any."""
+        """The time in microseconds at which the oldest open window began, for each key that has one."""
         return {key: self._processor.oldest_time(key) for key in self._open}
 
     @property
     def horizon(self) -> int:
-        """Tuples before this position are in no window to come."""
+        """The position before which no tuple is in a later window."""
         return min(self._open.values(), default=self.position)
 
     def state(self) -> dict[str, Any]:
@@ -102,8 +99,10 @@ class Tracker:
 
     def values(self, key: Ints) -> list[list[Value]]:
         """The values of keys, by their codes."""
-        known = [codes.values() for codes in self._codes]
-        return [[values[code] for values, code in zip(known, row, strict=True)] for row in key.tolist()]
+        values_of_codes = [codes.values() for codes in self._codes]
+        return [
+            [values[code] for values, code in zip(values_of_codes, row, strict=True)] for row in key.tolist()
+        ]
 
     def coded(self, keys: Sequence[Sequence[Value]]) -> Ints:
         """Inverse of ``values``."""
@@ -112,11 +111,11 @@ class Tracker:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is time to ``keep`` the codes in use: there are twice as many as the last time."""
+        """True if ``keep`` should be called: the number of codes has doubled since the last time."""
         return any(codes.crowded for codes in self._codes)
 
     def keep(self, used: Iterable[Ints]) -> None:
-        """Forget the codes that are in none of some keys; their values get others when they come again."""
+        """Forget the codes that are not in use; their values get new codes when they occur again."""
         none = np.empty((0, len(self.fields)), dtype=np.int64)
         for codes, mine in zip(self._codes, np.concatenate([none, *used]).T, strict=True):
             codes.keep(mine)
@@ -150,14 +149,14 @@ class Tracker:
     def _spans(
         self, advance: Advance, trails: dict[Key, OpenWindows], begin: int
     ) -> list[tuple[int, int, int]]:
-        """One stream's windows by positions in the whole stream; records the moves of its oldest start."""
+        """The windows of one key, by position in the whole stream; records the moves of its oldest start."""
         run = advance.run
         places = self._places.get(run.key)
         if places is None:
             places = self._places[run.key] = _Places()
         places.add(advance.arrival + begin)
         run.trail = []
-        found = [(places.at(w.first), places.at(w.last), w.start) for w in advance.windows]
+        windows = [(places.at(w.first), places.at(w.last), w.start) for w in advance.windows]
         trail = [(begin - 1, self._open.get(run.key))]
         for position, oldest in run.trail:
             trail.append((places.at(position), places.at(oldest) if oldest >= 0 else None))
@@ -171,7 +170,7 @@ class Tracker:
             del self._places[run.key]
         else:
             places.forget(oldest if oldest >= 0 else run.position)
-        return found
+        return windows
 
     def _code(self, key: Key) -> tuple[int, ...]:
         return tuple([codes.of(value) for codes, value in zip(self._codes, key, strict=True)])
@@ -190,13 +189,13 @@ class Tracker:
 
 
 def keyless(codes: Ints) -> Flags:
-    """Which tuples belong to no window, because their key is NULL."""
-    found: Flags = (codes == NO_KEY).any(axis=1)
-    return found
+    """A flag for each tuple that belongs to no window, because its key is NULL."""
+    flags: Flags = (codes == NO_KEY).any(axis=1)
+    return flags
 
 
 _SOME: Final = 64
-"""Codes that are not worth a look at which are in use."""
+"""The number of codes below which ``keep`` is not worthwhile."""
 
 
 class _Codes:
@@ -222,9 +221,9 @@ class _Codes:
         return {code: value for value, code in self._known.items()}
 
     def keep(self, used: Ints) -> None:
-        """Forget other codes than these."""
-        kept = set(used.tolist())
-        self._known = {value: code for value, code in self._known.items() if code in kept}
+        """Forget all other codes."""
+        codes = set(used.tolist())
+        self._known = {value: code for value, code in self._known.items() if code in codes}
         self._kept = max(_SOME, len(self._known))
 
 
@@ -256,7 +255,7 @@ _WIDE: Final = 1 << 40
 
 
 class OpenWindows(NamedTuple):
-    """After the record at ``at``, tuples before ``bound`` are not held; ``closed``: no window is open."""
+    """After the record at ``at``, tuples before ``bound`` have expired; ``closed``: no window is open."""
 
     at: Ints
     bound: Ints
@@ -271,11 +270,11 @@ class OpenWindows(NamedTuple):
 
 
 class ExpiryQueue:
-    """Decides when tuples leave.
+    """Decides when tuples expire.
 
-    ``trails`` are by the codes of keys, ``named`` the same by key; ``before`` has the
-    oldest live starts before the batch. ``begin`` is the position of the batch's
-    first record, ``time`` has the times of all.
+    ``trails``: the open windows by codes of keys, ``named``: the same by key. ``before``: the oldest live
+    starts before the batch. ``begin``: the position of the batch's first record. ``time``: the times of all
+    records.
     """
 
     def __init__(
@@ -298,21 +297,20 @@ class ExpiryQueue:
         self._all: OpenWindows | None = None
 
     def __call__(self, position: Ints, time: Ints, key: Ints, *, seen: bool = False) -> Ints:
-        """The last position at which a window may hold each tuple; FOREVER if the batch does not show it.
+        """The last position at which each tuple may be in a window; FOREVER if the batch does not show it.
 
-        A tuple that comes while no window is open, and begins none, leaves
-        before it came. ``seen``: a tuple is held up to the record that shows it
-        to be too old for a limit, which needs no look ahead.
+        A tuple that arrives while no window is open, and begins none, expires before its arrival. ``seen``: a
+        tuple is kept up to the record that shows it to be too old for a limit, which needs no look ahead.
         """
         left = np.full(len(position), FOREVER, dtype=np.int64)
-        whole = (key >= 0).all(axis=1)
-        any_key = ~whole
+        complete = (key >= 0).all(axis=1)
+        any_key = ~complete
         if any_key.any():
             left[any_key] = _left(
                 [self.of_all], np.zeros(int(any_key.sum()), dtype=np.int64), position[any_key]
             )
-        if whole.any():
-            left[whole] = self._of_keys(position[whole], key[whole])
+        if complete.any():
+            left[complete] = self._of_keys(position[complete], key[complete])
         return np.minimum(left, self._limited(position, time, seen=seen))
 
     def since(self, position: Ints, key: Ints) -> Ints:
@@ -321,8 +319,8 @@ class ExpiryQueue:
         Among the windows of the record's key if that is complete, else of all keys.
         """
         began = np.empty(len(position), dtype=np.int64)
-        whole = (key >= 0).all(axis=1)
-        for mine, of_key in ((~whole, None), (whole, self._numbers(key[whole]))):
+        complete = (key >= 0).all(axis=1)
+        for mine, of_key in ((~complete, None), (complete, self._numbers(key[complete]))):
             if mine.any():
                 trails = [self.of_all] if of_key is None else list(self._trails.values())
                 which = np.zeros(int(mine.sum()), dtype=np.int64) if of_key is None else of_key
@@ -348,8 +346,8 @@ class ExpiryQueue:
             return np.zeros(len(key), dtype=np.int64)
         numbers = {code: number for number, code in enumerate(self._trails)}
         distinct, inverse = np.unique(key, axis=0, return_inverse=True)
-        known = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
-        return np.array(known, dtype=np.int64)[inverse.reshape(-1)]
+        numbers_of_codes = [numbers.get(tuple(code), -1) for code in distinct.tolist()]
+        return np.array(numbers_of_codes, dtype=np.int64)[inverse.reshape(-1)]
 
     def _of_keys(self, position: Ints, key: Ints) -> Ints:
         which = self._numbers(key)
@@ -360,14 +358,14 @@ class ExpiryQueue:
         return left
 
     def _limited(self, position: Ints, time: Ints, *, seen: bool) -> Ints:
-        """The last position at which a window with limits may hold each tuple."""
+        """The last position at which each tuple may be in a window with limits."""
         left = np.full(len(position), FOREVER, dtype=np.int64)
         if self._limits.within is not None and len(self._time):
             past = np.searchsorted(self._time, time + self._limits.within, side="right")
             left = np.where(past < len(self._time), self._begin + past - (not seen), left)
         if self._limits.most is not None and not self._keyed:
             most = position + self._limits.most - 1
-            # Positions after the batch are left to a later one.
+            # A later batch determines positions after this one.
             left = np.where(most < self._begin + len(self._time), np.minimum(left, most), left)
         return left
 
@@ -397,7 +395,7 @@ class ExpiryQueue:
 
 
 class _Joined:
-    """Several trails, one after the other."""
+    """Several trails, concatenated."""
 
     def __init__(self, trails: list[OpenWindows]) -> None:
         self.sizes = np.array([len(trail.at) for trail in trails])
@@ -408,25 +406,25 @@ class _Joined:
         self.closed = np.concatenate([trail.closed for trail in trails])
 
     def before(self, which: Ints, position: Ints) -> Ints:
-        """The last place of a trail before each position, which is in the batch."""
-        # The first place of a trail is just before the batch; its position may be -1.
-        found: Ints = np.searchsorted(self._number * _WIDE + self.at + 1, which * _WIDE + position + 1) - 1
-        return found
+        """The index of the last entry of a trail before each position, which is in the batch."""
+        # The first entry of a trail is just before the batch; its position may be -1.
+        indices: Ints = np.searchsorted(self._number * _WIDE + self.at + 1, which * _WIDE + position + 1) - 1
+        return indices
 
     def until(self, which: Ints, position: Ints) -> Ints:
-        """The last place of a trail at or before each position; the end of another trail if there is none."""
+        """The index of the last entry of a trail at or before each position, or of another trail's end."""
         return self.before(which, position + 1)
 
     def past(self, which: Ints, position: Ints) -> Ints:
-        """The first place of a trail after which each position is no longer held."""
-        found: Ints = np.searchsorted(
+        """The index of the first entry of a trail after which each position has expired."""
+        indices: Ints = np.searchsorted(
             self._number * _WIDE + self.bound, which * _WIDE + position, side="right"
         )
-        return found
+        return indices
 
 
 def _left(trails: list[OpenWindows], which: Ints, position: Ints) -> Ints:
-    """For each position, the first record of its trail after which it is no longer held."""
+    """For each position, the first record of its trail after which it has expired."""
     joined = _Joined(trails)
     at, ends = joined.at, joined.ends
     last = joined.until(which, position)

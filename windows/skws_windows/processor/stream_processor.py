@@ -1,10 +1,9 @@
 """The stream processor for window expressions (window paper, Section 4).
 
-A batch of records is split by key and turned into letters at once; then each
-key's stream has its own run, for as long as that differs from a new one. A
-window is emitted with the record that it ends with. The cost of a record
-depends on the groups of starts that differ in their future, and on the windows
-that end, but not on the windows that are open.
+A batch of records is split by key and turned into letters at once. Each key's stream has its own live starts,
+for as long as these differ from new ones. A window is emitted with its last record. The cost of a record
+depends on the number of groups of starts with different futures and on the number of windows that end, but
+not on the number of open windows.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from skws_windows.processor.panes import Aggregate, panes
 
 
 class KeyRecords(NamedTuple):
-    """The new records of one key: [begin, end) of the batch; the first ``early`` have too few before them."""
+    """The new records of one key: [begin, end) of the batch; the first ``early`` lack a full lookback."""
 
     key: tuple[Value, ...]
     begin: int
@@ -44,7 +43,7 @@ class SplitBatch:
 
 
 class Arranged:
-    """Records of a source and earlier records, in another order: ``places`` indexes the two end to end."""
+    """Records of a source and earlier records, reordered: ``places`` indexes their concatenation."""
 
     def __init__(self, source: RecordSource, earlier: RowSource, places: Ints) -> None:
         self._source = source
@@ -90,20 +89,25 @@ class KeyStreams:
         order = np.argsort(codes, kind="stable") if self._infos else np.arange(size)
         ends = np.cumsum(np.bincount(codes + 1, minlength=len(keys) + 1))
         earlier = RowSource.of([record for key in keys for record in self._last.get(key, ())])
-        taken: list[Ints] = []
+        indices: list[Ints] = []
         parts: list[KeyRecords] = []
-        held, begin = size, 0
+        next_index, begin = size, 0
         for number, key in enumerate(keys):
-            own = order[ends[number] : ends[number + 1]]
+            records_of_key = order[ends[number] : ends[number + 1]]
             tail = len(self._last.get(key, ()))
             # Earlier records are indexed after those of the batch.
-            taken += [np.arange(held, held + tail), own]
-            held += tail
+            indices += [np.arange(next_index, next_index + tail), records_of_key]
+            next_index += tail
             parts.append(
-                KeyRecords(key, begin + tail, begin + tail + len(own), min(self._k - tail, len(own)))
+                KeyRecords(
+                    key,
+                    begin + tail,
+                    begin + tail + len(records_of_key),
+                    min(self._k - tail, len(records_of_key)),
+                )
             )
-            begin += tail + len(own)
-        places = np.concatenate(taken) if taken else np.zeros(0, dtype=np.int64)
+            begin += tail + len(records_of_key)
+        places = np.concatenate(indices) if indices else np.zeros(0, dtype=np.int64)
         split = SplitBatch(Arranged(source, earlier, places), np.where(places < size, places, -1), parts)
         if self._k:
             self._remember(split)
@@ -113,15 +117,15 @@ class KeyStreams:
         """The keys of a batch in order of occurrence, and the number of each record's key; -1 with NULL."""
         columns = [source.column(info).listed() for info in self._infos]
         # One value is hashed faster than a tuple of one.
-        found: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        values: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         numbers: dict[Any, int] = {}
         keys: list[tuple[Value, ...]] = []
-        for value in dict.fromkeys(found):
+        for value in dict.fromkeys(values):
             key = (value,) if len(columns) == 1 else value
             numbers[value] = -1 if None in key else len(keys)
             if None not in key:
                 keys.append(key)
-        return keys, np.fromiter(map(numbers.__getitem__, found), np.int64, len(found))
+        return keys, np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
 
     def _remember(self, split: SplitBatch) -> None:
         """Keep the last k records of each key, some of which may be from earlier batches."""
@@ -131,7 +135,7 @@ class KeyStreams:
 
 
 class Advance(NamedTuple):
-    """A stream's new records: its run, their indexes in the batch, and its windows, found when iterated."""
+    """A key's new records: its live starts, the records' indices in the batch, and its windows, lazily."""
 
     run: LiveStarts
     arrival: Ints
@@ -149,9 +153,9 @@ class _Split(NamedTuple):
 class Processor:
     """Finds the windows of an expression. ``records`` counts the records read.
 
-    ``counting``: positions count a key's records from its first one on, so its number of records is kept for
-    ever. Else they begin anew whenever no window is open and all is as before the key's first record.
-    ``remembered``: how many macrostates, moves between them, and groups of starts are kept to be met again.
+    ``counting``: positions count a key's records from its first one, so the number of its records is kept
+    forever. Else positions begin anew whenever no window is open and the state is that before the key's first
+    record. ``remembered``: how many macrostates, moves between them, and groups of starts are cached.
     """
 
     def __init__(
@@ -172,17 +176,17 @@ class Processor:
         one = one_is_enough(expression.selection, expression.limits)
         self._configurations = Configurations(pairs, self._letters, one=one, remembered=remembered)
         self._streams = KeyStreams(expression.k, expression.per, alphabet)
-        self._runs: dict[Key, LiveStarts] = {}  # those that are not as at the beginning
-        self._counts: dict[Key, int] | None = {} if counting else None  # records of keys without a run
+        self._runs: dict[Key, LiveStarts] = {}  # those that differ from new ones
+        self._counts: dict[Key, int] | None = {} if counting else None  # records of the other keys
 
     @property
     def open_starts(self) -> int:
-        """The number of starts of which a window may still end, over all keys."""
+        """The number of starts with a window that may still end, over all keys."""
         return sum(run.open_starts for run in self._runs.values())
 
     @property
     def panes(self) -> int:
-        """The number of panes kept, over all keys and aggregates."""
+        """The number of panes, over all keys and aggregates."""
         return sum(len(panes) for run in self._runs.values() for panes in run.panes)
 
     def process(self, records: Sequence[StreamRecord]) -> Iterator[Window]:
@@ -191,27 +195,26 @@ class Processor:
             yield from self.process_batch(RowSource.of(records))
 
     def process_batch(self, source: RecordSource) -> Iterator[Window]:
-        """The same for records as columns; times in microseconds, not decreasing.
+        """``process`` for records as columns; times in microseconds, not decreasing.
 
-        Windows come out as they are found if all records are of one stream,
-        else at the end of the batch.
+        Windows are yielded as they are found if all records have one key, else at the end of the batch.
         """
         split = self._split(source)
         if len(split.batch.parts) == 1:
             yield from self._advance(split.batch.parts[0], split)
             return
-        found: list[tuple[int, Window]] = []
+        windows_by_end: list[tuple[int, Window]] = []
         for part in split.batch.parts:
             run = self._run(part.key)
             # From a position in the key's stream to an index in the split batch.
             begin = part.begin - run.position
             windows = self._advance(part, split)
-            found += [(split.batch.arrival.item(begin + window.last), window) for window in windows]
-        found.sort(key=lambda pair: (pair[0], pair[1].first))
-        yield from (window for _, window in found)
+            windows_by_end += [(split.batch.arrival.item(begin + window.last), window) for window in windows]
+        windows_by_end.sort(key=lambda pair: (pair[0], pair[1].first))
+        yield from (window for _, window in windows_by_end)
 
     def streams(self, source: RecordSource) -> Iterator[Advance]:
-        """The same stream by stream, with the runs."""
+        """The new records and windows of each key."""
         split = self._split(source)
         for part in split.batch.parts:
             run = self._run(part.key)

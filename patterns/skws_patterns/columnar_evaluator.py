@@ -238,7 +238,7 @@ class TooManyRunsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class TupleBatch:
+class StreamTuples:
     """Tuples in order of arrival: positions, relations, ticks (never decreasing), rows."""
 
     position: Ints
@@ -249,12 +249,14 @@ class TupleBatch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def from_tick(self, low: int) -> TupleBatch:
+    def from_tick(self, low: int) -> StreamTuples:
         first = int(np.searchsorted(self.tick, low))
-        return TupleBatch(self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:])
+        return StreamTuples(
+            self.position[first:], self.relation[first:], self.tick[first:], self.rows[first:]
+        )
 
-    def followed_by(self, other: TupleBatch) -> TupleBatch:
-        return TupleBatch(
+    def followed_by(self, other: StreamTuples) -> StreamTuples:
+        return StreamTuples(
             np.concatenate([self.position, other.position]),
             np.concatenate([self.relation, other.relation]),
             np.concatenate([self.tick, other.tick]),
@@ -299,7 +301,7 @@ class EvaluatorState:
     column: dict[str, int]
     slots: tuple[Slot, ...]
     numbers: Numbers
-    live: TupleBatch
+    live: StreamTuples
     most_results: int
     states: dict[State, _State] = field(default_factory=dict)
 
@@ -307,7 +309,7 @@ class EvaluatorState:
 class RunBatch:
     """One batch of tuples: makes their runs, and changes the state once all are made."""
 
-    def __init__(self, kept: EvaluatorState, tuples: TupleBatch) -> None:
+    def __init__(self, kept: EvaluatorState, tuples: StreamTuples) -> None:
         self._kept = kept
         self._tuples = tuples
         self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
@@ -485,7 +487,7 @@ class ColumnarEvaluator:
             {label: column for column, label in enumerate(plan.labels)},
             tuple(sources),
             Numbers(),
-            TupleBatch(none, none, none, []),
+            StreamTuples(none, none, none, []),
             most_results,
         )
 
@@ -500,7 +502,7 @@ class ColumnarEvaluator:
         columns = live.position.tolist(), live.relation.tolist(), live.rows, live.tick.tolist()
         yield from zip(*columns, strict=True)
 
-    def take(self, tuples: TupleBatch) -> Valuations:
+    def take(self, tuples: StreamTuples) -> Valuations:
         """The results that a batch completes. Raises TooManyRunsError; after that only ``live`` is valid."""
         if len(tuples):
             return RunBatch(self._kept, tuples).taken()

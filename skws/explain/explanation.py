@@ -67,11 +67,11 @@ def explain(
     """
     if min(limit, most) < 1:
         raise UsageError(f"limit {limit}, bound {most}: each must be at least 1")
-    known = _known(plan, limit, most)
-    clusters = tuple(_clusters(plan, known, observed))
-    operators = _summed(known.count, observed)
-    branches = (*known.before, Branch("mesh", (*operators, *clusters)))
-    return Explanation(branches, clusters, *known.networks)
+    counts = _known(plan, limit, most)
+    clusters = tuple(_clusters(plan, counts, observed))
+    operators = _summed(counts.count, observed)
+    branches = (*counts.before, Branch("mesh", (*operators, *clusters)))
+    return Explanation(branches, clusters, *counts.networks)
 
 
 @dataclass(frozen=True, slots=True)

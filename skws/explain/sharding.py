@@ -113,9 +113,9 @@ def shard_costs(
 
     one, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
     cost(one, [packed(batches[0].taken(slice(_WARM_UP)))])  # what is loaded and compiled first is no shard's
-    found = plan_keys(list(job.named().values()), job.stream, job.plan_window)
-    if not isinstance(found, KeyPartitioning) or not any(found.columns):
+    keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
+    if not isinstance(keys, KeyPartitioning) or not any(keys.columns):
         return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole))
-    parts = [packed(found.divided(batch, shards)[0]) for batch in batches]
+    parts = [packed(keys.divided(batch, shards)[0]) for batch in batches]
     by_key = cost(Part(0, shards, Partitioning.KEYS), parts)
     return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole), by_key)

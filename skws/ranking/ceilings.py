@@ -1,4 +1,4 @@
-"""What the ranks of the results of a search do not exceed, so that most results need not be scored."""
+"""Upper bounds of the ranks of a search's results, so that most results need not be scored."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND
 
-_SURE: Final = 1 + 1e-9  # they are computed in another order than scores
+_SURE: Final = 1 + 1e-9  # bounds and scores are computed in a different order
 
 
 class UpperBounds:
-    """Of the results of a search among live tuples, in the order of their ranks, by a ranking.
+    """Upper bounds of the results of a search among live tuples, in the order of ranks.
 
-    ``weighed``: what each keyword weighs in each live tuple, a column each, then one of zeros; at most
-    ``heaviest`` each. ``times`` are by slot. Joins are counted at the tick ``latest``.
+    ``weighed``: the weight of each keyword in each live tuple, a column each, then a column of zeros;
+    ``heaviest``: the greatest weight of each. ``times``: by slot. Joins are counted at the tick ``latest``.
     """
 
     def __init__(
@@ -46,21 +46,21 @@ class UpperBounds:
         self._streaming = live.tuples.start != ALWAYS
         fades = half_life is not None
         self.tier = -1 if fades and not self._streaming.any() else 0
-        """That of the ranks; with a stream, those of static tuples alone are below."""
+        """The tier of the ranks; in a stream, results of static tuples alone are below."""
         self._half_life = None if self.tier else half_life
 
     def counted(self, slots: Ints) -> Flags:
-        """Which tuples are among those that joins are counted among."""
+        """A flag for each tuple that counts when joins are counted."""
         tuples = self._live.tuples
         alive: Flags = (tuples.start.take(slots) <= self._latest) & (tuples.end.take(slots) > self._latest)
         return alive
 
     def of_size(self, size: int) -> Rank:
-        """Of results with ``size`` tuples or more."""
+        """The bound of results with ``size`` tuples or more."""
         return self.tier, float(self.of_weights(self._heaviest.sum(keepdims=True), np.array([size]))[0])
 
     def of_weights(self, weights: Floats, sizes: Ints, specific: Floats | None = None) -> Floats:
-        """Of results by what the keywords weigh, their sizes, and the part ``specificity``."""
+        """The bounds of results from their keyword weights, sizes, and part ``specificity``."""
         newest = 0.0
         if self._half_life is not None:
             newest = int(self._times.max(initial=ALWAYS)) / MICROSECOND / self._half_life
@@ -69,11 +69,14 @@ class UpperBounds:
     def of(
         self, results: Partials, tree: Callable[[tuple[int, int, list[int]]], Tree] | None = None
     ) -> Floats:
-        """Of each result. ``tree``: of a row; given, joins are counted, which takes longer."""
+        """The bound of each result.
+
+        ``tree``: the tree of a row; if given, joins are counted, which takes longer.
+        """
         weights = np.zeros(len(results))
         for keyword in self.weighed:
             heaviest = keyword.take(results.members[:, 0])
-            for members in results.members.T[1:]:  # a fraction of the time of a maximum along short rows
+            for members in results.members.T[1:]:  # faster than a maximum along short rows
                 np.maximum(heaviest, keyword.take(members), out=heaviest)
             weights += heaviest
         specific = None
@@ -86,7 +89,7 @@ class UpperBounds:
         return np.where(newest == ALWAYS, np.inf, orders + newest / MICROSECOND / self._half_life)
 
     def reached(self, members: Ints, weights: Floats, specific: Floats) -> Floats:
-        """The orders of results themselves, but for rounding; minus infinity in the tier below.
+        """The orders of results, except for rounding; minus infinity in the tier below.
 
         ``members``: slots, a row for each result, all of one size.
         """
@@ -103,7 +106,7 @@ class UpperBounds:
         return np.where(newest == ALWAYS, -np.inf, orders + faded + newest / MICROSECOND / self._half_life)
 
     def _newest(self, members: Ints) -> tuple[Ints, Flags]:
-        """The time of each result's newest tuple that came with one, else ALWAYS; and which tuples did."""
+        """The time of each result's newest stream tuple, else ALWAYS; and a flag for each stream tuple."""
         streaming = (members >= 0) & self._streaming[members]
         return np.where(streaming, self._times[members], ALWAYS).max(axis=1, initial=ALWAYS), streaming
 
@@ -113,7 +116,7 @@ class UpperBounds:
         return orders
 
     def _specific(self, results: Partials, tree: Callable[[tuple[int, int, list[int]]], Tree]) -> Floats:
-        """The part ``specificity`` of results."""
+        """The part ``specificity`` of each result."""
         edge_count = len(self._live.key_sets.source)
         some, kinds = kinds_of(results.operator)
         trees = list(map(tree, results.taken(some).rows()))
@@ -132,14 +135,14 @@ class UpperBounds:
             far = results.members[:, node].take(rows)
             joined.append(rows)
             pairs += [near * edge_count + edge, far * edge_count + (edge ^ 1)]
-        # A tuple and an edge are in many results: each pair is counted once.
+        # A tuple and an edge occur in many results: each pair is counted once.
         every = np.concatenate([NOTHING, *pairs])
         first, which = kinds_of(every)
         member, walked = np.divmod(every.take(first), edge_count)
         counts = fans(self._live, walked, member, np.full(len(first), self._latest))
         logs = log_of_fans(counts)
         total, at = np.zeros(len(results)), 0
-        busiest = np.zeros((len(results), width))  # by node, that of its largest fan
+        busiest = np.zeros((len(results), width))  # by node, the part of its largest fan
         for node, rows in enumerate(joined, 1):
             out, back = which[at : at + len(rows)], which[at + len(rows) : at + 2 * len(rows)]
             for ends, of in ((parents[:, node].take(kinds.take(rows)), out), (node, back)):
@@ -147,5 +150,5 @@ class UpperBounds:
                 total[rows] += worth
                 busiest[rows, ends] = np.minimum(busiest[rows, ends], worth)
             at += 2 * len(rows)
-        found: Floats = np.exp(total - busiest.sum(axis=1))
-        return found
+        parts: Floats = np.exp(total - busiest.sum(axis=1))
+        return parts

@@ -182,7 +182,7 @@ class Carriers(NamedTuple):
         return self.often[place].tolist(), int(self.lengths[place])
 
 
-class TextCounts(NamedTuple):
+class LiveTexts(NamedTuple):
     """The texts of one place that are alive: how many, and how many characters in all."""
 
     number: int
@@ -215,8 +215,8 @@ class TextStatistics:
         always, forever = np.array([ALWAYS]), np.array([FOREVER])
         for relation, table in tables.items():
             self._whole.add(relation)
-            for column, found in (*table.texts.items(), (NAME, (len(table), 0))):
-                self._sums[relation, column].add(always, forever, np.array([found], dtype=np.int64))
+            for column, totals in (*table.texts.items(), (NAME, (len(table), 0))):
+                self._sums[relation, column].add(always, forever, np.array([totals], dtype=np.int64))
 
     def add(self, rows: Rows, start: Ints, end: Ints) -> None:
         """Tuples, with their lifespans."""
@@ -233,8 +233,8 @@ class TextStatistics:
         for sums in self._sums.values():
             sums.forget(tick)
 
-    def at(self, place: Place, tick: int) -> TextCounts:
-        return TextCounts(*self._sums[place].at(np.array([tick]))[0].tolist())
+    def at(self, place: Place, tick: int) -> LiveTexts:
+        return LiveTexts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
         """As ``text_lengths``, with (1, length) of each, and without what is counted already."""

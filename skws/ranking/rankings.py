@@ -1,7 +1,7 @@
-"""Rankings by name: which parts a score is the product of.
+"""Rankings by name: a score is a product of parts.
 
-Each part of the built-in ones has a value by itself, too: what bounds compare
-need not be explained. Another package adds its own by an entry point of the group ``skws.rankings``.
+The value of each built-in part is available without its explanation, for bounds. Other packages add rankings
+by entry points of the group ``skws.rankings``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ from skws_schema.model import Schema
 class Match:
     """A keyword in one attribute of one tuple.
 
-    ``occurrences``: how often it stands there. ``length``: of the text, in
-    characters. ``texts``, ``containing`` and ``mean_length`` are of that
-    attribute in the live tuples: how many are not NULL, how many contain the
-    keyword, how long they are on average. A keyword in the name of the tuple's
-    relation is the rarest there can be: one of as many texts as there are live
-    tuples. ``referring``: how many live tuples refer to one of the relation's, on average.
+    ``occurrences``: their number. ``length``: the characters of the text. ``texts``, ``containing`` and
+    ``mean_length``: for that attribute of the live tuples, the number of texts, the number that contain the
+    keyword, and their average length. A keyword in the name of the tuple's relation is as rare as possible:
+    one of as many texts as there are live tuples. ``referring``: the average number of live tuples that refer
+    to a tuple of the relation.
     """
 
     keyword: str
@@ -49,7 +48,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class JoinFan:
-    """A tuple that the result passes through: this join alone leads from it to so many live ``tuples``."""
+    """A tuple that the result passes through, from which this join leads to ``tuples`` live tuples."""
 
     name: str
     tuples: int
@@ -81,12 +80,11 @@ Number = TypeVar("Number", float, Floats)
 
 
 class Ranking(Protocol):
-    """Judges results. ``parts`` are above or equal to 0; their product is the score.
+    """Scores results. ``parts`` are at least 0; their product is the score.
 
-    ``uses_joins``: whether it asks for ``Evidence.joins``, which take time to
-    count. A part called ``freshness`` is taken to fade with the half-life. One
-    that also has a true ``monotone`` is never better for lighter keywords, more
-    tuples or busier joins: over a database it can stop early.
+    ``uses_joins``: whether it reads ``Evidence.joins``, which take time to count. A part called ``freshness``
+    fades with the half-life. A ranking with a true ``monotone`` never gives a better score for lighter
+    keywords, more tuples or busier joins, so that a search of a database can stop early.
     """
 
     @property
@@ -110,48 +108,48 @@ def keyword_weight(match: Match) -> float:
 
 
 def standing(referring: float) -> float:
-    """By what a keyword weighs more in a relation to whose tuples so many refer, on average."""
+    """The factor of a keyword's weight in a relation; ``referring``: how many tuples refer to one of it."""
     return 1 + _STANDING * log2(1 + referring)
 
 
 def naming(covered: Number) -> Number:
-    """By what a keyword weighs more that is such a share of a text: a name says more than a mention.
+    """The factor of the weight of a keyword that is a share of a text: a name says more than a mention.
 
-    One that is the whole text comes before mentions, also in a relation so small that no word is rare.
+    A keyword that is the whole text ranks before mentions, even in a relation so small that no word is rare.
     """
     return 1 + _NAMING * covered + _WHOLE * (covered >= 1)
 
 
 @cache
 def letters(keyword: str) -> int:
-    """The letters of a keyword in a text, without its scope; of alternatives the fewest."""
+    """The number of letters of a keyword without its scope; that of the shortest alternative."""
     return min(len(_SCOPE_AND_SIGNS.sub("", each)) for each in keyword.split(" OR "))
 
 
 def keyword_rarity(texts: int, containing: int) -> float:
-    """What a keyword weighs that ``containing`` of some texts contain."""
+    """The weight of a keyword in ``containing`` of ``texts`` texts."""
     return log(1 + (texts - containing + 0.5) / (containing + 0.5))
 
 
 def keyword_share(occurrences: Number, length: Number) -> Number:
-    """Of its rarity what a keyword weighs in a text, by the text's length as a share of the mean."""
+    """The share of its rarity that a keyword weighs in a text, by the text's length relative to the mean."""
     return occurrences * (_SATURATION + 1) / (occurrences + keyword_damping(length))
 
 
 def keyword_damping(length: Number) -> Number:
-    """What more occurrences have to outweigh in a text, by its length as a share of the mean."""
+    """The damping of further occurrences in a text, by its length relative to the mean."""
     return _SATURATION * (1 - _BY_LENGTH + _BY_LENGTH * length)
 
 
 def referring(schema: Schema, relation: int, tuples: Callable[[int], int]) -> float:
-    """How many tuples refer to one of a relation, on average: by joins that have it on their right."""
+    """The average number of tuples that refer to a tuple of a relation, by joins with it on their right."""
     name, count = schema.relations[relation].name, tuples(relation)
-    found = sum(tuples(schema.index[join.left]) for join in schema.joins if join.right == name)
-    return found / count if count else 0.0
+    referring_tuples = sum(tuples(schema.index[join.left]) for join in schema.joins if join.right == name)
+    return referring_tuples / count if count else 0.0
 
 
 def keywords(evidence: Evidence) -> ScorePart:
-    """The sum over keywords of the weight in the tuple where it weighs most, attributes summed."""
+    """The sum over keywords of the greatest weight in a tuple, where the weight sums over attributes."""
     by_keyword: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     why = []
     for match in evidence.matches:
@@ -177,22 +175,22 @@ def keywords(evidence: Evidence) -> ScorePart:
 
 
 def size(evidence: Evidence) -> ScorePart:
-    """The fewer tuples it takes, the more closely its keywords belong together."""
+    """The part for the number of tuples: fewer tuples connect the keywords more closely."""
     return ScorePart("size", size_value(evidence.size), ({"tuples": evidence.size},))
 
 
 def size_value(tuples: int) -> float:
-    """The part ``size``: it outweighs what joins say, so a detour ranks behind what is joined directly."""
+    """The part ``size``: it outweighs ``specificity``, so a detour ranks behind a direct join."""
     return 1 / tuples**_BY_SIZE
 
 
 def keywords_value(weights: Iterable[Sequence[float]]) -> float:
-    """The part ``keywords`` of tuples, of which each has a weight for each keyword."""
+    """The part ``keywords``, from each tuple's weight of each keyword."""
     return fsum(map(max, zip(*weights, strict=True)))
 
 
 def freshness(evidence: Evidence) -> ScorePart:
-    """The mean over the stream's tuples of what their age has left of them; 1 for the newest."""
+    """The mean freshness of the stream's tuples by age; 1 for the newest."""
     if evidence.half_life is None or not evidence.ages:
         return ScorePart(FRESHNESS, 1.0)
     left = [0.5 ** (age / evidence.half_life) for age in evidence.ages]
@@ -203,9 +201,9 @@ def freshness(evidence: Evidence) -> ScorePart:
 def specificity(evidence: Evidence) -> ScorePart:
     """The product over the tuples that a result passes through; one that joins many others says little.
 
-    What leads to one tuple from either end says all, however many there are from the other one: a film is in
-    one language, which many films share, so a film and its language are as close as can be, two films in one
-    language are not.
+    A join that leads to one tuple from either end says most, however many it leads to from the other end: a
+    film is in one language, which many films share, so a film and its language are as close as possible, but
+    two films in one language are not.
     """
     values = [_of_fan(join.tuples) for join in evidence.joins]
     why = tuple(
@@ -217,32 +215,33 @@ def specificity(evidence: Evidence) -> ScorePart:
 
 
 def specificity_value(fans: Iterable[int]) -> float:
-    """The part ``specificity`` of ``passed`` joins; what ``fans`` leaves out leads to one tuple."""
+    """The part ``specificity`` of ``passed`` joins; joins that are not in ``fans`` lead to one tuple."""
     return exp(fsum(map(_log_of_fan, fans)))
 
 
 Fans: TypeAlias = tuple[int, int]
-"""Of a join: how many tuples it leads to from the node nearer to the root, and from the other one."""
+"""The number of tuples that a join leads to from the node nearer to the root, and from the other node."""
 
 
 def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
-    """The joins by which a tree's nodes are passed through: of each its lower node, and its fan.
+    """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
-    ``fans``: of the first joins of the tree. At a node all of its joins but that with the largest fan.
+    These are all joins at a node except that with the largest fan. ``fans``: those of the first joins of the
+    tree.
     """
     at: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for node, (out, back) in enumerate(fans, 1):
         at[parents[node]].append((out, node))
         at[node].append((back, node))
-    for known in at.values():
-        for fan, node in sorted(known)[:-1]:
+    for fans_of_node in at.values():
+        for fan, node in sorted(fans_of_node)[:-1]:
             yield node, fan
 
 
 def log_of_fans(fans: npt.NDArray[np.int64]) -> Floats:
-    """The logarithm of what ``passed`` joins with some fans give the part ``specificity``."""
-    found: Floats = -np.log(1 + np.log2(np.maximum(fans, 1)))
-    return found
+    """The logarithm of the factor of each fan of ``passed`` joins in the part ``specificity``."""
+    logarithm: Floats = -np.log(1 + np.log2(np.maximum(fans, 1)))
+    return logarithm
 
 
 def _of_fan(tuples: int) -> float:
@@ -265,7 +264,7 @@ _VALUES: Final[dict[_Part, Callable[[Sequence[Sequence[float]], int, Sequence[in
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A ranking by some parts."""
+    """A ranking that is a product of some parts."""
 
     name: str
     of: tuple[_Part, ...]
@@ -283,19 +282,19 @@ class Product:
         return tuple(part(evidence) for part in self.of)
 
     def value(self, weights: Sequence[Sequence[float]], size: int, fans: Sequence[int]) -> float:
-        """The score of static tuples, by what each keyword weighs in each, but for the last bits."""
+        """The score of static tuples from each tuple's weight of each keyword, except for rounding."""
         return prod(_VALUES[part](weights, size, fans) for part in self.of)
 
     def most(self, weights: Floats, sizes: npt.NDArray[np.int64], specific: Floats | None = None) -> Floats:
-        """What no score exceeds, by the parts ``keywords`` and ``specificity`` and the number of tuples."""
-        found = np.ones(len(sizes))
+        """An upper bound of scores, by the parts ``keywords`` and ``specificity``, and by size."""
+        bounds = np.ones(len(sizes))
         if keywords in self.of:
-            found *= weights
+            bounds *= weights
         if size in self.of:
-            found /= sizes**_BY_SIZE
+            bounds /= sizes**_BY_SIZE
         if specificity in self.of and specific is not None:
-            found *= specific
-        return found
+            bounds *= specific
+        return bounds
 
 
 BUILT_IN: Final = (
@@ -308,22 +307,22 @@ BUILT_IN: Final = (
 
 @cache
 def rankings() -> dict[str, Ranking]:
-    """All rankings by name: the built-in ones, and those of other packages."""
-    found: dict[str, Ranking] = {each.name: each for each in BUILT_IN}
+    """All rankings by name, built-in ones and those of other packages."""
+    by_name: dict[str, Ranking] = {each.name: each for each in BUILT_IN}
     for entry in entry_points(group=GROUP):
-        found.setdefault(entry.name, entry.load())
-    return found
+        by_name.setdefault(entry.name, entry.load())
+    return by_name
 
 
 def known_ranking(name: str) -> str:
-    """The name of a ranking that is there. Raises UsageError for any other."""
+    """The name of an existing ranking. Raises UsageError for any other."""
     ranking_named(name)
     return name
 
 
 def ranking_named(name: str) -> Ranking:
-    """Raises UsageError if there is none of that name."""
-    known = rankings()
-    if name not in known:
-        raise UsageError(f"ranking {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")
-    return known[name]
+    """The ranking of a name. Raises UsageError if there is none."""
+    by_name = rankings()
+    if name not in by_name:
+        raise UsageError(f"ranking {name!r}: expected one of {', '.join(by_name)}{nearest(name, by_name)}")
+    return by_name[name]

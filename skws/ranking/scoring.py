@@ -52,7 +52,7 @@ InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
 
 
 class Ranked(NamedTuple):
-    """A query whose results get scores."""
+    """A query with a ranking."""
 
     plan: Plan
     ranking: Ranking
@@ -62,7 +62,7 @@ class Ranked(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan) -> Ranked | None:
-        """None if the plan asks for no scores."""
+        """The query of a plan; None if the plan has no ranking."""
         choice = plan.ranking
         if choice is None:
             return None
@@ -71,7 +71,7 @@ class Ranked(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """A result's score, the tick at which it was found, and the one at which its window closes."""
+    """A result's score, the tick at which it was found, and the tick at which its window closes."""
 
     score: Score
     tick: int
@@ -82,7 +82,7 @@ class Scored(NamedTuple):
 
 
 class TextCounts:
-    """Counts of texts and keywords among some tuples, each made once.
+    """Counts of texts and keywords among some tuples, each computed once.
 
     ``texts``: of a place their number and their characters; ``containing``: of a query and a place the
     number of texts with a keyword.
@@ -100,7 +100,7 @@ class TextCounts:
         self._referring: dict[int, float] = {}
 
     def of(self, query: int, place: Place, keyword: int) -> Counted:
-        """Of the texts of a place and a keyword; a name is one among as many texts as there are tuples."""
+        """The counts for the texts of a place and a keyword; a name is one of as many texts as tuples."""
         relation, column = place
         if column == NAME:
             return Counted(self._tuples(), 0, 1, self._refer(relation))
@@ -129,7 +129,7 @@ class Counted(NamedTuple):
 class Scoring:
     """Scores results by the tuples that are alive when they are found.
 
-    It follows all tuples of an operator. Queries that have a ranking are added by their numbers.
+    It tracks all tuples of an operator. Queries with a ranking are added by number.
     """
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
@@ -230,7 +230,7 @@ class Scoring:
         return weighed, weighed[:, slots].max(axis=1, initial=0.0)
 
     def remove(self, query: int) -> None:
-        """Score the results of a query no longer."""
+        """Stop scoring the results of a query."""
         self._queries.pop(query, None)
         self._carriers = {}
         if not (self._queries or self._stays):
@@ -248,7 +248,7 @@ class Scoring:
             ranked.keywords.add(self._rows(slots), start[slots], end[slots])
 
     def ended(self, slots: Ints, ticks: Ints) -> None:
-        """Tuples are about to end early."""
+        """Record tuples that end early."""
         if self._corpus is None or not len(slots):
             return
         tuples = self._live.tuples
@@ -258,7 +258,7 @@ class Scoring:
             ranked.keywords.end(self._rows(slots), former, end)
 
     def forget(self, horizon: int) -> None:
-        """Drop statistics before ``horizon``: no more results are found there."""
+        """Drop statistics before ``horizon``, where no more results are found."""
         if self._corpus is None:
             return
         self._corpus.forget(horizon)
@@ -274,7 +274,7 @@ class Scoring:
 
         joins = self._joins(results, trees, instants)
         counted = cache(self._counts)
-        in_tuple = cache(self._in_tuple_of)  # a tuple tends to be in several results
+        in_tuple = cache(self._in_tuple_of)  # a tuple is often in several results
         columns = (results.query, results.members, instants, expires)
         judged: list[Scored | None] = []
         for number, (query, members, tick, ends) in enumerate(
@@ -312,15 +312,15 @@ class Scoring:
             ranked.half_life,
         )
         parts = ranked.ranking.parts(evidence)
-        found = None if newest is None else newest / MICROSECOND
-        return Score(parts, found, ranked.half_life, explained=ranked.explain)
+        newest_time = None if newest is None else newest / MICROSECOND
+        return Score(parts, newest_time, ranked.half_life, explained=ranked.explain)
 
     def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
         """The joins by which each result passes through tuples, where its query's ranking asks for them."""
         asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
         wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
         steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
-        found: list[list[JoinFan]] = [[] for _ in trees]
+        joins_of: list[list[JoinFan]] = [[] for _ in trees]
         if steps:
             rows, nodes = np.array(steps, dtype=np.int64).T
             edge = np.array([trees[number].edges[node] for number, node in steps], dtype=np.int64)
@@ -333,8 +333,8 @@ class Scoring:
             for number, fans_of in pairs.items():
                 for node, fan in passed(trees[number].parents, fans_of):
                     join = self._schema.joins[trees[number].edges[node] // 2]
-                    found[number].append(JoinFan(join.name, fan))
-        return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in found]
+                    joins_of[number].append(JoinFan(join.name, fan))
+        return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in joins_of]
 
     def _matches(
         self,
@@ -345,11 +345,11 @@ class Scoring:
         in_tuple: InTuple,
     ) -> Iterator[Match]:
         """In an order that does not depend on how the tree is rooted."""
-        found: list[Carried] = []
+        carried: list[Carried] = []
         for node, slot in enumerate(slots):
             if tree.keywords[node]:
-                found += in_tuple(tree.relations[node], slot, tree.keywords[node])
-        for keyword, name, place, occurring, length in sorted(found):
+                carried += in_tuple(tree.relations[node], slot, tree.keywords[node])
+        for keyword, name, place, occurring, length in sorted(carried):
             counted = count(place, keyword)
             relation, column = place
             described = self._schema.relations[relation]

@@ -1,4 +1,4 @@
-"""The k best results of a query at every instant: what enters, and what leaves and why."""
+"""The k best results of a query at every instant: those that enter, and those that leave, with reasons."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _LEAST: Final = 1024
 
 
 class Candidate(NamedTuple):
-    """``order``: the smaller, the better; no two that live are equal. ``expires``: a tick.
+    """A smaller ``order`` is better; those of live candidates differ. ``expires``: a tick.
 
-    ``turn`` tells a result from what it was before an update, which may still wait in a heap.
+    ``turn`` distinguishes a result from its version before an update, which may still be in a heap.
     """
 
     order: Order
@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
 
 
 def candidate(result: Result, group: str | None = None) -> Candidate:
-    """A result with a score; of equal scores the smaller id is better."""
+    """A result with a score; among equal scores the smaller id is better."""
     assert result.score is not None and result.expires is not None  # noqa: S101, PT018 - whoever ranks sees to it
     tier, value = result.score.rank
     return Candidate((-tier, -value, result.id), result.expires, next(_turns), result, group)
@@ -51,12 +51,11 @@ _turns: Final = count()
 
 
 class TopCandidates:
-    """The ``size`` best candidates, in ``top``, best first; the others wait for their chance.
+    """The ``size`` best candidates, in ``top``, best first; the others wait.
 
-    ``append_only``: candidates only expire. Then one that ``size`` better ones
-    outlive can never enter, and is forgotten: what is left is the k-skyband over
-    score and expiry (Mouratidis, Bakiras and Papadias, SIGMOD 2006). That is looked
-    for when more than ``least`` candidates wait.
+    ``append_only``: candidates only expire. Then a candidate that ``size`` better ones outlive can never
+    enter, and is forgotten: the rest is the k-skyband over score and expiry (Mouratidis, Bakiras and
+    Papadias, SIGMOD 2006). It is computed when more than ``least`` candidates wait.
     """
 
     def __init__(self, size: int, *, append_only: bool = False, least: int = _LEAST) -> None:
@@ -64,11 +63,11 @@ class TopCandidates:
         self._size = size
         self._append_only = append_only
         self._alive: dict[str, Candidate] = {}
-        self._waiting: list[Candidate] = []  # a heap; some are gone
+        self._waiting: list[Candidate] = []  # a heap, with some removed candidates
         self._least = self._limit = least
 
     def __len__(self) -> int:
-        """Candidates that can be among the best, now or later."""
+        """The number of candidates that can be among the best, now or later."""
         return len(self._alive)
 
     def __contains__(self, name: str) -> bool:
@@ -92,33 +91,33 @@ class TopCandidates:
             self._tidy()
 
     def withdraw(self, name: str) -> Candidate | None:
-        """Remove a candidate; None if there is none of that id."""
-        gone = self._alive.pop(name, None)
-        if gone is not None and self.top and gone <= self.top[-1]:
-            self.top.remove(gone)
+        """Remove and return a candidate; None if there is none with that id."""
+        candidate_of = self._alive.pop(name, None)
+        if candidate_of is not None and self.top and candidate_of <= self.top[-1]:
+            self.top.remove(candidate_of)
             self._promote()
-        return gone
+        return candidate_of
 
     def _promote(self) -> None:
         while self._waiting and len(self.top) < self._size:
             next_one = heappop(self._waiting)
             if self._alive.get(next_one.id) is next_one:
-                self.top.append(next_one)  # worse than all that are there
+                self.top.append(next_one)  # worse than all present ones
 
     def _tidy(self) -> None:
-        """Remove candidates that are gone, or can never enter."""
-        kept = [each for each in self._waiting if self._alive.get(each.id) is each]
+        """Drop removed candidates, and those that can never enter."""
+        live_candidates = [each for each in self._waiting if self._alive.get(each.id) is each]
         if self._append_only:
-            outlived = self._never_entering(kept)
+            outlived = self._never_entering(live_candidates)
             for each in outlived:
                 del self._alive[each.id]
-            kept = [each for each in kept if each.id in self._alive]
-        heapify(kept)
-        self._waiting = kept
-        self._limit = max(2 * len(kept), self._least)
+            live_candidates = [each for each in live_candidates if each.id in self._alive]
+        heapify(live_candidates)
+        self._waiting = live_candidates
+        self._limit = max(2 * len(live_candidates), self._least)
 
     def _never_entering(self, waiting: list[Candidate]) -> list[Candidate]:
-        latest = [each.expires for each in self.top]  # the last to expire of all better ones
+        latest = [each.expires for each in self.top]  # the latest expiries of all better candidates
         heapify(latest)
         never = []
         for each in sorted(waiting):
@@ -130,12 +129,12 @@ class TopCandidates:
 
 
 def event_time(tick: int) -> float:
-    """Seconds since the epoch of a tick that is in microseconds."""
+    """A tick in microseconds as seconds since the epoch."""
     return tick / MICROSECOND
 
 
 def unknown(_: int) -> None:
-    """Nobody knows when the stream was at a position."""
+    """The time of a position in the stream, which is unknown."""
 
 
 EXPIRED: Final = "expired"
@@ -144,10 +143,10 @@ DELETED: Final = "deleted"
 
 
 class Top:
-    """Takes the results of one query in order, and time; gives the changes of its best ones.
+    """Turns the results of one query, in order, into changes of its best ones.
 
-    ``when``: seconds since the epoch of a tick, None if unknown.
-    Raises SkwsError for a deletion where there must be none.
+    ``when``: converts a tick to seconds since the epoch; None if unknown. Raises SkwsError for a deletion if
+    the user has promised that there are none.
     """
 
     def __init__(self, choice: TopChoice, schema: Schema, when: Callable[[int], float | None]) -> None:
@@ -157,42 +156,42 @@ class Top:
         self._groups: dict[str, TopCandidates] = {}
         self._group_of = group_namer(schema) if choice.group else None
         self._where: dict[str, str] = {}  # the group of each member
-        self._ends: list[tuple[int, str]] = []  # a heap; some are gone
-        self._expires: dict[str, int] = {}  # of those that do
+        self._ends: list[tuple[int, str]] = []  # a heap, with some removed results
+        self._expires: dict[str, int] = {}  # of results that expire
         self._now = ALWAYS
 
     def __len__(self) -> int:
-        """Results that are kept since they may be among the best, now or later."""
+        """The number of results that may be among the best, now or later."""
         return sum(map(len, self._groups.values())) if self._choice.group else len(self._best)
 
     def take(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Results, updates and retractions, in order of their ticks."""
+        """Process results, updates and retractions, in order of their ticks; gives the changes."""
         for tick, together in groupby(results, key=self._tick):
             yield from self._until(tick)
             yield from self._step(list(together))
 
     def advance(self, tick: int) -> Iterator[Result]:
-        """Time has passed up to a tick, which included."""
+        """Advance to a tick (inclusive); gives the changes."""
         yield from self._until(tick)
 
     def take_over(self, former: Top) -> Iterator[Result]:
-        """The changes from the best ones of another, for the same choice at the same time."""
+        """The changes from the best results of another ``Top``, for the same choice at the same time."""
         before = list(former._best.top)
-        known = self._where if self._choice.group else self._best
-        gone = {each.id: DELETED for each in before if each.id not in known}
-        yield from self._changes(before, gone, self._when(self._now))
+        present = self._where if self._choice.group else self._best
+        removed = {each.id: DELETED for each in before if each.id not in present}
+        yield from self._changes(before, removed, self._when(self._now))
 
     def alive(self) -> list[Result]:
-        """The best ones now, best first."""
+        """The current best results, best first."""
         return [each.result for each in self._best.top]
 
     def live(self) -> Iterator[Result]:
-        """All results that are kept, in no promised order."""
+        """All stored results; the order is unspecified."""
         bests = self._groups.values() if self._choice.group else [self._best]
         return (each.result for best in bests for each in best)
 
     def rescore(self, told: Mapping[str, tuple[Score, float | None]]) -> None:
-        """Rank results by the scores, and with the begins, that they were told with; by their ids."""
+        """Rank results, by id, by the scores and starts with which they were reported."""
         for each in [each for each in self.live() if each.id in told]:
             score, begin = told[each.id]
             self._remove(each.id)
@@ -209,32 +208,32 @@ class Top:
             gone = {}
             while self._ends and self._ends[0][0] == end:
                 _, name = heappop(self._ends)
-                if self._expires.get(name) == end:  # else an update has renewed it
+                if self._expires.get(name) == end:  # else an update has extended it
                     gone[name] = EXPIRED
                     self._remove(name)
             yield from self._changes(before, gone, self._when(end))
         self._now = max(self._now, tick)
 
     def _step(self, results: list[Result]) -> Iterator[Result]:
-        """What came at one instant."""
+        """Process the results of one instant."""
         before = list(self._best.top)
-        gone = {}
+        removed = {}
         updated = set()
         replaced = set()  # told as gone and found again
         for result in results:
             if result.op == "-":
                 self._check_deletion(result)
-                gone[result.id] = DELETED
+                removed[result.id] = DELETED
                 self._remove(result.id)
                 replaced.discard(result.id)
             else:
                 if result.op == "~":
                     updated.add(result.id)
                     self._remove(result.id)
-                elif result.id in gone:
+                elif result.id in removed:
                     replaced.add(result.id)
                 self._add(result)
-        yield from self._changes(before, gone, self._at(results[-1]), updated, replaced)
+        yield from self._changes(before, removed, self._at(results[-1]), updated, replaced)
 
     def _check_deletion(self, result: Result) -> None:
         if self._choice.append_only:
@@ -243,7 +242,7 @@ class Top:
             )
 
     def _at(self, result: Result) -> float | None:
-        """When something came, by its own time if that of the tick is not known."""
+        """The time of a result; its own time if that of the tick is unknown."""
         if self._now <= ALWAYS:
             return None
         at = self._when(self._now)
@@ -273,7 +272,7 @@ class Top:
             self._with_best_of(group, lambda members: members.withdraw(name))
 
     def _with_best_of(self, group: str, change: Callable[[TopCandidates], object]) -> None:
-        """Change the members of a group; its best one stands for it."""
+        """Change the members of a group, which its best member represents."""
         members = self._groups.setdefault(group, TopCandidates(1))
         before = members.top[:]
         change(members)
@@ -296,14 +295,14 @@ class Top:
     def _changes(
         self,
         before: list[Candidate],
-        gone: dict[str, str],
+        removed: dict[str, str],
         at: float | None,
         updated: Set[str] = frozenset(),
         replaced: Set[str] = frozenset(),
     ) -> Iterator[Result]:
-        """What left, then what entered, each by rank; then what was ``updated`` and stays.
+        """Results that left, then those that entered, each by rank, then the ``updated`` ones that stayed.
 
-        What was ``replaced`` and stays leaves and enters.
+        A ``replaced`` result that stayed leaves and enters.
         """
         after = self._best.top
         if before == after:
@@ -311,7 +310,7 @@ class Top:
         were, are = {each.id for each in before}, {each.id for each in after}
         for rank, each in enumerate(before, 1):
             if each.id not in are or each.id in replaced:
-                yield self._told(each, TopChange("leave", rank, at, gone.get(each.id, OUTRANKED)))
+                yield self._told(each, TopChange("leave", rank, at, removed.get(each.id, OUTRANKED)))
         for rank, each in enumerate(after, 1):
             if each.id not in were or each.id in replaced:
                 yield self._told(each, TopChange("enter", rank, at))
@@ -335,7 +334,7 @@ class Top:
 
 
 def group_namer(schema: Schema) -> Callable[[Result], str]:
-    """Names the near-duplicates of a result: the same network, the same texts where its keywords are.
+    """Names the group of a result's near-duplicates: the same network, the same texts with keywords.
 
     They differ in the tuples between, or in attributes that are not searched.
     """

@@ -1,6 +1,6 @@
-"""Makes results of what a mesh finds: one by one, or many at once in a fraction of the time for each.
+"""Makes results from the tuples that a mesh finds, one by one, or many at once in a fraction of the time.
 
-Of many, ids and the tuples that several results share are found by columns, for results of one size together.
+For many results of one size, ids and shared tuples are computed by columns.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from skws_windows.window import FOREVER, MICROSECOND
 Objects = npt.NDArray[np.object_]
 Seconds = Sequence[float | None]
 
-_MARKS: Final = tuple(map(chr, range(8)))  # in place of keywords, in which they cannot stand
+_MARKS: Final = tuple(map(chr, range(8)))  # in place of keywords, which never contain them
 _MARK: Final = re.compile("[\\0-\\7]")
 _UNMET: Final = -1
 _text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
 
 
 class NetworkTemplate(NamedTuple):
-    """How a candidate network reads, whatever the keywords.
+    """The text of a candidate network, independent of the keywords.
 
-    ``positions`` are those of the members in the tree, in reading order; ``bitmaps`` their keywords; ``text``
-    is a format of all keywords. ``columns`` has bitmaps, positions, the left and the right nodes of joins,
-    and the numbers of joins in the schema. The tree is kept so that its id stays its own.
+    ``positions``: the positions of the members in the tree, in reading order; ``bitmaps``: their keywords;
+    ``text``: a format for the keywords. ``columns``: bitmaps, positions, the left and the right nodes of
+    joins, and the numbers of joins in the schema. The reference to the tree keeps its ``id`` from being
+    reused.
     """
 
     tree: Tree
@@ -50,7 +51,7 @@ class NetworkTemplate(NamedTuple):
 
 
 class NetworkTemplates:
-    """The outlines of networks, each made once."""
+    """The templates of networks, each made once."""
 
     def __init__(self, schema: Schema) -> None:
         self._wording = Wording(schema, _MARKS)
@@ -109,12 +110,12 @@ class Assembler:
 
 
 def seconds(start: int | None, end: int) -> tuple[float | None, float | None]:
-    """A result's start and end as it shows them, from microseconds; None or FOREVER if not known."""
+    """A result's start and end in seconds, from microseconds; None or FOREVER if unknown."""
     return None if start is None else start / MICROSECOND, None if end >= FOREVER else end / MICROSECOND
 
 
 class Interpretations:
-    """Outlines by number, in the order in which networks were first met, with columns of all of them."""
+    """Templates by number, in order of the networks' first occurrence, with columns of all of them."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # by network, an integer
@@ -126,7 +127,7 @@ class Interpretations:
         return len(self._outlines)
 
     def numbers(self, networks: Sequence[int], outline: Callable[[int], NetworkTemplate]) -> Ints:
-        """The numbers of some networks, each given once. ``outline`` gives that of a new one."""
+        """The numbers of distinct networks. ``outline`` makes the template of a new one."""
         new = [network for network in networks if network not in self._numbers]
         if new:
             self._numbers.update(
@@ -136,15 +137,15 @@ class Interpretations:
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
     def some(self, numbers: Ints) -> list[NetworkTemplate]:
-        """Some of the outlines."""
+        """The templates with some numbers."""
         return list(map(self._outlines.__getitem__, numbers.tolist()))
 
     def sizes(self, numbers: Ints) -> Ints:
-        """How many nodes each has."""
+        """The number of nodes of each."""
         return self._of_each.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """``NetworkTemplate.columns`` of some that have so many nodes, a column each."""
+        """``NetworkTemplate.columns`` of some networks of a size, a column each."""
         (table,) = self._of_size[size].columns()
         return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
 
@@ -161,11 +162,11 @@ class Interpretations:
 
 
 Described: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
-"""Gives some queries, and the number of the mesh whose networks each shares."""
+"""Looks up queries, and the number of the mesh whose networks each shares."""
 
 
 class ShownQueries:
-    """What results show of their queries, by number; each is read when it is first met."""
+    """The names, texts and keywords of queries for results, by number; read at the first use of a query."""
 
     def __init__(self) -> None:
         self._places: Ints = NOTHING  # by number; negative where it was not met
@@ -178,19 +179,19 @@ class ShownQueries:
         return len(self._known)
 
     def places(self, queries: Ints, described: Described) -> Ints:
-        """The places of queries among those that were met. ``described`` tells of new ones."""
+        """The indices of queries here. ``described`` looks up new ones."""
         if int(queries.max(initial=-1)) >= len(self._places):
             more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
             self._places = written(more, 0, self._places)
-        found = self._places.take(queries)
-        unmet = distinct(queries[found == _UNMET])
+        indices = self._places.take(queries)
+        unmet = distinct(queries[indices == _UNMET])
         if len(unmet):
             self._meet(unmet, described)
-            found = self._places.take(queries)
-        return found
+            indices = self._places.take(queries)
+        return indices
 
     def forget(self, query: int) -> None:
-        """A query is met anew next time; its place is not used again."""
+        """Forget a query; its index is not reused."""
         if query < len(self._places):
             self._places[query] = _UNMET
 
@@ -199,15 +200,15 @@ class ShownQueries:
         return self._meshes.take(places)
 
     def names(self, places: Ints) -> list[str]:
-        found: list[str] = self._names.take(places).tolist()
-        return found
+        names_of: list[str] = self._names.take(places).tolist()
+        return names_of
 
     def texts(self, places: Ints) -> list[str]:
-        found: list[str] = self._texts.take(places).tolist()
-        return found
+        texts_of: list[str] = self._texts.take(places).tolist()
+        return texts_of
 
     def keywords(self, places: Ints) -> list[tuple[str, ...]]:
-        """Their keywords."""
+        """The keywords of the queries."""
         return [self._known[place].keywords for place in places.tolist()]
 
     def _meet(self, queries: Ints, described: Described) -> None:
@@ -221,10 +222,10 @@ class ShownQueries:
 
 
 class ResultColumns(NamedTuple):
-    """Results before they are formed, a row each.
+    """Results as columns, a row each.
 
-    ``networks``: numbers of their outlines; ``queries``: places of their queries. ``members`` are their
-    tuples as numbers in ``named``, in the order of the network's tree.
+    ``networks``: the numbers of their templates. ``queries``: the indices of their queries. ``members``:
+    their tuples as numbers in ``named``, in the order of the network's tree.
     """
 
     networks: Ints
@@ -234,11 +235,11 @@ class ResultColumns(NamedTuple):
 
 
 _UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
-"""What results have between ``snapshot`` and ``until`` when they are formed."""
+"""The fields of new results between ``snapshot`` and ``until``."""
 
 
 class ResultBuilder:
-    """Results about to be formed. ``joins``: the digests of the schema's joins; ``ids``: those of results."""
+    """Builds results. ``joins``: the digests of the schema's joins. ``ids``: the digests of the results."""
 
     def __init__(
         self, rows: ResultColumns, readings: Interpretations, shown: ShownQueries, joins: Lanes
@@ -262,11 +263,11 @@ class ResultBuilder:
         snapshot: bool = False,
         until: Iterable[float | None] = repeat(None),
     ) -> list[Result]:
-        """Some of them, with their lifespans; None where not known. ``until``: as in ``Result``."""
+        """Some of the results, with their lifespans; None if unknown. ``until``: as in ``Result``."""
         if not len(starts) == len(ends) == len(rows):
             raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
         queries = self._rows.queries.take(rows)
-        # By map, since a loop of Python takes as long again.
+        # By map, as a Python loop takes twice as long.
         results = map(
             Result,
             repeat(op),
@@ -286,7 +287,7 @@ class ResultBuilder:
 
 
 class _Parts:
-    """What some results are made of: all at once, when the first of them is asked for it.
+    """The parts of some results, made together when the first one is needed.
 
     That may be in another thread, so ``shown`` and ``readings`` are only read.
     """
@@ -300,7 +301,7 @@ class _Parts:
         self._made: list[Made] | None = None
 
     def of(self, row: int) -> Made:
-        """The network, tuples and joins of one."""
+        """The network, tuples and joins of one result."""
         if self._made is None:
             self._made = self._make()
         return self._made[row]
@@ -320,9 +321,9 @@ class _Parts:
     def _tuples(
         self, alike: Sequence[_Alike], which: Ints, keywords: Sequence[tuple[str, ...]]
     ) -> Iterator[Objects]:
-        """The tuples of results of each size; each is made once for all that it brings equal keywords to.
+        """The tuples of results of each size; one is shared by all results in which it has the same keywords.
 
-        ``which`` has for each result the place of its query's ``keywords``.
+        ``which``: for each result the index of its query's ``keywords``.
         """
         numbers, bitmaps = (_flat(each[part] for each in alike) for part in (1, 2))
         carrying = np.flatnonzero(bitmaps)
@@ -331,25 +332,25 @@ class _Parts:
         codes = of.take(carrying) * most + bitmaps
         first, kinds = kinds_of(codes)
         sets: dict[tuple[str, ...], int] = {(): 0}
-        asked = (carried(code % most, keywords[code // most]) for code in codes.take(first).tolist())
-        known = np.array([sets.setdefault(each, len(sets)) for each in asked], dtype=np.int64)
+        tuple_sets = (carried(code % most, keywords[code // most]) for code in codes.take(first).tolist())
+        set_numbers = np.array([sets.setdefault(each, len(sets)) for each in tuple_sets], dtype=np.int64)
         brought = np.zeros(len(numbers), dtype=np.int64)
-        brought[carrying] = known.take(kinds)
+        brought[carrying] = set_numbers.take(kinds)
         first, inverse = kinds_of(numbers * len(sets) + brought)
         described = map(self._rows.named.__getitem__, numbers.take(first).tolist())
         mine = map(list(sets).__getitem__, brought.take(first).tolist())
-        made = _objects(list(map(ResultTuple, described, mine)))
+        tuples_made = _objects(list(map(ResultTuple, described, mine)))
         ends = np.cumsum([each.ordered.size for each in alike]).tolist()
         for each, end in zip(alike, ends, strict=True):
             columns = inverse[end - each.ordered.size : end].reshape(each.ordered.shape)
-            yield _objects(list(map(tuple, made.take(columns.T).tolist())))
+            yield _objects(list(map(tuple, tuples_made.take(columns.T).tolist())))
 
 
 class _Alike(NamedTuple):
     """Results of one size, a column each.
 
-    ``places`` are theirs among all, ``ordered`` the numbers of their tuples, ``bitmaps`` the keywords that
-    these bring; the others are as in ``NetworkTemplate.columns``.
+    ``places``: their indices among all results. ``ordered``: the numbers of their tuples. ``bitmaps``: the
+    keywords of these. The others are as in ``NetworkTemplate.columns``.
     """
 
     places: Ints

@@ -41,20 +41,19 @@ COLUMNS: Final = pa.schema(
     ]
 )
 """``op``: "+" for a result, "~" for its update, "-" for its retraction. ``start`` and ``end``: its lifespan;
-NULL is unbounded.
-``tuples``: with the keywords that each contains, the label that a pattern gives it, and its values as text.
+NULL for no bound. ``tuples``: each with its keywords, its label in a pattern, and its values as text.
 ``joins``: positions of joined tuples in ``tuples``, and the name of the join; empty for patterns and SQL.
 """
 
 
 _TOGETHER: Final = 10_000
-"""Results of a batch of a table: their texts are to be fewer than 2 GB."""
+"""Results in one batch of a table, whose texts must be smaller than 2 GB."""
 
 
 def result_table(results: Iterable[Result]) -> pa.Table:
-    """Results as an Arrow table with COLUMNS; built by column, in a third of the time that rows take."""
-    rest = iter(results)
-    batches = [_batch(some) for some in iter(lambda: list(islice(rest, _TOGETHER)), [])]
+    """Results as an Arrow table with COLUMNS; built by column, in a third of the time for rows."""
+    remaining = iter(results)
+    batches = [_batch(some) for some in iter(lambda: list(islice(remaining, _TOGETHER)), [])]
     return pa.Table.from_batches(batches, COLUMNS)
 
 
@@ -102,7 +101,7 @@ def _joins(joins: Sequence[tuple[int, int, str]]) -> pa.Array:
 
 
 def _lists(lists: Sequence[Sequence[_Of]], array: Callable[[Sequence[_Of]], pa.Array]) -> pa.Array:
-    """A list for each row, whose items ``array`` makes a column of."""
+    """A list for each row; ``array`` makes a column of the items of all lists."""
     return pa.ListArray.from_arrays(_offsets(lists), array(list(chain.from_iterable(lists))))
 
 
@@ -111,7 +110,7 @@ def _offsets(lists: Sequence[Sequence[object]]) -> pa.Array:
 
 
 def _micros(seconds: float | None) -> int | None:
-    """An end after the calendar becomes its last instant: Python has no later one for readers."""
+    """Microseconds; an end after the last year of Python's calendar becomes its last instant."""
     return None if seconds is None else min(round(seconds * _MICROSECOND), LATEST)
 
 
@@ -134,17 +133,17 @@ _DIM: Final = "opacity:.65"
 
 
 def results_html(results: Sequence[Result], marks: Marks, *, more: bool) -> str:
-    """The results one below the other; ``more``: there are others."""
+    """The results one below the other. ``more``: there are further ones."""
     if not results:
         return f'<div style="{_STYLE}">No results.</div>'
-    shown = "".join(_result(result, marks) for result in results)
-    rest = f'<div style="{_DIM}">The first {len(results)} results.</div>' if more else ""
-    return f"<div>{shown}{rest}</div>"
+    items = "".join(_result(result, marks) for result in results)
+    note = f'<div style="{_DIM}">The first {len(results)} results.</div>' if more else ""
+    return f"<div>{items}{note}</div>"
 
 
 def _result(result: Result, marks: Marks) -> str:
     score = result.score
-    # A result over rows that are there for good was never added, and does not end.
+    # A result over permanent rows has no time of arrival, and does not end.
     live = result.start is not None or result.end is not None or result.op != "+"
     parts = [
         *([] if score is None else [f"score {score.value:.3g}"]),

@@ -1,4 +1,4 @@
-"""A result as users get it, its score, and its JSON form, which consumers depend on."""
+"""A result, its score, and its JSON form, on which consumers depend."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from skws.spec.query import Query
 
 FRESHNESS: Final = "freshness"
-"""The part that fades: it halves with every half-life that passes."""
+"""The part that fades: it halves with every half-life."""
 
 Rank: TypeAlias = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePart:
-    """One factor of a score; ``why`` are the facts that it was computed from, as JSON objects."""
+    """One factor of a score. ``why``: the facts behind it, as JSON objects."""
 
     name: str
     value: float
@@ -46,11 +46,9 @@ class ScorePart:
 class Score:
     """The score of a result at an instant.
 
-    ``found`` and ``half_life`` are in seconds: the event time of the newest
-    tuple (None: all are static), and what halves the freshness (None: nothing
-    fades). ``at`` is the instant that ``parts`` hold for, None for ``found``.
-    ``explained``: the parts are shown too. ``kept``: the rank of when it was
-    found, which rounding must not touch.
+    In seconds, ``found``: the event time of the newest tuple (None: all are static), and ``half_life``: that
+    of the freshness (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
+    ``explained``: the parts are shown, too. ``kept``: the original rank, without the rounding of a moved one.
     """
 
     parts: tuple[ScorePart, ...]
@@ -67,13 +65,11 @@ class Score:
 
     @property
     def rank(self) -> Rank:
-        """The greater, the better; the same at every instant.
+        """A greater rank is better; the rank is the same at every instant.
 
-        What fades, fades for all results alike (forward decay: Cormode,
-        Shkapenyuk, Srivastava and Xu, ICDE 2009), so their order follows from the
-        values when they were found, moved to one common instant; as logarithms,
-        since that instant is far away. Static results were always there: beside
-        those of a stream they come last.
+        All results fade at the same rate (forward decay: Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009),
+        so their order follows from their original values, moved to one common instant, as logarithms since
+        that instant is far away. Static results have no time: they come after those of a stream.
         """
         if self.kept is not None:
             return self.kept
@@ -86,7 +82,7 @@ class Score:
         return 0, order + self.found / self.half_life
 
     def when(self, seconds: float | None) -> Score:
-        """The score at an instant, which is None where it is not known."""
+        """The score at an instant; None if the instant is unknown."""
         if self.half_life is None or self.found is None or seconds is None:
             return self
         since = seconds - (self.found if self.at is None else self.at)
@@ -99,7 +95,7 @@ class Score:
         return dataclasses.replace(self, parts=faded, at=seconds, kept=self.rank)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for ``of_dict``."""
+        """All fields, for ``of_dict``."""
         parts = [part.to_dict() for part in self.parts]
         return {
             "parts": parts,
@@ -121,12 +117,12 @@ _dumps = orjson.dumps
 
 Op: TypeAlias = Literal["+", "-", "~"]
 Changed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""The ids of tuples, each with the attributes whose values have changed."""
+"""Ids of tuples, each with its changed attributes."""
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
 
 
 def dumped(shown: Any) -> bytes:
-    """JSON; counts and sums may exceed the 64 bits that orjson takes."""
+    """JSON, also of counts and sums that exceed the 64 bits of orjson."""
     try:
         return orjson.dumps(shown)
     except TypeError:
@@ -134,7 +130,7 @@ def dumped(shown: Any) -> bytes:
 
 
 class LiveResult(Protocol):
-    """A ``Result``, perhaps one that is encoded and was not read yet."""
+    """A ``Result``, which may still be encoded."""
 
     @property
     def op(self) -> Op: ...
@@ -156,7 +152,7 @@ class LiveResult(Protocol):
     def count(self) -> int | None: ...
     @property
     def parsed(self) -> Result:
-        """All of it."""
+        """The decoded result."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
@@ -165,7 +161,7 @@ class LiveResult(Protocol):
 
 
 class Described(Protocol):
-    """The description of a tuple without its keywords; may be made on demand."""
+    """The description of a tuple without its keywords, perhaps made on demand."""
 
     @property
     def relation(self) -> str: ...
@@ -176,20 +172,20 @@ class Described(Protocol):
 
 
 class AsGiven(NamedTuple):
-    """A description that is made already."""
+    """A description that needs no work."""
 
     relation: str
     id: str
     row: JsonRow
 
 
-# Structs take a third of the time that classes of Python do, and the garbage collector passes them over.
+# Structs take a third of the time of Python classes, and the garbage collector ignores them.
 class ResultTuple(Struct, eq=False, gc=False):
     """One tuple of a result: its description, and its keywords.
 
-    ``id`` names it in the stream; ``row`` maps attributes to JSON values. Most results are never shown, so
-    both are made on demand. Of a pattern: ``labels``, its variables there, and its ``position`` in the
-    stream, from 0.
+    ``id`` names it in the stream; ``row`` maps attributes to JSON values. Both are made on demand, as most
+    results are never shown. In a result of a pattern, ``labels``: its variables, and ``position``: its
+    position in the stream, from 0.
     """
 
     described: Described
@@ -200,7 +196,7 @@ class ResultTuple(Struct, eq=False, gc=False):
 
     @classmethod
     def given(cls, relation: str, id: str, keywords: tuple[str, ...], row: JsonRow) -> ResultTuple:  # noqa: A002
-        """A tuple whose description is made already."""
+        """A tuple with a given description."""
         return cls(AsGiven(relation, id, row), keywords)
 
     @classmethod
@@ -231,7 +227,7 @@ class ResultTuple(Struct, eq=False, gc=False):
         return shown
 
     def to_json(self) -> bytes:
-        """The JSON form, made once: a tuple tends to be in several results."""
+        """The JSON form, made once, as a tuple is often in several results."""
         if not self._json:
             self._json = orjson.dumps(self.to_dict())
         return self._json
@@ -257,9 +253,8 @@ class TopChange(Struct, frozen=True, gc=False):
     """A change of the best results: one enters, is updated, or leaves for a ``reason`` (expired, outranked,
     deleted).
 
-    ``rank`` counts from 1: where it is now, or where it stood. ``at``: when, in
-    seconds since the epoch, None where it is not known. ``group`` names its
-    near-duplicates, of which ``folded`` others are alive.
+    ``rank``: its rank from 1, or its last one. ``at``: the time in seconds since the epoch; None if unknown.
+    ``group``: the name of its near-duplicates, of which ``folded`` others are alive.
     """
 
     event: Literal["enter", "leave", "update"]
@@ -281,10 +276,10 @@ Made: TypeAlias = tuple[str, tuple[ResultTuple, ...], Joins]
 
 
 class Parts(Protocol):
-    """What results that were found together are made of; may be asked for in any thread."""
+    """The networks, tuples and joins of results that were found together; any thread may ask for them."""
 
     def of(self, row: int) -> Made:
-        """Those of one."""
+        """The network, tuples and joins of one result."""
 
 
 _LATER: Final = ("_network", "_tuples", "_joins")
@@ -294,24 +289,22 @@ _MADE: Final = 6  # fields before these
 class Result(Struct, frozen=True, gc=False, eq=False):
     """Tuples that answer a query together (``+``), their update (``~``), or their retraction (``-``).
 
-    Those of keywords are a minimal total joining ``network``. Results of patterns and SQL are no network:
-    theirs is empty, and there are no ``joins``. ``count``: SQL gives equal rows of one time as one result,
-    and says how many there are. Only results of keywords are updated or retracted.
+    The tuples of a keyword query are a minimal total joining ``network``. Results of patterns and SQL have an
+    empty network and no ``joins``. ``count``: SQL gives equal rows of one time as one result with their
+    number. Only results of keyword queries are updated or retracted.
 
-    ``name`` is that of its query, ``query`` the text; queries of one text have results of their own each.
-    ``start`` and ``end`` bound its lifespan in seconds since the epoch:
-    ``start`` is None if all its tuples are static, ``end`` where it is not
-    known. A retraction's ``end`` is the time of the deletion; ``until`` is the end that was told before.
-    An update was found ``at`` an instant: it has the ``start`` of the result as it was, its new rows and
-    ``end``, and what has ``changed``. Each join is
-    (tuple on the join's left side, tuple on its right side, the join's name).
-    ``snapshot``: it was there before the stream began. Of queries with a
-    ranking: ``score``; ``tick``, at which it was emitted, and ``expires``, the one
-    at which its window closes. ``place``: it is a change of the best ones.
-    ``held_back``: so many results before it were not emitted, because of a limit.
+    ``name``: the name of its query, and ``query``: the text; two queries with one text have separate results.
+    ``start`` and ``end``: its lifespan in seconds since the epoch; ``start`` is None if all tuples are
+    static, and ``end`` is None if unknown. A retraction's ``end`` is the time of the deletion; ``until`` is
+    the end that was reported before. An update was found ``at`` an instant: it has the original ``start``,
+    the new rows and ``end``, and the attributes that have ``changed``. A join is (tuple on the join's left
+    side, tuple on its right side, the join's name). ``snapshot``: it was found before the stream began. For
+    queries with a ranking, ``score``; ``tick``: that of its emission; ``expires``: the tick at which its
+    window closes. ``place``: it is a change of the best results. ``held_back``: the number of results before
+    it that a limit suppressed.
 
-    Of many that are found together, ``network``, ``tuples`` and ``joins`` are made when one is asked for:
-    until then there are ``Parts`` of all, and this one's row.
+    For many results found together, ``network``, ``tuples`` and ``joins`` are made on demand: until then each
+    result has the common ``Parts`` and its row.
     """
 
     op: Op
@@ -332,7 +325,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     at: float | None = None
     changed: Changed = ()
     count: int | None = None
-    until: float | None = None  # no part of what a result tells, so results may be equal without it
+    until: float | None = None  # not part of a result's value: results may be equal without it
 
     @classmethod
     def of_tuples(
@@ -346,7 +339,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         snapshot: bool = False,
         count: int | None = None,
     ) -> Result:
-        """A result that is no network. ``start`` and ``end``: in seconds since the epoch."""
+        """A result without a network. ``start`` and ``end``: in seconds since the epoch."""
         name = query.name or query.text
         return cls("+", name, query.text, id, start, end, "", tuples, (), snapshot, count=count)
 
@@ -356,12 +349,12 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def network(self) -> str:
-        """The candidate network that it is an instance of; empty if it is none."""
+        """Its candidate network; empty if there is none."""
         return self._made()[0]
 
     @property
     def tuples(self) -> tuple[ResultTuple, ...]:
-        """Its tuples, in the order in which the network reads."""
+        """Its tuples, in the order of the network's text."""
         return self._made()[1]
 
     @property
@@ -374,7 +367,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             return made, self._tuples, self._joins  # type: ignore[return-value]  # not a row
         if not isinstance(made, tuple):
             made = made.of(self._tuples)  # type: ignore[arg-type]  # a row
-            # At once, as other threads may ask as well; kept results let the others of their batch go.
+            # At once, as other threads may ask, too. The result then no longer refers to those of its batch.
             force_setattr(self, "_network", made)
         return made
 
@@ -400,10 +393,10 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return f"Result({', '.join(shown)})"
 
     def to_networkx(self) -> networkx.Graph[int]:
-        """The tree as a graph of networkx. Raises SourceError without the package.
+        """The tree as a networkx graph. Raises SourceError if networkx is not installed.
 
-        A node for each tuple, by its position, with ``relation``, ``id``, ``keywords`` and ``row``; an edge
-        for each join, with its ``name``.
+        Each tuple is a node, by its position, with ``relation``, ``id``, ``keywords`` and ``row``; each join
+        is an edge with its ``name``.
         """
         with installed():
             import networkx  # noqa: PLC0415 - loads when it is asked for
@@ -443,12 +436,12 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return shown
 
     def _of_kind(self) -> dict[str, Any]:
-        """What results of one kind of query have before their tuples."""
+        """The fields before the tuples, which depend on the kind of query."""
         kind: dict[str, Any] = {"network": self.network} if self.network else {}
         return kind if self.count is None else kind | {"count": self.count}
 
     def to_json(self) -> bytes:
-        """The JSON form, put together from that of its parts."""
+        """The JSON form, joined from the JSON of its parts."""
         if self.score is not None or self.place is not None or self.held_back or self.count is not None:
             return dumped(self.to_dict())
         network, tuples, joins = self._made()
@@ -490,12 +483,12 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     @classmethod
     def from_json(cls, line: bytes) -> Result:
         """Inverse of ``to_json`` and ``packed``; for input that skws wrote itself."""
-        # Counts may have more than 64 bits, of which orjson would make a float.
+        # Counts may have more than 64 bits; orjson would read them as floats.
         return cls.from_dict(json.loads(line) if _COUNT in line else orjson.loads(line))
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> Result:
-        """Inverse of ``to_dict``, and of what ``packed`` gives; takes the parts of ``shown``."""
+        """Inverse of ``to_dict``, and of ``packed``; consumes its argument."""
         if "unshown" in shown:
             shown |= shown.pop("unshown")
             shown["score"] = shown["score"] and Score.of_dict(shown["score"])
@@ -509,7 +502,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
 
 def instant_of(result: Result) -> float | None:
-    """When a result was found, updated or retracted, in seconds since the epoch."""
+    """The time at which a result was found, updated or retracted, in seconds since the epoch."""
     if result.op == "~":
         return result.at
     return result.end if result.op == "-" else result.start
@@ -518,14 +511,14 @@ def instant_of(result: Result) -> float | None:
 _OPS: Final[dict[bytes, Op]] = {b"+": "+", b"-": "-", b"~": "~"}
 _OP: Final = slice(len(b'{"op":"'), len(b'{"op":"+'))
 _NAME: Final = len(b'{"op":"+","name":')
-_QUERY: Final = b',"query":'  # neither in a name nor in a query, whose quotes are escaped
+_QUERY: Final = b',"query":'  # in no name and no query, whose quotes are escaped
 _ID: Final = b',"id":'
 _UNSHOWN: Final = b'"unshown":'
 _COUNT: Final = b'"count":'
 
 
 class EncodedResult:
-    """A result and its JSON form, which is made once for all who write it.
+    """A result and its JSON form, which is made once for all sinks.
 
     ``line``: as ``Result.packed`` gives it, or ``to_json``. ``result``: if it is known.
     """
@@ -575,7 +568,7 @@ class EncodedResult:
 
     @property
     def parsed(self) -> Result:
-        """As the process that made it had it."""
+        """The result in the process that made it."""
         if self._parsed is None:
             self._parsed = Result.from_json(self.line)
         return self._parsed
@@ -584,7 +577,7 @@ class EncodedResult:
         return self.parsed.to_dict()
 
     def to_json(self) -> bytes:
-        """The line itself, unless it has parts that users do not get."""
+        """The line, without the fields that are not shown to users."""
         return self.parsed.to_json() if _UNSHOWN in self.line else self.line
 
 

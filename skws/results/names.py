@@ -1,16 +1,14 @@
-"""Names of tuples as results show them, and their rows; ids of results.
+"""Names and rows of tuples in results; ids of results.
 
-A tuple of a relation with a key *is* that key, whatever version of the row it is; without a key, or with a
-NULL in it, its name is made of row, start and occurrence. So it depends on neither engine nor slicing nor
-order of arrival, and results keep their ids when their rows are updated. Patterns are over events, so they
-name each version by its start (``TupleNames.version``).
+The key of a tuple is its name, for all versions of the row; without a key, or with a NULL in it, the name
+consists of row, start and occurrence. So it does not depend on engine, slices or order of arrival, and
+results keep their ids when their rows are updated. Patterns are over events, so they name each version by its
+start (``TupleNames.version``).
 
-An id has 96 bits, which depend on tuples and joins, not on the order of either.
-A tuple counts by a digest of its name, a join by its name and its ends, left
-and right being distinct. Sums of well mixed numbers do not depend on order, so
-the ids of many results are made by columns (``ids``), with the same outcome as
-one by one (``id_of``). Digests are two *lanes* of 64 bits, which never mix: two
-results are taken for one only if both lanes agree by chance.
+An id has 96 bits, which depend on the tuples and joins, but not on their order. It is a sum of mixed digests:
+of a tuple's name, and of a join's name with its left and right end. Sums do not depend on order, so the ids
+of many results are computed by columns (``ids``), with the same outcome as one by one (``id_of``). A digest
+has two *lanes* of 64 bits, which never mix: different results get one id only if both lanes agree by chance.
 """
 
 from __future__ import annotations
@@ -32,14 +30,13 @@ from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import AttributeType, Relation, Row, Schema, iso
 from skws_windows.window import MICROSECOND
 
-_JSON = Encoder()  # a line for each name: texts with line ends have them escaped
+_JSON = Encoder()  # a line for each name: line ends in texts are escaped
 
 
 class Named(Struct, eq=False, gc=False):
-    """A tuple by its name.
+    """A tuple with its name.
 
-    ``digest`` is what it brings to the ids of results. What only shown results need is made when it is
-    asked for.
+    ``digest``: its part of the ids of results. The description is made on demand, for results that are shown.
     """
 
     _names: RelationNames
@@ -63,7 +60,7 @@ class Named(Struct, eq=False, gc=False):
 
 
 class RelationNames:
-    """How the tuples of one relation are named and shown."""
+    """Names and describes the tuples of one relation."""
 
     __slots__ = ("_before", "_described", "_per_position", "relation", "row")
 
@@ -75,20 +72,20 @@ class RelationNames:
         self.row = _row_getter(relation)
 
     def of(self, row: Row, start: int, occurrence: int) -> Named:
-        """A tuple by what its name is made of."""
+        """A tuple from the components of its name."""
         start = self._place(start)
         name = _JSON.encode(self._identifying(row, start, occurrence))
         return Named(self, row, start, digest(self._before + name), occurrence)
 
     def version(self, row: Row, start: int, occurrence: int, follows: bool) -> Named:
-        """One version of a keyed tuple; ``follows``: its id tells it from an earlier one."""
+        """One version of a keyed tuple; ``follows``: its id differs from that of an earlier version."""
         start = self._place(start)
         key = self._described.key_of(row)
         name = _JSON.encode((row if key is None else key, start, occurrence))
         return Named(self, row, start, digest(self._before + name), occurrence, follows)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
-        """Tuples of which none equals an earlier one of its instant."""
+        """Tuples without an equal earlier one at the same instant."""
         if self._per_position is not None:
             starts = list(map(self._place, starts))
         if self._described.key:
@@ -96,25 +93,25 @@ class RelationNames:
             lines = _JSON.encode_lines(names)
         else:
             lines = _JSON.encode_lines(list(zip(rows, starts, repeat(0))))
-        made = digests(self._before, lines.splitlines())
-        return list(map(Named, repeat(self), rows, starts, made))
+        digests_of = digests(self._before, lines.splitlines())
+        return list(map(Named, repeat(self), rows, starts, digests_of))
 
     def shown(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
-        """The id of a tuple as results show it."""
+        """The id of a tuple in results."""
         if self._described.key_of(row) is None:
             short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
             which = f".{occurrence}" if occurrence else ""
             return f"{self.relation}:{short}@{self._start_text(start)}{which}"
-        shown = f"{self.relation}:{_key_text(self._described, row)}"
-        return f"{shown}@{self._start_text(start)}" if follows else shown
+        text = f"{self.relation}:{_key_text(self._described, row)}"
+        return f"{text}@{self._start_text(start)}" if follows else text
 
     def _identifying(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
-        """What distinguishes a tuple from others: its key, else its row and its place among equal ones."""
+        """The identity of a tuple: its key, else its row, start and number among equal ones."""
         key = self._described.key_of(row)
         return (row, start, occurrence) if key is None else (key,)
 
     def _place(self, start: int) -> int:
-        """The position of a start where ticks count positions, else the start."""
+        """The position of a start if ticks are positions, else the start."""
         if self._per_position is None or start == ALWAYS:
             return start
         return start // self._per_position
@@ -126,7 +123,7 @@ class RelationNames:
 
 
 class TupleNames:
-    """Names tuples as results show them. ``per_position``: ticks for each, None if they are microseconds."""
+    """Names tuples. ``per_position``: the ticks for each position; None if ticks are microseconds."""
 
     def __init__(self, schema: Schema, per_position: int | None) -> None:
         self.relations = [RelationNames(relation, per_position) for relation in schema.relations]
@@ -184,13 +181,13 @@ def digest(name: bytes) -> bytes:
 
 
 def digests(before: bytes, names: Sequence[bytes]) -> list[bytes]:
-    """Those of many names that begin alike."""
-    begun, made = blake2b(before, digest_size=16).copy, []
-    for name in names:  # one at a time: each state takes the last one's place in the processor's caches
+    """The digests of many names with a common beginning."""
+    begun, digests_of = blake2b(before, digest_size=16).copy, []
+    for name in names:  # one at a time: each state replaces the last one in the processor's caches
         state = begun()
         state.update(name)
-        made.append(state.digest())
-    return made
+        digests_of.append(state.digest())
+    return digests_of
 
 
 @lru_cache(maxsize=4096)
@@ -199,63 +196,63 @@ def digest_of_join(name: str) -> bytes:
 
 
 def lanes(digests: Iterable[bytes]) -> Lanes:
-    """Digests as a row of two lanes each."""
+    """Digests as rows of two lanes."""
     return np.frombuffer(b"".join(digests), dtype="<u8").reshape(-1, 2).astype(np.uint64, copy=False)
 
 
 def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> Lanes:
-    """The ids of results of one size, a column each: their two lanes.
+    """The two lanes of the ids of results of one size, a column each.
 
-    ``tuples`` are the numbers of theirs among ``members``, a row for each node. ``ends`` have for their
-    joins the rows of ``tuples`` on the left and on the right, and the number among ``joins``.
+    ``tuples``: the numbers of their tuples among ``members``, a row for each node. ``ends``: for their joins
+    the rows of ``tuples`` on the left and on the right, and the number among ``joins``.
     """
     left, right, names = ends
     number = tuples.shape[1]
     column = np.arange(number, dtype=np.int64)
     near, far = left * number + column, right * number + column
-    made = np.empty((2, number), dtype=np.uint64)
+    lanes_of = np.empty((2, number), dtype=np.uint64)
     for lane in range(2):
         of = members[:, lane].take(tuples)
         pairs = of.ravel().take(near) * np.uint64(_LEFT)
         pairs ^= of.ravel().take(far) * np.uint64(_RIGHT)
         pairs += joins[:, lane].take(names)
-        made[lane] = _mixed(of.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
-    return made
+        lanes_of[lane] = _mixed(of.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
+    return lanes_of
 
 
 def shown_ids(ids: Lanes) -> list[str]:
-    """Ids as results show them. They are in the order of the first lanes, then of the second's first half."""
+    """Ids as texts, whose order is that of the first lane, then of the first half of the second."""
     if not ids.size:
         return []
     lanes = ids.T.astype(">u8", order="C").view(np.uint8)
-    # Separated and split, which takes a third of the time of cutting them out one by one.
+    # Joined and split, in a third of the time of slicing them one by one.
     return lanes[:, : _SHOWN // 2].tobytes().hex(" ", _SHOWN // 2).split(" ")
 
 
 def same_shown(ids: Lanes, some: Ints, others: Ints) -> bool:
-    """True if ids in some columns are shown as those in others."""
+    """True if the ids in some columns have the texts of those in others."""
     half = np.uint64(_BITS >> 32 << 32)
     one, other = ids.take(some, axis=1), ids.take(others, axis=1)
     return bool((one[0] == other[0]).all() and ((one[1] ^ other[1]) & half == 0).all())
 
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:
-    """The id of one result, of the digests of its tuples and its joins: left tuple, right tuple, name."""
+    """The id of one result, from the digests of its tuples, and its joins (left tuple, right tuple, name)."""
     of = list(map(_TWO.unpack, members))
     ends = [(left, right, _TWO.unpack(digest_of_join(name))) for left, right, name in joins]
-    made = []
+    digests_of = []
     for lane in range(2):
         pairs = (
             ((of[left][lane] * _LEFT ^ of[right][lane] * _RIGHT) & _BITS) + name[lane]
             for left, right, name in ends
         )
         total = sum(digests[lane] for digests in of) + sum(_mixed_one(pair & _BITS) for pair in pairs)
-        made.append(_mixed_one(total & _BITS))
-    return f"{made[0]:016x}{made[1]:016x}"[:_SHOWN]
+        digests_of.append(_mixed_one(total & _BITS))
+    return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_SHOWN]
 
 
 def _mixed(numbers: Lanes) -> Lanes:
-    """The numbers themselves, mixed."""
+    """Mixes the numbers in place."""
     for factor in _FACTORS:
         numbers ^= numbers >> np.uint64(_SHIFT)
         numbers *= np.uint64(factor)

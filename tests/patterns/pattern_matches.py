@@ -11,7 +11,7 @@ from skws_patterns.language.expression import (
     AllOf,
     Alternation,
     Expression,
-    ReadTuple,
+    OneTuple,
     Star,
     TupleLetter,
     alternation,
@@ -61,7 +61,7 @@ def _matches(
     expression: Expression, stream: Sequence[tuple[int, Row]], window: range, pattern: Pattern
 ) -> set[Match]:
     match expression:
-        case ReadTuple(letter):
+        case OneTuple(letter):
             return {
                 frozenset({(i, letter.variable)})
                 for i in window
@@ -149,7 +149,7 @@ def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
             variable = draw(st.sampled_from(sorted(relations))) if known else "abcd"[len(relations)]
             default = draw(st.one_of(st.just(len(relations) % 3), st.integers(0, 2)))
             relation = relations.setdefault(variable, default)
-            return ReadTuple(TupleLetter(relation, variable))
+            return OneTuple(TupleLetter(relation, variable))
         left = draw(st.integers(1, letters - 1))
         one, other = expression(left), expression(letters - left)
         combine = draw(st.sampled_from([sequence, sequence, conjunction, conjunction, alternation]))

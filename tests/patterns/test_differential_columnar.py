@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, TupleBatch, column_plan
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, StreamTuples, TooManyRunsError, column_plan
 from skws_patterns.hcq import ConjunctiveQuery, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern
@@ -48,12 +48,12 @@ def by_tuple(pcea: PCEA, stream: Sequence[tuple[int, Row]], ticks: list[int], wi
     ]
 
 
-def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[TupleBatch]:
+def cut(stream: Sequence[tuple[int, Row]], ticks: list[int], sizes: list[int]) -> Iterator[StreamTuples]:
     begin = 0
     for size in [*sizes, len(stream)]:
         end = min(begin + size, len(stream))
         places = np.arange(begin, end)
-        yield TupleBatch(
+        yield StreamTuples(
             places,
             np.array([relation for relation, _ in stream[begin:end]], dtype=np.int64),
             np.array(ticks[begin:end], dtype=np.int64),

@@ -19,7 +19,7 @@ from skws_windows.automata.regular import Limits
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.guards.letters import Ints, RowSource
 from skws_windows.processor.live_starts import Key
-from skws_windows.processor.spans import ANY, Code, ExpiryQueue, OpenWindows, Tracker
+from skws_windows.processor.spans import ANY, Code, OpenWindows, Tracker, TupleExpiry
 from skws_windows.window import FOREVER, ExpressionWindow
 from tests.jobs.watching import SCHEMA
 
@@ -68,7 +68,7 @@ def leaves(trails: list[Changes], position: int) -> int:
     return FOREVER
 
 
-def leaving(trails: list[Changes]) -> ExpiryQueue:
+def leaving(trails: list[Changes]) -> TupleExpiry:
     """Of keys that are told apart by their numbers."""
     by_code: dict[Code, OpenWindows] = {
         (number,): OpenWindows.of(trail) for number, trail in enumerate(trails)
@@ -77,7 +77,7 @@ def leaving(trails: list[Changes]) -> ExpiryQueue:
     before: dict[Key, int] = {
         (number,): start for number, ((_, start), *_) in enumerate(trails) if start is not None
     }
-    return ExpiryQueue(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
+    return TupleExpiry(by_code, before, by_key, BEGIN, np.arange(BEGIN, END), Limits(), keyed=True)
 
 
 def asked(places: list[tuple[int, int]]) -> tuple[Ints, Ints, Ints]:

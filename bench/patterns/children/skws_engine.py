@@ -14,7 +14,7 @@ import numpy as np
 from bench.patterns.loads import LOADS, Event, Load
 from skws.memory import expect_long_lived_objects
 from skws.queries.patterns.text import read_query
-from skws_patterns.columnar_evaluator import ColumnarEvaluator, TooManyRunsError, TupleBatch, column_plan
+from skws_patterns.columnar_evaluator import ColumnarEvaluator, StreamTuples, TooManyRunsError, column_plan
 from skws_patterns.pcea import PCEA
 from skws_patterns.tuple_evaluator import TupleEvaluator
 from skws_schema.model import Row
@@ -44,14 +44,14 @@ def matches(running: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
     return found
 
 
-def batches(events: list[Event], size: int) -> list[TupleBatch]:
+def batches(events: list[Event], size: int) -> list[StreamTuples]:
     """The events as columns, as they come from a replay."""
     found = []
     for begin in range(0, len(events), size):
         batch = events[begin : begin + size]
         places = np.arange(begin, begin + len(batch))
         relations = np.array([relation for relation, _ in batch], dtype=np.int64)
-        found.append(TupleBatch(places, relations, places, [row for _, row in batch]))
+        found.append(StreamTuples(places, relations, places, [row for _, row in batch]))
     return found
 
 
@@ -61,7 +61,7 @@ def columnar(load: Load, window: int) -> ColumnarEvaluator:
     return ColumnarEvaluator(plan, CountWindow(window))
 
 
-def matches_by_columns(by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[TupleBatch]) -> int:
+def matches_by_columns(by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[StreamTuples]) -> int:
     """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
     found = 0
     for number, tuples in enumerate(told):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-from skws_patterns.language.expression import Derivatives, Expression, ReadTuple, TupleLetter, letters
+from skws_patterns.language.expression import Derivatives, Expression, OneTuple, TupleLetter, letters
 from skws_patterns.language.resolve import LetterTest, Resolved
 from skws_patterns.pcea import PCEA, Columns, Equality, RunSource, Transition
 from skws_schema.budgets import StepBudget
@@ -199,7 +199,7 @@ class StateLayout:
     def shared(self, one: Expression, other: Expression, letter: TupleLetter) -> bool:
         """True if ``letter`` carries all classes that two expressions have in common."""
         classes = self._alphabet.classes
-        return not classes(one) & classes(other) & ~classes(ReadTuple(letter))
+        return not classes(one) & classes(other) & ~classes(OneTuple(letter))
 
     def _transitions(self, step: LetterStep) -> Iterator[Transition]:
         """A transition for each way of comparing the sources' last tuples with the letter's tuple."""
@@ -222,7 +222,7 @@ class StateLayout:
 
     def _extend(self, step: LetterStep) -> bool:
         """Add the classes and letters behind a step to its target; True if any is new."""
-        letter = ReadTuple(step.letter)
+        letter = OneTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:
             for behind in self._behind[source].values():
@@ -233,10 +233,10 @@ class StateLayout:
 
     def _check(self, step: LetterStep) -> None:
         alphabet, letter = self._alphabet, step.letter
-        mine = alphabet.classes(ReadTuple(letter))
+        mine = alphabet.classes(OneTuple(letter))
         gathered = [list(self._behind[source].values()) for source in step.sources]
         for behind in (b for each in gathered for b in each):
-            lost = behind.classes & mine & ~alphabet.classes(ReadTuple(behind.last))
+            lost = behind.classes & mine & ~alphabet.classes(OneTuple(behind.last))
             if lost:
                 raise self._lost(lost, behind.last, letter)
         for first, second in combinations(gathered, 2):

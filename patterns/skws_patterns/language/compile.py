@@ -36,7 +36,7 @@ from skws_patterns.language.expression import (
     AllOf,
     Alternation,
     Expression,
-    ReadTuple,
+    OneTuple,
     Sequence,
     Star,
     TupleLetter,
@@ -210,7 +210,7 @@ def _has_conjunction(expression: Expression) -> bool:
     match expression:
         case AllOf():
             return True
-        case ReadTuple():
+        case OneTuple():
             return False
         case Star(body):
             return _has_conjunction(body)
@@ -267,7 +267,7 @@ def _reason(expression: Expression, layout: StateLayout) -> str:
 
 def _conjunctions(expression: Expression) -> Iterator[AllOf]:
     match expression:
-        case ReadTuple():
+        case OneTuple():
             return
         case Star(body):
             yield from _conjunctions(body)

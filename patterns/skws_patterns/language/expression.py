@@ -45,7 +45,7 @@ class _Hashed:
 
 
 @dataclass(frozen=True)
-class ReadTuple(_Hashed):
+class OneTuple(_Hashed):
     """One tuple."""
 
     letter: TupleLetter
@@ -79,7 +79,7 @@ class Star(_Hashed):
     body: Expression
 
 
-Expression: TypeAlias = ReadTuple | Sequence | AllOf | Alternation | Star
+Expression: TypeAlias = OneTuple | Sequence | AllOf | Alternation | Star
 
 _REMEMBERED: Final = 1 << 14
 EMPTY: Final = Sequence(())
@@ -132,7 +132,7 @@ def repeated(body: Expression) -> Expression:
 def size(expression: Expression) -> int:
     """The number of places at which a tuple is read."""
     match expression:
-        case ReadTuple():
+        case OneTuple():
             return 1
         case Star(body):
             return size(body)
@@ -144,7 +144,7 @@ def size(expression: Expression) -> int:
 def canonical(expression: Expression) -> str:
     """A text by which to order expressions, the same in every process."""
     match expression:
-        case ReadTuple(letter):
+        case OneTuple(letter):
             return f"{letter.relation}.{letter.variable}"
         case Star(body):
             return f"*{canonical(body)}"
@@ -157,7 +157,7 @@ def canonical(expression: Expression) -> str:
 @lru_cache(_REMEMBERED)
 def letters(expression: Expression) -> frozenset[TupleLetter]:
     match expression:
-        case ReadTuple(letter):
+        case OneTuple(letter):
             return frozenset({letter})
         case Star(body):
             return letters(body)
@@ -169,7 +169,7 @@ def letters(expression: Expression) -> frozenset[TupleLetter]:
 def nullable(expression: Expression) -> bool:
     """True if the empty word satisfies it."""
     match expression:
-        case ReadTuple():
+        case OneTuple():
             return False
         case Star():
             return True
@@ -212,7 +212,7 @@ class Derivatives:
 
     def _ways(self, expression: Expression) -> Iterator[tuple[TupleLetter, Expression]]:
         match expression:
-            case ReadTuple(letter):
+            case OneTuple(letter):
                 self._budget.spend()
                 yield letter, EMPTY
             case Star(body):

@@ -13,7 +13,7 @@ from lark import Token, Tree
 
 from skws_patterns.language.expression import (
     Expression,
-    ReadTuple,
+    OneTuple,
     TupleLetter,
     alternation,
     conjunction,
@@ -231,7 +231,7 @@ class _PatternReader:
             raise self._fault(name, f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}")
         if self._schema.relations[relation].table:
             raise self._fault(name, f"{name} is a static table: a pattern is over streams")
-        return ReadTuple(TupleLetter(relation, variable))
+        return OneTuple(TupleLetter(relation, variable))
 
     def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:
         """A tuple of any stream that has the attributes in the conditions."""
@@ -249,7 +249,7 @@ class _PatternReader:
         if not streams:
             attributes = ", ".join(dict.fromkeys(r.attribute for r in references)) or "searched attributes"
             raise self._fault(token, f"no stream has what {variable} needs: {attributes}")
-        return alternation(*(ReadTuple(TupleLetter(i, variable)) for i in streams))
+        return alternation(*(OneTuple(TupleLetter(i, variable)) for i in streams))
 
     def _fault(self, token: Token, message: str) -> PatternError:
         return PatternError.at(self._text, *span(token), message)

@@ -25,8 +25,8 @@ from skws.spec.query import Query, Stream
 from skws_patterns.columnar_evaluator import (
     MOST_RESULTS,
     ColumnarEvaluator,
+    StreamTuples,
     TooManyRunsError,
-    TupleBatch,
     Valuations,
     column_plan,
 )
@@ -96,7 +96,7 @@ class ReplayedPattern(Evaluator):
             return None
         try:
             return self._columns.take(
-                TupleBatch(
+                StreamTuples(
                     np.array([taken.position for taken in batch], dtype=np.int64),
                     np.array([taken.relation for taken in batch], dtype=np.int64),
                     np.array([self._stream.tick(taken) for taken in batch], dtype=np.int64),

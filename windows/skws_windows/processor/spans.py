@@ -49,7 +49,7 @@ class Spans(NamedTuple):
 
     closed: ClosedSpans
     key: Ints
-    leaving: ExpiryQueue
+    leaving: TupleExpiry
 
 
 class Tracker:
@@ -141,7 +141,7 @@ class Tracker:
             np.array(began, dtype=np.int64),
         )
         coded_trails = {self._code(name): trail for name, trail in trails.items()}
-        leaving = ExpiryQueue(
+        leaving = TupleExpiry(
             coded_trails, before, trails, begin, source.time, self._limits, keyed=bool(self.fields)
         )
         return Spans(closed, key, leaving)
@@ -269,7 +269,7 @@ class OpenWindows(NamedTuple):
         return cls(at, bound, np.array([o is None for _, o in changes], dtype=bool))
 
 
-class ExpiryQueue:
+class TupleExpiry:
     """Decides when tuples expire.
 
     ``trails``: the open windows by codes of keys, ``named``: the same by key. ``before``: the oldest live

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from msgspec import convert, to_builtins
@@ -126,12 +126,10 @@ class TopQueries(Operator):
         """The changes as results expire."""
         return {name: list(top.advance(now)) for name, top in self._tops.items()}
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
+    def take_over(self, former: Self) -> dict[str, list[Result]]:
         """The results that leave with removed relations, and those that new joins bring in."""
-        former, stream = dict(self._tops), self._state.stream
-        self._plans = {name: plan.over(stream) for name, plan in self._plans.items()}
-        self._begin(self._state.logged_in_order(self._window))
-        return {name: list(top.take_over(former[name])) for name, top in self._tops.items()}
+        self.expect_begins(former.all_begins())
+        return {name: list(top.take_over(former._tops[name])) for name, top in self._tops.items()}
 
     def snapshot(self) -> dict[str, bytes]:
         """The same for all: each may be the only one that is left."""

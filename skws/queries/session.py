@@ -214,8 +214,28 @@ class Session:
         state.order.pass_over(change.removed_relations)
         state.since |= dict.fromkeys(change.added[0], self.position)
         state.tables = [r for r in state.tables if r.relation not in change.removed_relations]
-        found = _merged([each.change_schema(change, text) for each in self.operators.values()])
-        return [result for results in self._by_query(found) for result in results]
+        found = {}
+        for key, each in self.operators.items():
+            if each is state.live:
+                found[key] = state.live.change_schema(change, text)
+            else:
+                self.operators[key], found[key] = self._made_anew(key, each)
+        return [result for results in self._by_query(_merged(found.values())) for result in results]
+
+    def _made_anew(self, key: Key, former: Operator) -> tuple[Operator, dict[str, list[Result]]]:
+        """An operator in place of another, over the schema that holds now, and the changes to its results."""
+        state = self._state
+        plans = [self._plan(name) for name, its in self._placed.items() if its == key]
+        operator = plans[0].operator(state)
+        states = former.snapshot()
+        if former.keeps is None:
+            operator.restore(states, plans)
+        else:
+            expected = state.expected
+            state.expected = {**states, **expected}
+            operator.add(plans)
+            state.expected = expected
+        return operator, operator.take_over(former)
 
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[Result]:
         """Process a micro-batch, whose records may be in any order; gives the results by time."""

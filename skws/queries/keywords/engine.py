@@ -286,7 +286,7 @@ class KeywordEngine(MeshEngine):
         self.schema = change.after
         self._operator = self._new_operator(change.after)
         self._settling.change_schema(change.after, self._store)
-        self._updates.change_schema(change.after)
+        self._updates.schema = change.after
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._queries = queries

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -89,10 +90,12 @@ def _keywords(result: Result) -> list[tuple[str, tuple[str, ...]]]:
 class Updates:
     """Tells the results of an engine whose records come in order.
 
-    ``replaces``: an update is told as a retraction, and a result with the same id that begins then.
+    ``schema``: that of the next results. ``replaces``: an update is told as a retraction, and a result with
+    the same id that begins then.
     """
 
-    def __init__(self, *, replaces: bool = False) -> None:
+    def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
+        self.schema = schema
         self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[Id, Begin] = {}
@@ -158,9 +161,6 @@ class Updates:
         self._new.clear()
         self._begins.clear()
         self._expected.update(((each.name, each.id), each) for each in begins)
-
-    def change_schema(self, schema: Schema) -> None:
-        """The next results are of another schema."""
 
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once they are many.
@@ -276,8 +276,8 @@ class CountedUpdates(Updates):
     ``window``: its ticks count arrivals.
     """
 
-    def __init__(self, window: ArrivalWindow, *, replaces: bool = False) -> None:
-        super().__init__(replaces=replaces)
+    def __init__(self, schema: Schema, window: ArrivalWindow, *, replaces: bool = False) -> None:
+        super().__init__(schema, replaces=replaces)
         self._window = window
         self._turned: int | None = None  # the tick of the last turn
         self._at_turn: frozenset[Begin] = frozenset()
@@ -388,6 +388,7 @@ def found_again(update: Result) -> Result:
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
+@lru_cache(maxsize=8)
 def _keyed(schema: Schema) -> set[str]:
     """The relations whose rows may be updated."""
     gone = schema.evolution.removed_relations
@@ -422,8 +423,7 @@ class CorrectedUpdates(Updates):
     """
 
     def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
-        super().__init__(replaces=replaces)
-        self._keyed = _keyed(schema)
+        super().__init__(schema, replaces=replaces)
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
 
@@ -436,9 +436,6 @@ class CorrectedUpdates(Updates):
 
     def _instant(self, result: Result, reached: float | None) -> float | None:
         return max(_at(instant_of(result)), _at(reached))
-
-    def change_schema(self, schema: Schema) -> None:
-        self._keyed = _keyed(schema)
 
     def as_told(self, result: Result) -> Result:
         history = self._known.get(_name(result))
@@ -498,8 +495,9 @@ class CorrectedUpdates(Updates):
     def _told(self, results: list[Result]) -> list[Result]:
         told: list[Result] = []
         touched: dict[Id, None] = {}
+        keyed = _keyed(self.schema)
         for result in results:
-            if not any(each.relation in self._keyed for each in result.tuples):
+            if not any(each.relation in keyed for each in result.tuples):
                 told.append(result)
                 continue
             name = _name(result)
@@ -576,8 +574,8 @@ def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdat
     """What tells the results of an engine; ``lateness`` in microseconds, which no count window has."""
     replaces = told is ToldUpdates.REPLACE
     if isinstance(lifespans, ArrivalWindow):
-        return CountedUpdates(lifespans, replaces=replaces)
-    return CorrectedUpdates(schema, replaces=replaces) if lateness else Updates(replaces=replaces)
+        return CountedUpdates(schema, lifespans, replaces=replaces)
+    return CorrectedUpdates(schema, replaces=replaces) if lateness else Updates(schema, replaces=replaces)
 
 
 class ShardUpdates:

@@ -22,7 +22,7 @@ from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
 from skws.results.model import Result
 from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
 from skws_schema.errors import UsageError
-from skws_schema.evolution import SchemaChange, nameable
+from skws_schema.evolution import nameable
 from skws_windows.window import ExpressionWindow
 
 
@@ -100,17 +100,15 @@ class WindowedQueries(Operator):
         self._saved = None
         return self._by_name(self._plans, self._engine.process_batches([arrived.batch]))
 
-    def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:  # noqa: ARG002
-        state, plans = self._bytes(), [plan.over(self._state.stream) for plan in self._plans.values()]
-        self._engine = None
-        self._begin_from(state, plans)
-        return {}
-
     def snapshot(self) -> dict[str, bytes]:
         return dict.fromkeys(self._plans, self._bytes())
 
     def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
-        self._begin_from(states[plans[0].query.name], plans)
+        self._take_up(plans)
+        held = orjson.loads(states[plans[0].query.name])
+        if held is not None:
+            self._engine, _ = self._new_engine(self._plans)
+            self._engine.restore(held)
 
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()
@@ -120,14 +118,6 @@ class WindowedQueries(Operator):
 
     def window_spans(self) -> list[WindowSpan]:
         return [] if self._engine is None else self._engine.window_spans()
-
-    def _begin_from(self, state: bytes, plans: Sequence[QueryPlan]) -> None:
-        self._saved = None
-        self._take_up(plans)
-        held = orjson.loads(state)
-        if held is not None:
-            self._engine, _ = self._new_engine(self._plans)
-            self._engine.restore(held)
 
     def _take_up(self, plans: Sequence[QueryPlan]) -> None:
         """Have an engine that has begun answer queries, and one that begins later."""

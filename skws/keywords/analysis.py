@@ -327,32 +327,35 @@ def _without_letters(instant: re.Match[str]) -> str:
     return _LETTER.sub(" ", instant.group())
 
 
-def _compound(raw: str, cut: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
+def _compound(raw: str, without_instants: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
     """The pieces of one compound, then its whole where that is another word.
 
     ``cut``: the same without the letters of an instant, whose date is a whole, too.
     """
-    pieces, common = _pieces(cut), stop_words(analyzer)
+    pieces, common = _pieces(without_instants), stop_words(analyzer)
     if not pieces:
         return []
-    found = [
+    compound_pieces = [
         Token(
             offset + piece.start, offset + piece.end, position + i, 1, piece.word,
             stem(piece.word, analyzer, raw[piece.start : piece.end]), False, piece.word not in common,
         )
         for i, piece in enumerate(pieces)
     ]  # fmt: skip
-    wholes = [(pieces, 0, pieces if cut == raw else _pieces(raw))]
-    if cut != raw:
-        parts = [list(part) for _, part in groupby(pieces, lambda piece: cut.count(" ", 0, piece.start))]
+    wholes = [(pieces, 0, pieces if without_instants == raw else _pieces(raw))]
+    if without_instants != raw:
+        parts = [
+            list(part)
+            for _, part in groupby(pieces, lambda piece: without_instants.count(" ", 0, piece.start))
+        ]
         wholes = [*((part, pieces.index(part[0]), part) for part in parts), *wholes]
     for run, first, spelt in wholes:
         whole = _whole(raw, spelt)
         if whole and (len(run) > 1 or whole != run[0].word):
             start, end = offset + spelt[0].start - (whole[0] == "."), offset + spelt[-1].end
             stemmed = stem(whole, analyzer)
-            found.append(Token(start, end, position + first, len(run), whole, stemmed, True, True))
-    return found
+            compound_pieces.append(Token(start, end, position + first, len(run), whole, stemmed, True, True))
+    return compound_pieces
 
 
 def _pieces(raw: str) -> list[_Piece]:

@@ -139,12 +139,12 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         """The value of a new chunk."""
 
     def __missing__(self, chunk: str) -> Known:
-        found = self.look_up(chunk)
+        value = self.look_up(chunk)
         if len(chunk) <= MEMORABLE:
             if len(self) >= self._most:
                 self.clear()
-            self[chunk] = found
-        return found
+            self[chunk] = value
+        return value
 
 
 _MOST: Final = 100  # substrings, each of which is looked for in all bytes
@@ -166,13 +166,13 @@ class CandidateTexts:
         if not self._narrow:
             return None
         data = bytes(texts.data)  # a copy only of a view
-        found = self._holding(data, texts.offsets)
+        holding = self._holding(data, texts.offsets)
         if data.isascii():
-            return found
+            return holding
         foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
         others = distinct(np.searchsorted(texts.offsets, foreign, side="right") - 1)
         hopeful = [place for place, text in enumerate(texts.at(others)) if not self.hopeless(text)]
-        return distinct(np.concatenate([found, others[hopeful]]))
+        return distinct(np.concatenate([holding, others[hopeful]]))
 
     def _holding(self, data: bytes, offsets: Places) -> Places:
         """The texts that hold a substring, perhaps also some of more than ASCII, or with a part of one."""
@@ -248,18 +248,18 @@ class PredicateMemory(ChunkMemory[Known]):
 
     def satisfied(self, chunk: str) -> Iterator[int]:
         """The predicates that a chunk satisfies, perhaps several times; phrases in doubt are negative."""
-        found = analyse(chunk, self._analyzer).tokens
-        for token in found:
+        tokens_of_chunk = analyse(chunk, self._analyzer).tokens
+        for token in tokens_of_chunk:
             yield from self._words.of(token)
             if not token.whole:
                 yield from (-phrase for phrase in self._longest.get(token.stem, ()))
-        for part in self._parts(chunk, found) if self._sizes else ():
+        for part in self._parts(chunk, tokens_of_chunk) if self._sizes else ():
             for phrase in self._joined.get(part, ()):
                 yield phrase if self._phrases[phrase].spelled == part else -phrase
 
-    def _parts(self, chunk: str, found: Sequence[Token]) -> Iterator[str]:
+    def _parts(self, chunk: str, tokens_of_chunk: Sequence[Token]) -> Iterator[str]:
         """What compounds of a chunk consist of, in as many pieces as any that is looked for."""
-        pieces = [token for token in found if not token.whole]
+        pieces = [token for token in tokens_of_chunk if not token.whole]
         for size in self._sizes:
             for i in range(len(pieces) - size + 1):
                 yield spelled(chunk, pieces[i : i + size])
@@ -298,27 +298,27 @@ class ChunkTable(PredicateMemory[int]):
         if not self.possible or not parts:
             return
         texts = Texts.of([column for column, _ in parts])
-        found: Bitmaps = np.zeros(len(texts), dtype=np.int16)
+        bits_of_texts: Bitmaps = np.zeros(len(texts), dtype=np.int16)
         candidates = self._candidates.of(texts)
-        chosen = np.arange(len(texts)) if candidates is None else candidates
+        candidate_rows = np.arange(len(texts)) if candidates is None else candidates
         find = self.find if candidates is None else self._found
-        found[chosen] = np.array(list(map(find, texts.at(chosen))), dtype=np.int16)
-        pieces = np.split(found, np.cumsum([len(bits) for _, bits in parts])[:-1])
+        bits_of_texts[candidate_rows] = np.array(list(map(find, texts.at(candidate_rows))), dtype=np.int16)
+        pieces = np.split(bits_of_texts, np.cumsum([len(bits) for _, bits in parts])[:-1])
         for (_, bits), piece in zip(parts, pieces, strict=True):
             bits |= piece  # noqa: PLW2901 - in place
 
     def look_up(self, chunk: str) -> int:
-        found = 0
+        value = 0
         for predicate in () if self._hopeless(chunk) else self.satisfied(chunk):
-            found |= -predicate if predicate < 0 else self._of_phrases.get(predicate, predicate)
-        return found
+            value |= -predicate if predicate < 0 else self._of_phrases.get(predicate, predicate)
+        return value
 
-    def _with_phrases(self, found: int, text: str) -> int:
+    def _with_phrases(self, flags: int, text: str) -> int:
         """``found`` with the bits of the phrases in ``text`` in place of their flags."""
         words = stems(text, self._analyzer)
-        bits = found & ((1 << _FIRST_FLAG) - 1)
+        bits = flags & ((1 << _FIRST_FLAG) - 1)
         for flag, bit in self._of_phrases.items():
-            if found & flag and contains(words, self._phrases[flag], text):
+            if flags & flag and contains(words, self._phrases[flag], text):
                 bits |= bit
         return bits
 

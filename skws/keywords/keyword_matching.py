@@ -1,8 +1,8 @@
-"""Which arriving tuples carry keywords of which standing queries, or which words; which keywords are rare.
+"""Matches arriving tuples with the keywords of standing queries, or with many words; finds rare keywords.
 
-Each distinct predicate of all queries is looked for once. A text costs the look-up of its chunks,
-whatever the number of queries; what is found is then spread over the queries that asked for it, or tells
-which of very many words a row contains, each a number.
+Each distinct predicate of all queries is matched once. A text takes the look-up of its chunks, independent of
+the number of queries; the predicates are then distributed to their queries, or give the numbers of the words
+in a row.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from skws_schema.model import Analyzer, Schema
 
 _QUERY_BITS = 32
 _MANY: Final = 4
-"""Phrases from which on it pays to know where the pairs of words of a text stand."""
+"""The number of phrases from which on an index of the pairs of words in a text is worthwhile."""
 
 
 class PredicateTable(PredicateMemory[tuple[int, ...]]):
-    """From chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
+    """Maps chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
 
     def find(self, text: str) -> Sequence[int]:
-        """The predicates that a text satisfies, perhaps several times."""
-        found: list[int] = []
+        """The predicates that a text satisfies, perhaps with duplicates."""
+        predicates: list[int] = []
         for chunk in chunks(text, self._analyzer):
             hits = self[chunk]
             if hits:  # most chunks have none
-                found += hits
-        return found if not found or min(found) > 0 else self._with_phrases(found, text)
+                predicates += hits
+        return predicates if not predicates or min(predicates) > 0 else self._with_phrases(predicates, text)
 
     def look_up(self, chunk: str) -> tuple[int, ...]:
         return tuple(self.satisfied(chunk))
@@ -74,7 +74,7 @@ class PredicateTables:
             table.remove(predicate, alternative)
 
     def satisfied(self, block: Block, at: Ints) -> tuple[list[int], list[int]]:
-        """The predicates that rows at some places of a block satisfy, perhaps several times, and the rows."""
+        """The predicates that some rows of a block satisfy, perhaps with duplicates, and the rows."""
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
@@ -103,7 +103,7 @@ class PredicateTables:
 
 
 class JointMatcher:
-    """The bitmaps of all its queries; the same as those of a ``Matcher`` each."""
+    """The bitmaps of many queries at once, equal to those of a ``Matcher`` for each."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -112,14 +112,14 @@ class JointMatcher:
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
         self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; none is called 0
-        self._free: list[int] = []  # predicates that no query uses any more
+        self._free: list[int] = []  # unused predicates
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
         self._torn: dict[int, Ints] = {}  # of queries with an order
         self._spread: tuple[Ints, Ints, Ints] | None = None
 
     def add(self, query: int, matcher: Matcher) -> None:
-        """Match a query, called by a number, from now on."""
+        """Start matching a query, given by a number."""
         self._matchers[query] = matcher
         self._spread = None
         if matcher.torn:
@@ -137,7 +137,7 @@ class JointMatcher:
             self._users[predicate].append((query, bit))
 
     def remove(self, query: int) -> None:
-        """Match a query no longer."""
+        """Stop matching a query."""
         self._spread = None
         self._torn.pop(query, None)
         for named in self._named:
@@ -160,7 +160,7 @@ class JointMatcher:
         return len(self._users) - 1
 
     def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
-        """Those of the rows at some places of a block with keywords of some query, by their numbers there."""
+        """The bitmaps of some rows of a block that have keywords of any query, by the rows' numbers."""
         relation = block.relation
         found, row = self._tables.satisfied(block, at)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
@@ -195,7 +195,7 @@ class JointMatcher:
         return KeywordBitmaps(places >> _QUERY_BITS, query, label)
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
-        """By predicate: its first user, then all users' queries and bits."""
+        """For each predicate the index of its first user, then the queries and bits of all users."""
         users = self._users
         self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
         for number, matcher in self._matchers.items():
@@ -207,11 +207,11 @@ class JointMatcher:
         return self._spread
 
 
-FEW = 4  # queries; for more, joint matching pays
+FEW = 4  # queries; joint matching is faster for more
 
 
 class KeywordMatching:
-    """The keyword bitmaps of rows for each query; EXCLUDED for those that take no part."""
+    """The keyword bitmaps of rows for each query; EXCLUDED for excluded rows."""
 
     def __init__(self) -> None:
         self._matchers: dict[int, Matcher] = {}
@@ -253,7 +253,7 @@ class KeywordMatching:
     def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         first = np.cumsum([0, *map(len, rows.blocks)])
-        # Where each row stands among all of the blocks: cheaper than to go block by block.
+        # The number of each row among all of the blocks: faster than block by block.
         at = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
             found = matcher.bitmaps_of(rows.blocks)
@@ -269,16 +269,16 @@ def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> Key
     """Labels by tuple, then query."""
     if not places:
         return KeywordBitmaps.none()
-    place, query, label = map(np.concatenate, (places, queries, labels))
-    order = np.lexsort((query, place))
-    return KeywordBitmaps(place[order], query[order], label[order])
+    row, query, label = map(np.concatenate, (places, queries, labels))
+    order = np.lexsort((query, row))
+    return KeywordBitmaps(row[order], query[order], label[order])
 
 
 SAMPLE = 4_096  # records: enough to see that a keyword is many times as frequent as another
 
 
 def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:
-    """The plan with the frequencies of first records; as it is without any, or with a single keyword."""
+    """The plan with keyword frequencies from a sample; unchanged without one, or with a single keyword."""
     if sample is None or not len(sample) or len(plan.query.slots) < 2:
         return plan
     rows = sample.rows.taken(slice(0, SAMPLE))
@@ -289,21 +289,21 @@ def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:
 
 
 FEW_WORDS: Final = 8
-"""Words that are looked for without analysing every text."""
+"""The most words that are matched without analysing every text."""
 
 
 class WordMatching:
-    """Which rows contain which of very many words: what keywords of queries ask of a tuple, each a number."""
+    """Finds the rows that contain any of very many words, each given by a number."""
 
     def __init__(self, schema: Schema) -> None:
         self._tables = PredicateTables(schema)
-        self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: its predicates, and what it asks
-        self._free: list[int] = []  # predicates that no word has any more
+        self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: its predicates, and its slot
+        self._free: list[int] = []  # unused predicates
         self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; there is none called 0
         self._words.append((np.zeros(1, dtype=np.int64),))
 
     def add(self, words: Mapping[int, Slot]) -> None:
-        """Look for words, called by numbers, from now on."""
+        """Start matching words, given by numbers."""
         lacking = sum(len(slot.alternatives) for slot in words.values()) - len(self._free)
         if lacking > 0:
             first = self._words.append((np.zeros(lacking, dtype=np.int64),))
@@ -317,7 +317,7 @@ class WordMatching:
                 self._tables.add(predicate, alternative)
 
     def remove(self, words: Iterable[int]) -> None:
-        """Look for words no longer."""
+        """Stop matching words."""
         for word in words:
             predicates, slot = self._slots.pop(word)
             for predicate, alternative in zip(predicates, slot.alternatives, strict=True):
@@ -325,17 +325,17 @@ class WordMatching:
             self._free += predicates
 
     def of(self, rows: Rows) -> tuple[Ints, Ints]:
-        """The rows that contain words, as (number of the row, word); a pair may be given several times."""
-        found, parts = [NOTHING], [NOTHING]
+        """The rows that contain words, as (number of the row, word), perhaps with duplicates."""
+        rows_of, parts = [NOTHING], [NOTHING]
         for block, mine, at in rows.by_block():
             predicates, numbers = self._tables.satisfied(block, at)
-            found.append(mine.take(np.array(numbers, dtype=np.int64)))
+            rows_of.append(mine.take(np.array(numbers, dtype=np.int64)))
             parts.append(self._words.columns()[0].take(np.array(predicates, dtype=np.int64)))
-        return np.concatenate(found), np.concatenate(parts)
+        return np.concatenate(rows_of), np.concatenate(parts)
 
 
 def words_of(schema: Schema, words: Mapping[int, Slot], rows: Rows) -> tuple[Ints, Ints]:
-    """As ``WordMatching.of``, for words that are looked for once."""
+    """``WordMatching.of`` for words that are matched once."""
     if not words:
         return NOTHING, NOTHING
     if len(words) > FEW_WORDS:
@@ -350,11 +350,11 @@ def matcher_of(schema: Schema, words: Mapping[int, Slot]) -> Matcher:
     return Matcher(KeywordQuery("", tuple(words.values())), schema)
 
 
-def spread(found: KeywordBitmaps, words: Mapping[int, Slot]) -> tuple[Ints, Ints]:
-    """What a matcher of words finds, as (tuple, word)."""
+def spread(bitmaps: KeywordBitmaps, words: Mapping[int, Slot]) -> tuple[Ints, Ints]:
+    """The bitmaps of a matcher of words, as (tuple, word)."""
     tuples, parts = [NOTHING], [NOTHING]
     for bit, word in enumerate(words):
-        carrying = np.flatnonzero(found.bitmap >> bit & 1)
-        tuples.append(found.tuple.take(carrying))
+        carrying = np.flatnonzero(bitmaps.bitmap >> bit & 1)
+        tuples.append(bitmaps.tuple.take(carrying))
         parts.append(np.full(len(carrying), word, dtype=np.int64))
     return np.concatenate(tuples), np.concatenate(parts)

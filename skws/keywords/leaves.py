@@ -40,11 +40,11 @@ def shortened(word: str, most: int) -> frozenset[str]:
     Two words within that distance have one of these in common: each error is undone by
     leaving out one letter of each word, at most.
     """
-    found = {word}
+    shortenings = {word}
     for count in range(1, min(most, len(word)) + 1):
         for left_out in combinations(range(len(word)), count):
-            found.add("".join(letter for at, letter in enumerate(word) if at not in left_out))
-    return frozenset(found)
+            shortenings.add("".join(letter for at, letter in enumerate(word) if at not in left_out))
+    return frozenset(shortenings)
 
 
 def parts(word: str, most: int) -> tuple[str, ...]:
@@ -65,11 +65,11 @@ def literals(form: str) -> list[str]:
 @lru_cache(maxsize=10_000)
 def _pattern(form: str) -> re.Pattern[str]:
     """The first place of what is between two stars is taken for good: trying others could take forever."""
-    first, *rest = (
+    first, *others = (
         "".join("." if char == "?" else re.escape(char) for char in run) for run in form.split("*")
     )
-    between = "".join(f"(?>.*?{run})" for run in rest[:-1])
-    return re.compile(first + between + "".join(f".*{run}" for run in rest[-1:]), re.DOTALL)
+    between = "".join(f"(?>.*?{run})" for run in others[:-1])
+    return re.compile(first + between + "".join(f".*{run}" for run in others[-1:]), re.DOTALL)
 
 
 def has_form(word: str, form: str) -> bool:
@@ -224,13 +224,13 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
         return tuple(map(TermScope, scopes))
     if names:  # which are English
         by_analyzer.setdefault(Analyzer.ENGLISH, set())
-    found = []
+    scopes_of = []
     for scope in scopes:
         for analyzer, columns in by_analyzer.items():
             inside = frozenset((r, c) for r, c in columns if scope is None or scope in {(r, None), (r, c)})
             if inside or (scope is None and names and analyzer is Analyzer.ENGLISH):
-                found.append(TermScope(scope, analyzer, inside))
-    return tuple(found)
+                scopes_of.append(TermScope(scope, analyzer, inside))
+    return tuple(scopes_of)
 
 
 def alternatives_of(
@@ -253,22 +253,24 @@ _Meaning = Term | Phrase | Prefix | Fuzzy | Wildcard
 
 def synonyms_of(word: str, groups: Groups, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
     """The other words and phrases of the groups that a word is in, by its stem."""
-    asked = _stem_of(word, analyzer) if groups else None
-    if asked is None:
+    stem_of_word = _stem_of(word, analyzer) if groups else None
+    if stem_of_word is None:
         return ()
-    found = [other for number in _by_stem(groups, analyzer).get(asked, ()) for other in groups[number]]
-    return tuple(dict.fromkeys(other for other in found if _stem_of(other, analyzer) != asked))
+    synonyms = [
+        other for number in _by_stem(groups, analyzer).get(stem_of_word, ()) for other in groups[number]
+    ]
+    return tuple(dict.fromkeys(other for other in synonyms if _stem_of(other, analyzer) != stem_of_word))
 
 
 @lru_cache(maxsize=64)
 def _by_stem(groups: Groups, analyzer: Analyzer) -> Mapping[str, list[int]]:
     """The numbers of the groups that words are in, by their stems."""
-    found: dict[str, list[int]] = {}
+    groups_of_stem: dict[str, list[int]] = {}
     for number, group in enumerate(groups):
         for stem in dict.fromkeys(_stem_of(each, analyzer) for each in group):
             if stem is not None:
-                found.setdefault(stem, []).append(number)
-    return found
+                groups_of_stem.setdefault(stem, []).append(number)
+    return groups_of_stem
 
 
 def _stem_of(text: str, analyzer: Analyzer) -> str | None:
@@ -311,9 +313,9 @@ def _as_typed(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
     A compound in which it matters what joins the pieces (AT&T is not "at t") may be part of a longer one.
     """
-    found = list(tokens(text, analyzer))
-    pieces = [token for token in found if not token.whole]
-    wholes = [token for token in found if token.whole]
+    word_tokens = list(tokens(text, analyzer))
+    pieces = [token for token in word_tokens if not token.whole]
+    wholes = [token for token in word_tokens if token.whole]
     meanings: list[_Meaning] = []
     if len(wholes) == 1 and wholes[0].width == len(pieces):
         meanings.append(Term(wholes[0].stem))
@@ -346,12 +348,12 @@ def _consecutive(pieces: list[Token]) -> list[_Meaning]:
 
 
 def _prefix(node: syntax.PrefixNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
-    found = list(tokens(node.text, analyzer))
-    pieces = [token for token in found if not token.whole]
+    word_tokens = list(tokens(node.text, analyzer))
+    pieces = [token for token in word_tokens if not token.whole]
     if not pieces:
         raise fault("'*' needs at least one letter or digit before it", text, node.startchar)
-    if found[-1].width == len(pieces):
-        return [Prefix(found[-1].word)]
+    if word_tokens[-1].width == len(pieces):
+        return [Prefix(word_tokens[-1].word)]
     if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
         return _phrase(node.text, analyzer)  # unspaced script: whatever follows, the phrase is there
     raise fault("a prefix is one word; put quotes around several", text, node.startchar)
@@ -363,11 +365,11 @@ def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meani
     if distance not in LEAST:
         message = f"'~{node.distance}': expected '~' or '~1' for one typing error, '~2' for two"
         raise fault(message, text, node.startchar)
-    found = list(tokens(node.text, analyzer))
-    pieces = sum(not token.whole for token in found)
-    if not found or found[-1].width != pieces:
+    word_tokens = list(tokens(node.text, analyzer))
+    pieces = sum(not token.whole for token in word_tokens)
+    if not word_tokens or word_tokens[-1].width != pieces:
         raise fault("'~' applies to one word", text, node.startchar)
-    word = found[-1].word
+    word = word_tokens[-1].word
     if UNSPACED.search(word):
         message = "'~' needs a script with blanks between words, whose words have letters to mistype"
         raise fault(message, text, node.startchar)

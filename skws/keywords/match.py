@@ -1,8 +1,8 @@
-"""The keyword bitmap of a tuple (S-KWS paper, Section 4), and where a text has the keywords of a query.
+"""The keyword bitmap of a tuple (S-KWS paper, Section 4), and the spans of keywords in a text.
 
-Row by row, or on whole columns, for batch and stream alike. Every
-searched column has a table of what its words mean to the query; here they are
-put together, with exclusions and with the keywords in names of relations and attributes.
+Row by row, or by whole columns, for batch and stream alike. Every searched column has a table from its words
+to bits of the query; here they are combined, with exclusions and with keywords in names of relations and
+attributes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Matcher:
     """The keyword bitmaps of a query's tuples. Pickles as its query and schema.
 
     ``excluding``: the bit that exclusions set. ``torn``: the bitmaps that exclude a tuple because of the
-    order of keywords. ``names``: what the name of each relation, or of its attributes, satisfies.
+    order of keywords. ``names``: the bits that the name of each relation, or of its attributes, sets.
     """
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
@@ -72,18 +72,18 @@ class Matcher:
 
     def bitmap(self, relation: int, row: Row) -> int:
         """The slots that a row of a relation (its position in the schema) satisfies; -1 if it is excluded."""
-        found = self.names[relation]
+        bits = self.names[relation]
         for column, table in self._columns[relation]:
             value = row[column]
             if value is not None:
-                found |= table.find(value if value.__class__ is str else str(value))
+                bits |= table.find(value if value.__class__ is str else str(value))
         for bit, condition in self._conditions[relation]:
             if satisfied(condition, row):
-                found |= bit
-        return EXCLUDED if found & self.excluding or found in self.torn else found
+                bits |= bit
+        return EXCLUDED if bits & self.excluding or bits in self.torn else bits
 
     def bitmaps_of(self, blocks: Sequence[Block]) -> list[Bitmaps]:
-        """The bitmap of each row of some blocks; columns that mean the same are searched as one."""
+        """The bitmap of each row of some blocks; columns with the same alternatives are searched as one."""
         found: list[Bitmaps] = [np.full(len(block), self.names[block.relation], np.int16) for block in blocks]
         by_table: dict[int, tuple[ChunkTable, list[tuple[Column, Bitmaps]]]] = {}
         for block, bitmaps in zip(blocks, found, strict=True):
@@ -98,26 +98,26 @@ class Matcher:
         return found
 
     def settle(self, bitmaps: npt.NDArray[Any]) -> None:
-        """Set the bitmaps of tuples that take no part to EXCLUDED."""
+        """Set the bitmaps of excluded tuples to EXCLUDED."""
         bitmaps[(bitmaps & self.excluding) != 0] = EXCLUDED
         if self.torn:
             bitmaps[np.isin(bitmaps, list(self.torn))] = EXCLUDED
 
     def searchable(self, relation: int) -> int:
         """The slots that some tuple of the relation could satisfy."""
-        found = self.names[relation]
+        bits = self.names[relation]
         for _, table in self._columns[relation]:
-            found |= table.possible
+            bits |= table.possible
         for bit, _ in self._conditions[relation]:
-            found |= bit
-        return found & (self.excluding - 1)
+            bits |= bit
+        return bits & (self.excluding - 1)
 
     def _numbered(self, relation: int, column: int) -> Numbered:
-        """What values of one column can satisfy."""
+        """The alternatives that values of one column can satisfy."""
         return tuple(pair for pair in self.alternatives() if pair[1].applies(relation, column))
 
     def _unscoped(self) -> Numbered:
-        """What names in the schema can satisfy; exclusions are about content."""
+        """The alternatives that names in the schema can satisfy; exclusions are only about content."""
         return tuple(
             (bit, alternative)
             for bit, alternative in self.alternatives()
@@ -127,16 +127,16 @@ class Matcher:
         )
 
     def alternatives(self) -> Iterator[tuple[int, Alternative]]:
-        """All that texts and values can satisfy, each with the bit it sets."""
+        """All alternatives for texts and values, each with the bit it sets."""
         bits = [(1 << i, slot) for i, slot in enumerate(self.query.slots)]
         bits += [(self.excluding, slot) for slot in self.query.exclusions]
         return ((bit, alternative) for bit, slot in bits for alternative in slot.alternatives)
 
 
 def _heading(schema: Schema, relation: int) -> Iterator[str]:
-    """The names that a keyword can be: of a relation, and of its attributes that hold facts.
+    """The names that a keyword can match: of a relation, and of its attributes with facts.
 
-    In these no word is looked for; they identify no row and refer to none.
+    These are not searched for words, identify no row, and refer to none.
     """
     described = schema.relations[relation]
     referring = {
@@ -162,16 +162,16 @@ Span = tuple[int, int, int]
 def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str, text: str) -> list[Span]:
     """Spans (start, end, slot) of the keywords in an attribute's value, sorted, none overlapping.
 
-    Offsets are in characters. Of overlapping spans the one that begins first
-    stays, of those the longest. A value that satisfies a condition that is looked for is one span.
-    None if the relation or the attribute was removed from the schema.
+    Offsets are in characters. Among overlapping spans the first one is used, among those the longest. A value
+    that satisfies a condition of the query is one span. Empty if the relation or the attribute was removed
+    from the schema.
     """
     position = schema.index.get(relation)
     if position is None or attribute not in schema.relations[position].columns:
         return []
     column = schema.relations[position].columns[attribute]
     described = schema.relations[position].attributes[column]
-    found = [
+    spans = [
         (0, len(text), number)
         for number, slot in enumerate(query.slots)
         for each in slot.alternatives
@@ -179,20 +179,20 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
         if text_satisfies(each, column, described.type, text)
     ]
     if column not in schema.relations[position].search_columns:
-        return _without_overlaps(found)
+        return _without_overlaps(spans)
     words = list(tokens(text, described.analyzer))
-    found += [
+    spans += [
         (start, end, number)
         for number, slot in enumerate(query.slots)
         for alternative in slot.alternatives
         if alternative.applies(position, column)
         for start, end in _spans(alternative, words, text)
     ]
-    return _without_overlaps(found)
+    return _without_overlaps(spans)
 
 
 def occurrences(slot: Slot, relation: int, column: int, text: str) -> int:
-    """How often a slot's words, phrases and prefixes begin in a value; 0 if it cannot look there."""
+    """The number of occurrences of a slot's words, phrases and prefixes in a value; 0 outside its scope."""
     alternatives = [each for each in slot.alternatives if each.applies(relation, column)]
     if not alternatives:
         return 0

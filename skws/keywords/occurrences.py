@@ -1,6 +1,6 @@
-"""Which chunks stand in which texts: all texts are cut at once.
+"""The chunks of texts, all of which are split at once.
 
-A chunk is a part of a text that is analysed by itself (``skws.keywords.analysis.chunks``).
+A chunk is a part of a text that is analysed separately (``skws.keywords.analysis.chunks``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FEW: Final = 2_000
-"""Texts that are cut by Python: Arrow takes longer to load."""
+"""The most texts that are split by Python, as Arrow takes longer to load."""
 
 
 class Occurrences(NamedTuple):
-    """``chunks``: different ones. ``which`` of them stand in a ``text``, a number for each time."""
+    """``chunks``: distinct ones. ``which``: the number of a chunk, for each occurrence in a ``text``."""
 
     chunks: list[str]
     which: Ints
@@ -38,10 +38,12 @@ def occurrences(texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurren
         with suppress(UnicodeDecodeError):  # by a lone surrogate
             return occurrences_in(of_texts(texts), analyzer)
     numbers: dict[str, int] = {}
-    cut = [chunks(text, analyzer) for text in texts.tolist()]
-    which = [numbers.setdefault(chunk, len(numbers)) for some in cut for chunk in some]
-    counts = np.fromiter(map(len, cut), dtype=np.int64, count=len(cut))
-    return Occurrences(list(numbers), np.array(which, dtype=np.int64), np.repeat(np.arange(len(cut)), counts))
+    chunks_of_texts = [chunks(text, analyzer) for text in texts.tolist()]
+    which = [numbers.setdefault(chunk, len(numbers)) for some in chunks_of_texts for chunk in some]
+    counts = np.fromiter(map(len, chunks_of_texts), dtype=np.int64, count=len(chunks_of_texts))
+    return Occurrences(
+        list(numbers), np.array(which, dtype=np.int64), np.repeat(np.arange(len(chunks_of_texts)), counts)
+    )
 
 
 def occurrences_in(texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurrences:
@@ -52,10 +54,10 @@ def occurrences_in(texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> Oc
     from skws.data.arrow import flags, integers  # noqa: PLC0415 - as above
 
     if analyzer is Analyzer.NONE:  # a text is one chunk
-        found = texts.drop_null().dictionary_encode()
+        encoded = texts.drop_null().dictionary_encode()
         text = np.flatnonzero(flags(texts.is_valid()))
     else:
-        split = pc.utf8_split_whitespace(texts)
-        found = split.flatten().dictionary_encode()
-        text = integers(pc.list_parent_indices(split).cast(pa.int64()))
-    return Occurrences(found.dictionary.to_pylist(), integers(found.indices.cast(pa.int64())), text)
+        words = pc.utf8_split_whitespace(texts)
+        encoded = words.flatten().dictionary_encode()
+        text = integers(pc.list_parent_indices(words).cast(pa.int64()))
+    return Occurrences(encoded.dictionary.to_pylist(), integers(encoded.indices.cast(pa.int64())), text)

@@ -1,4 +1,4 @@
-"""Reads keyword queries: ``syntax`` parses their text, this module gives the tree its meaning."""
+"""Reads keyword queries: ``syntax`` parses their text, and this module interprets the tree."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ from skws_schema.model import Analyzer, Op, Schema
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
 MAX_CHARACTERS: Final = 10_000
-"""Parsing takes a second or two for so many, and more with their square."""
+"""Parsing takes a second or two for a text of this length; the time is quadratic."""
 _SIGNS: Final = re.compile(r"[:~\\]")
 """What is in every term that is a text in spite of its operators."""
 _POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
 def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
-    """The query that ``text`` means over ``schema``.
+    """The query of a text over a schema.
 
-    Semicolons stand between groups of keywords that come one after the other.
-    ``match_names``: tuples also carry the keywords that match their relation's name, or that of an
-    attribute which holds a fact. Raises ``QueryError`` with a caret below the place where the text
-    is malformed, names what is not in the schema, or asks for nothing.
+    Semicolons separate groups of keywords in order of time. ``match_names``: a tuple also has the keywords
+    that match the name of its relation, or of an attribute with a fact. Raises ``QueryError``, with a caret
+    below the fault, if the text is malformed, names something that is not in the schema, or has no keyword.
     """
     if len(text) > MAX_CHARACTERS:
         raise QueryError(
@@ -75,7 +74,7 @@ def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
 
 
 def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
-    """Read the keywords before, between or after semicolons; gives their bits."""
+    """Read the keywords of one group; returns their bits."""
     text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
     alone = part.alone(text)
     plain = list(syntax.pasted(alone, partial(is_near_name, schema=schema))) if _SIGNS.search(alone) else ()
@@ -148,7 +147,7 @@ class _Reader:
         self._known = _words(schema, match_names)
 
     def leave_out(self, node: syntax.Without) -> None:
-        """Leave out the relation or the joins that a node names."""
+        """Leave out the relation or the joins named by a node."""
         try:
             relation, joins = left_out(node.text, self.schema)
         except QueryError as error:
@@ -160,9 +159,9 @@ class _Reader:
         self.without_joins |= joins
 
     def read(self, node: syntax.Node, first: int = 0) -> None:
-        """Add the predicates of one conjunct; none is repeated.
+        """Add the predicates of one conjunct, without duplicates.
 
-        Keywords before the slot ``first`` come before it in time.
+        Keywords before the slot ``first`` precede it in time.
         """
         if isinstance(node, syntax.Word) and not node.fieldname:  # as most are, of very many queries
             self._read_word(node, first)
@@ -321,7 +320,7 @@ class _Reader:
 
 
 class _TypedWord(NamedTuple):
-    """What a single word means in some places, and what of it is not looked for."""
+    """The alternatives of a single word in some places, and its ignored parts."""
 
     slot: Slot
     synonyms: tuple[str, ...]
@@ -330,7 +329,7 @@ class _TypedWord(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _words(schema: Schema, names: bool) -> Callable[[str, tuple[Scope | None, ...]], _TypedWord]:
-    """Reads words over a schema, each once: many queries have the same ones."""
+    """A cached reader of words over a schema, as many queries have the same words."""
     return lru_cache(maxsize=1 << 16)(partial(_word, schema=schema, names=names))
 
 
@@ -345,16 +344,16 @@ def _word(text: str, scopes: tuple[Scope | None, ...], *, schema: Schema, names:
 
 
 def _exact(places: Sequence[TermScope]) -> bool:
-    """True if every sign of a term counts."""
+    """True if every character of a term counts."""
     return bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
 
 
 def _typed(text: str) -> tuple[str, tuple[str, ...]]:
-    """A word as typed, in lower case, without the punctuation around it; and that."""
-    found = list(tokens(text))
-    if not found:
+    """A word as typed, in lower case, without the punctuation around it; and the punctuation."""
+    word_tokens = list(tokens(text))
+    if not word_tokens:
         return text.lower(), ()
-    start, end = min(token.start for token in found), max(token.end for token in found)
+    start, end = min(token.start for token in word_tokens), max(token.end for token in word_tokens)
     around = text[:start], _POSSESSIVE.sub("", text[end:])
     return text[start:end].lower(), tuple(part for part in around if part)
 
@@ -365,7 +364,7 @@ def _slot(leaves: list[_Leaf]) -> Slot:
 
 
 def _reason(dropped: list[str]) -> str:
-    """What ``_stop_words`` says, if there are some."""
+    """The message of ``_stop_words``, if there are any."""
     if not dropped:
         return ""
     return f"; {_stop_words(dropped)}"
@@ -395,21 +394,21 @@ def _is_word(text: str) -> bool:
 
 
 def _check_left_out(reader: _Reader, schema: Schema) -> None:
-    """Raises QueryError if nothing is left that a keyword could be in."""
-    gone = schema.evolution.removed_relations
-    for relation, place in reader.without.items():
+    """Raises QueryError if a keyword can be in no relation that is not left out."""
+    removed = schema.evolution.removed_relations
+    for relation, position in reader.without.items():
         name = schema.relations[relation].name
         for slot in reader.slots:
             if all(
                 each.scope is not None and each.scope.relation in reader.without for each in slot.alternatives
             ):
                 message = f"nothing can match: {slot.text!r} is looked for in what is left out"
-                raise fault(message, reader.text, place)
+                raise fault(message, reader.text, position)
         if relation in reader.restricted:
             message = f"{reader.restricted[relation]!r} restricts {name!r}, which is left out"
-            raise fault(message, reader.text, place)
-        if len(reader.without) + len(gone - reader.without.keys()) == len(schema.relations):
-            raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, place)
+            raise fault(message, reader.text, position)
+        if len(reader.without) + len(removed - reader.without.keys()) == len(schema.relations):
+            raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, position)
 
 
 def _check(reader: _Reader, text: str) -> None:
@@ -433,14 +432,14 @@ def _check(reader: _Reader, text: str) -> None:
 
 
 class KeywordGroup(NamedTuple):
-    """One group of keywords in the text of a query, and the place of the semicolon next to it."""
+    """One group of keywords in the text of a query, and the position of the semicolon next to it."""
 
     start: int
     end: int
     semicolon: int
 
     def alone(self, text: str) -> str:
-        """The text with blanks in place of the other parts, so that offsets stay."""
+        """The text with blanks in place of the other groups, so that offsets do not change."""
         return " " * self.start + text[self.start : self.end] + " " * (len(text) - self.end)
 
 
@@ -450,11 +449,11 @@ def parts(text: str) -> list[KeywordGroup]:
     if not cuts:
         return [KeywordGroup(0, len(text), -1)]
     starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(text)]
-    found = [KeywordGroup(*place) for place in zip(starts, ends, [cuts[0], *cuts], strict=True)]
-    for part in found:
+    groups = [KeywordGroup(*position) for position in zip(starts, ends, [cuts[0], *cuts], strict=True)]
+    for part in groups:
         if not text[part.start : part.end].strip():
             raise missing(part, text)
-    return found
+    return groups
 
 
 def missing(part: KeywordGroup, text: str, reason: str = "") -> QueryError:

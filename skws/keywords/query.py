@@ -1,9 +1,8 @@
 """Keyword queries: predicates on single tuples.
 
-A query is a conjunction of slots; each becomes one bit of the keyword bitmaps
-that the expanded schema is made of (S-KWS paper, Section 4). A slot is a
-disjunction of words, phrases, prefixes, likenesses, wildcards and conditions,
-each perhaps limited to a relation or attribute.
+A query is a conjunction of slots; each is one bit of the keyword bitmaps in the expanded schema (S-KWS paper,
+Section 4). A slot is a disjunction of words, phrases, prefixes, similar words, wildcards and conditions, each
+perhaps limited to a relation or attribute.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:  # keywords are below what reads data
 
 
 class Scope(NamedTuple):
-    """A relation (by its position in the schema), and of it one column (by its position in a row) or all."""
+    """A relation (by position in the schema), and one of its columns (by position in a row) or all."""
 
     relation: int
     column: int | None
@@ -28,10 +27,10 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """``without``: relations, by position, that the query leaves out.
+    """``without``: the relations, by position, that the query leaves out.
 
-    ``analyzer``: what it is compared with are words by this analyzer. ``columns``: the searched ones that
-    have it, as (relation, column); None if all that are searched have it.
+    ``analyzer``: the analyzer of the words that it is compared with. ``columns``: the searched columns with
+    this analyzer, as (relation, column); None if all searched columns have it.
     """
 
     scope: Scope | None = field(default=None, kw_only=True)
@@ -56,7 +55,7 @@ class _Scoped:
 
 @dataclass(frozen=True, slots=True)
 class Term(_Scoped):
-    """A word, by its stem."""
+    """A word, compared by its stem."""
 
     stem: str
 
@@ -65,7 +64,7 @@ class Term(_Scoped):
 class Phrase(_Scoped):
     """Consecutive pieces of one attribute, by their stems; stop words count.
 
-    ``spelled``: how they are joined (``analysis.spelled``); empty if anything may be between them.
+    ``spelled``: the signs that join them (``analysis.spelled``); empty if anything may be between them.
     """
 
     stems: tuple[str, ...]
@@ -74,7 +73,7 @@ class Phrase(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Prefix(_Scoped):
-    """Any searchable word that begins so, before stemming."""
+    """Any searchable word with this beginning, before stemming."""
 
     start: str
 
@@ -89,7 +88,7 @@ class Fuzzy(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Wildcard(_Scoped):
-    """Any searchable word of this form, before stemming: ``*`` is any characters or none, ``?`` is one."""
+    """Any searchable word of this form, before stemming: ``*`` is any number of characters, ``?`` is one."""
 
     form: str
 
@@ -109,7 +108,7 @@ class Interval(NamedTuple):
 
 
 class Versus(NamedTuple):
-    """Values that compare so with those of another column of the same row. Never NULL."""
+    """Values in a comparison with those of another column of the same row. Never NULL."""
 
     sign: Op
     column: int
@@ -121,9 +120,9 @@ Test: TypeAlias = Interval | Versus
 
 @dataclass(frozen=True, slots=True)
 class Condition(_Scoped):
-    """Tuples of the scope's relation, of which any of some columns has a value that passes a test.
+    """Tuples of the scope's relation in which a value of some columns passes a test.
 
-    ``failing``: the other tuples of the relation, those with NULL among them.
+    ``failing``: the other tuples of the relation, including those with NULL.
     """
 
     tests: tuple[tuple[int, Test], ...]
@@ -157,7 +156,7 @@ Alternative: TypeAlias = WordAlternative | Phrase | Condition
 class Slot:
     """One predicate on one tuple: any of the alternatives.
 
-    ``text`` is what the user typed, in lower case but for conditions.
+    ``text``: the user's text, in lower case except for conditions.
     """
 
     text: str
@@ -170,22 +169,20 @@ class Slot:
         return set(self.alternatives) == set(other.alternatives)
 
     def outside(self, relations: frozenset[int]) -> Slot:
-        """The same predicate, that no tuple of some relations satisfies."""
+        """The same predicate without the tuples of some relations."""
         return replace(self, alternatives=tuple(replace(a, without=relations) for a in self.alternatives))
 
 
 @dataclass(frozen=True, slots=True)
 class KeywordQuery:
-    """A parsed query. Tuples that satisfy one of the ``exclusions`` take no part in any result.
+    """A parsed query. Tuples that satisfy one of the ``exclusions`` are in no result.
 
-    A condition that restricts a relation excludes those of its tuples that fail it.
+    A condition that restricts a relation excludes the tuples that fail it.
 
-    ``dropped`` are the terms that analysis left nothing of, ``ignored`` is the
-    punctuation around the others, for display.
-    ``sequence``: which keywords come before which others, where the query says.
-    ``without``: the relations, by position, whose tuples no result has. ``without_joins``: the joins, by
-    position, that no result has.
-    ``synonyms``: typed words, each with what else it stands for. ``repeated``: terms that say nothing new.
+    ``dropped``: the terms without any searchable word. ``ignored``: the punctuation around the others, for
+    display. ``sequence``: the order in time that the query demands of its keywords. ``without``: the
+    relations, by position, whose tuples are in no result. ``without_joins``: the joins, by position, that are
+    in no result. ``synonyms``: typed words with their synonyms. ``repeated``: terms that occur twice.
     """
 
     text: str
@@ -215,7 +212,7 @@ class KeywordQuery:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the text is not searched, a line for each reason."""
+        """Notes on parts of the text that are not searched, a line for each reason."""
         notes = []
         if self.dropped:
             words = ", ".join(map(printable, self.dropped))

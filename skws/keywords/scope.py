@@ -1,4 +1,4 @@
-"""What names in a query stand for, resolved on the schema, and conditions on the attributes that they name.
+"""Resolves names in a query on the schema, and makes conditions on the attributes that they name.
 
 Before a colon: ``actor``, ``actor.name`` or ``name``. Before a comparison: ``movie.year`` or ``year``.
 """
@@ -31,11 +31,11 @@ class ComparedAttribute(NamedTuple):
 
 
 def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
-    """The scopes that ``name`` stands for: one, or one for each relation that searches such an attribute.
+    """The scopes of a name: one, or one for each relation that searches such an attribute.
 
-    An attribute that is no text is compared, if no relation searches one of its name.
-    Raises ``QueryError`` if there is no such relation or attribute, if no
-    keyword is ever looked for in it, or if several could be compared.
+    An attribute that is no text is compared, if no relation searches an attribute of that name. Raises
+    ``QueryError`` if there is no such relation or attribute, if it is not searched, or if several could be
+    compared.
     """
     relation = meant(name, schema.index)
     if relation is not None:
@@ -48,43 +48,43 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
 
 
 _SHORT: Final = 3
-"""Letters of a name that is near too many others, as ``std`` in ``std::vector``."""
+"""Length of a name that resembles too many others, such as ``std`` in ``std::vector``."""
 
 
 def is_near_name(name: str, schema: Schema) -> bool:
-    """True if a text before a colon is the name of a relation or attribute, or near one if it is long."""
+    """True if a text before a colon is the name of a relation or attribute, or, if long, resembles one."""
     name = name.removeprefix("!")
     head, _, _ = name.rpartition(".")
-    known = [*schema.index, *(a.name for r in schema.relations for a in r.attributes)]
-    # Exact names first: to compare spelling takes a hundred times as long.
-    if meant(name, known) or meant(head, known):
+    names = [*schema.index, *(a.name for r in schema.relations for a in r.attributes)]
+    # Exact names first: comparing spellings takes a hundred times as long.
+    if meant(name, names) or meant(head, names):
         return True
-    return any(len(each) > _SHORT and nearest(each, known) for each in (name, head))
+    return any(len(each) > _SHORT and nearest(each, names) for each in (name, head))
 
 
 def compared(name: str, schema: Schema) -> ComparedAttribute:
-    """The attribute that ``name`` stands for in a comparison.
+    """The attribute of a name in a comparison.
 
     Raises ``QueryError`` if there is none, or if there are several.
     """
     head, dot, tail = name.rpartition(".")
-    known = _present(schema)
-    owner = meant(head, [relation.name for relation in known]) if dot else None
+    relations = _present(schema)
+    owner = meant(head, [relation.name for relation in relations]) if dot else None
     if owner is not None:
         return ComparedAttribute(schema.index[owner], _column(schema.relation(owner), tail))
-    attribute = meant(name, list(dict.fromkeys(a.name for r in known for a in r.attributes)))
+    attribute = meant(name, list(dict.fromkeys(a.name for r in relations for a in r.attributes)))
     if attribute is None:
-        hint = nearest(name, [a.name for r in known for a in r.attributes])
+        hint = nearest(name, [a.name for r in relations for a in r.attributes])
         hint = hint or "; to search for the text itself, put quotes around it"
         raise QueryError(f"no attribute {name!r} to compare with{hint}")
-    return _only(schema, attribute, [relation for relation in known if attribute in relation.columns])
+    return _only(schema, attribute, [relation for relation in relations if attribute in relation.columns])
 
 
 def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) -> ComparedAttribute | None:
-    """The attribute of the same relation that a value without quotes is the name of; None for a value.
+    """The attribute of the same relation named by a value without quotes; None for a value.
 
-    ``relation.attribute`` always is; a bare name if the relation has an attribute of its type.
-    Raises QueryError for one of another relation, or whose values do not compare with these.
+    ``relation.attribute`` is always an attribute, a bare name if the relation has one with a comparable type.
+    Raises QueryError for an attribute of another relation, or with values that do not compare.
     """
     head, _, tail = value.rpartition(".")
     relation = schema.relations[attribute.relation]
@@ -113,7 +113,7 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
 
 
 def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, schema: Schema) -> Condition:
-    """The condition that two values of a row compare so. Raises QueryError for a sign that does not fit."""
+    """The condition that compares two values of a row. Raises QueryError for a sign that does not fit."""
     op = _operator(attribute, sign, schema)
     order = _order(attribute, schema)
     test = Versus(op, other.column, order)
@@ -134,7 +134,7 @@ def _order(attribute: ComparedAttribute, schema: Schema) -> VersionOrder | None:
 
 
 def comparable(schema: Schema) -> tuple[str, ...]:
-    """The names by which conditions call attributes that are no texts, the shortest that are unambiguous."""
+    """The shortest unambiguous names of attributes that are no texts, for conditions."""
     owners: dict[str, list[str]] = {}
     for relation in _present(schema):
         for attribute in relation.attributes:
@@ -148,7 +148,7 @@ def comparable(schema: Schema) -> tuple[str, ...]:
 
 
 def completable(schema: Schema) -> tuple[str, ...]:
-    """The names that a query may begin a keyword or a condition with, a keyword's with their colon."""
+    """The names before a keyword, with their colon, or before a condition."""
     searched = [relation for relation in _present(schema) if relation.search]
     whole = [relation.name for relation in searched]
     bare = [name for relation in searched for name in relation.search if name not in schema.index]
@@ -166,28 +166,28 @@ def _only(schema: Schema, attribute: str, owners: list[Relation]) -> ComparedAtt
 
 
 def _present(schema: Schema) -> list[Relation]:
-    gone = schema.evolution.removed_relations
-    return [relation for number, relation in enumerate(schema.relations) if number not in gone]
+    removed = schema.evolution.removed_relations
+    return [relation for number, relation in enumerate(schema.relations) if number not in removed]
 
 
 class OmittedParts(NamedTuple):
-    """What a query leaves out, by position: a relation, or joins."""
+    """The relation or the joins that a query leaves out, by position."""
 
     relation: int | None
     joins: frozenset[int] = frozenset()
 
 
 def left_out(name: str, schema: Schema) -> OmittedParts:
-    """What ``-name:`` leaves out: a relation, a join, or the joins that compare an attribute.
+    """The parts that ``-name:`` leaves out: a relation, a join, or the joins that compare an attribute.
 
-    Raises ``QueryError`` if there is none of these, or if attributes of several relations could be meant.
+    Raises ``QueryError`` if there are none, or if the name is ambiguous.
     """
-    known = [relation.name for relation in _present(schema)]
-    relation = meant(name, known)
+    relations = [relation.name for relation in _present(schema)]
+    relation = meant(name, relations)
     if relation is not None:
         return OmittedParts(schema.index[relation])
-    gone = schema.evolution.removed_joins
-    joins = {number: join for number, join in enumerate(schema.joins) if number not in gone}
+    removed = schema.evolution.removed_joins
+    joins = {number: join for number, join in enumerate(schema.joins) if number not in removed}
     named = meant(name, [join.name for join in joins.values()])
     if named is not None:
         return OmittedParts(None, frozenset(number for number, join in joins.items() if join.name == named))
@@ -197,16 +197,18 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
             ((join.left, left), (join.right, right)) for left, right in join.on
         ):
             comparing.setdefault(f"{owner}.{attribute}", set()).add(number)
-    whole = meant(name, comparing)
+    exact = meant(name, comparing)
     bare = meant(name, list(dict.fromkeys(map(_attribute_of, comparing))))
-    found = [whole] if whole else [each for each in comparing if _attribute_of(each) == bare]
-    if len({frozenset(comparing[each]) for each in found}) > 1:
-        raise QueryError(f"{name!r} is compared by several joins; write one of {', '.join(sorted(found))}")
-    if found:
-        return OmittedParts(None, frozenset(comparing[found[0]]))
+    attributes = [exact] if exact else [each for each in comparing if _attribute_of(each) == bare]
+    if len({frozenset(comparing[each]) for each in attributes}) > 1:
+        raise QueryError(
+            f"{name!r} is compared by several joins; write one of {', '.join(sorted(attributes))}"
+        )
+    if attributes:
+        return OmittedParts(None, frozenset(comparing[attributes[0]]))
     hint = (
-        nearest(name, [*known, *(join.name for join in joins.values()), *comparing])
-        or f"; there are {', '.join(known)}"
+        nearest(name, [*relations, *(join.name for join in joins.values()), *comparing])
+        or f"; there are {', '.join(relations)}"
     )
     raise QueryError(
         f"no relation {name!r}, and no join or attribute of a join, which '-{name}:' would leave out{hint}"
@@ -277,7 +279,7 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttr
 
 
 def _names(schema: Schema) -> list[str]:
-    """What may stand before a colon."""
+    """The names that may precede a colon."""
     attributes = [
         (r.name, a.name)
         for r in schema.relations
@@ -291,7 +293,7 @@ _NAME: Final = re.compile(r"[^\W-][^\s!-,./:-@\[-^`{-~]*")
 
 
 def with_left_out(text: str, names: Iterable[str]) -> str:
-    """The query that leaves out some relations or joins, too. Raises QueryError for what can be no name."""
+    """The query that also leaves out some relations or joins. Raises QueryError for an invalid name."""
     for name in names:
         if not all(map(_NAME.fullmatch, name.split(".", 1))):
             raise QueryError(f"{name!r}: expected the name of a relation or a join to leave out")
@@ -305,7 +307,7 @@ _SIGNS: Final = [sign.value for sign in Op]
 
 
 class _Span(NamedTuple):
-    """The values that a written one stands for: those from ``low`` to ``high``, with ``high`` if closed."""
+    """The values that a text in a query denotes: from ``low`` to ``high``, including ``high`` if closed."""
 
     low: Any
     high: Any
@@ -313,9 +315,9 @@ class _Span(NamedTuple):
 
 
 def compare(attribute: ComparedAttribute, sign: str, text: str, schema: Schema) -> Condition:
-    """The condition that a value satisfies a comparison with the value written ``text``.
+    """The condition of a comparison with the value ``text``.
 
-    A date stands for its whole day. Raises QueryError for a sign or value that does not fit the type.
+    A date denotes its whole day. Raises QueryError for a sign or value that does not fit the type.
     """
     op = _operator(attribute, sign, schema)
     order = _order(attribute, schema)
@@ -335,9 +337,9 @@ def compare(attribute: ComparedAttribute, sign: str, text: str, schema: Schema) 
 
 
 def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) -> Condition:
-    """The condition that a value is in a range, both ends included; an empty text is no end.
+    """The condition that a value is in a range, ends included; an empty text is an open end.
 
-    Raises QueryError for ends that do not fit the type, or that come in the other order.
+    Raises QueryError for ends that do not fit the type, or in the wrong order.
     """
     kind, name = _described(attribute, schema)
     if kind is AttributeType.BOOLEAN:
@@ -391,7 +393,7 @@ _ROUNDED: Final[dict[Op, Callable[[float], int]]] = {
     Op.AT_MOST: floor,
     Op.GREATER: floor,
 }
-"""The integer that stands for a fraction: no integer is between the two."""
+"""The integer in place of a fraction: no integer is between the two."""
 
 
 def _integer(text: str, op: Op) -> Value:
@@ -412,12 +414,12 @@ _LARGEST: Final = 2**63 - 1
 
 def satisfied(condition: Condition, row: Row) -> bool:
     """True if a row of the condition's relation satisfies it."""
-    found = any(_passes(test, row, column) for column, test in condition.tests)
-    return found != condition.failing
+    passes = any(_passes(test, row, column) for column, test in condition.tests)
+    return passes != condition.failing
 
 
 def text_satisfies(condition: Condition, column: int, kind: AttributeType, text: str) -> bool:
-    """True if a value of a column, shown as text, satisfies the condition by itself."""
+    """True if a value of a column, as text, satisfies the condition on its own."""
     try:
         value = TEXT_CONVERSIONS[kind](text)
     except MalformedError:
@@ -427,11 +429,11 @@ def text_satisfies(condition: Condition, column: int, kind: AttributeType, text:
 
 
 def satisfying(condition: Condition, block: Block) -> Flags:
-    """Which rows of a block of the condition's relation satisfy it."""
-    found = np.zeros(len(block), dtype=bool)
+    """A flag for each row of a block that satisfies the condition."""
+    flags = np.zeros(len(block), dtype=bool)
     for column, test in condition.tests:
-        found |= _condition_column(block, column, test)
-    return ~found if condition.failing else found
+        flags |= _condition_column(block, column, test)
+    return ~flags if condition.failing else flags
 
 
 def _passes(test: Test, row: Row, column: int) -> bool:
@@ -460,13 +462,13 @@ def _between(interval: Interval, value: Any) -> Any:
     """For one value, or element by element for an array. Ends have the type of the values."""
     low: Any = interval.low
     high: Any = interval.high
-    found = True
+    inside = True
     if low is not None:
-        found = value > low if interval.low_open else value >= low
+        inside = value > low if interval.low_open else value >= low
     if high is not None:
         below = value < high if interval.high_open else value <= high
-        found = below if found is True else found & below
-    return found
+        inside = below if inside is True else inside & below
+    return inside
 
 
 def _condition_column(block: Block, column: int, test: Test) -> Flags:

@@ -14,20 +14,20 @@ from skws.spec.query import last_word
 from skws_schema.model import Analyzer
 
 _SHORT: Final = 5
-"""Words this short have one letter wrong at most, or two exchanged: with two, any word is near any other."""
+"""Words up to this length are similar only with one wrong letter, or two exchanged ones."""
 
 _PREFIX: Final = 4
-"""Letters from which on a word is taken for the beginning of others, rather than for a mistyped one."""
+"""The least length of a word that counts as the beginning of others, and not as a typing error."""
 
 _ERRORS: Final = 2
-"""Letters that a mistyped word may have wrong."""
+"""The most wrong letters of a mistyped word."""
 
 _NAMED: Final = 2
-"""Letters from which on names of relations and attributes are offered."""
+"""The least length of a beginning for which names of relations and attributes are offered."""
 
 
 class Vocabulary(Counter[str]):
-    """How often each searchable word, folded, was met; of more than ``limit`` the most frequent stay."""
+    """The frequency of each searchable word, folded; of more than ``limit`` only the most frequent."""
 
     def __init__(self, limit: int = 200_000) -> None:
         super().__init__()
@@ -37,22 +37,22 @@ class Vocabulary(Counter[str]):
         """Count the words of a text."""
         self.update(token.word for token in tokens(text, analyzer) if token.searchable)
         if len(self) > self._limit:
-            self.keep(self._limit // 2)  # half, so that sorting costs little for each new word
+            self.keep(self._limit // 2)  # half, which amortises the cost of sorting
 
     def keep(self, most: int) -> None:
         """Keep the most frequent words."""
         if len(self) > most:
-            kept = dict(self.most_common(most))
+            frequent = dict(self.most_common(most))
             self.clear()
-            self.update(kept)
+            self.update(frequent)
 
 
 def completions(
     text: str, words: Callable[[str], Iterable[tuple[str, int]]], names: Iterable[str]
 ) -> Iterator[tuple[str, int]]:
-    """What the last word of a text may become: words of the data, with their counts, then names (0).
+    """Completions of the last word of a text: words of the data, with their counts, then names (0).
 
-    ``words``: those that begin with a folded start.
+    ``words``: looks up the words with a folded beginning.
     """
     start = fold(last_word(text))
     if start:
@@ -62,10 +62,10 @@ def completions(
 
 
 def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
-    """The slot's text with similar words of the data, the likeliest first; none if it is no single word.
+    """The slot's text with similar words of the data, the likeliest first; empty if it is no single word.
 
-    If words begin with it, these: the most frequent one if it is similar, and all of them, as ``braz*``.
-    A fuzzy word has found no similar one itself.
+    If words begin with it, the most frequent one if it is similar, and all of them, as ``braz*``. A fuzzy
+    word has no similar words, as it has matched none.
     """
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
         return ()
@@ -76,10 +76,10 @@ def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
 def _begun(word: str, words: Mapping[str, int]) -> list[str]:
     """The words that begin with a word, in at most two texts."""
     start = fold(word)
-    begun = [known for known in words if known.startswith(start) and known != start]
+    begun = [other for other in words if other.startswith(start) and other != start]
     if len(start) < _PREFIX or len(begun) < 2:
         return begun[: len(start) >= _PREFIX]
-    likely = min(begun, key=lambda known: (-words[known], known))
+    likely = min(begun, key=lambda other: (-words[other], other))
     return [*([likely] if len(likely) <= len(start) + _ERRORS else ()), f"{word}*"]
 
 
@@ -100,15 +100,15 @@ def meant_for(
 
 
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:
-    """Up to ``limit`` words of ``vocabulary`` (word to frequency, words folded) that ``word`` may stand for.
+    """Up to ``limit`` words of ``vocabulary`` (frequencies of folded words) that are similar to ``word``.
 
-    Nearest first (letters inserted, deleted or replaced: two at most, one in a
-    short word unless two are exchanged), then the more frequent. Nothing if the word is known.
+    Nearest first (letters inserted, deleted or replaced: at most two, or one in a short word unless two are
+    exchanged), then the more frequent. Empty if the vocabulary has the word.
     """
     typed = fold(word)
     if not typed or typed in vocabulary:
         return []
-    # The lengths rule out most words before the automaton meets them.
+    # The lengths rule out most words before the automaton reads them.
     corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= _ERRORS))
     ranked: dict[str, int] = {}
     for distance in range(1, _ERRORS + 1):

@@ -1,11 +1,10 @@
-"""The protocol of sinks: batches of results by number, each written once.
+"""The protocol of sinks: numbered batches of results, each written once.
 
-A run that resumes after a failure repeats some batches with the same numbers.
-A sink reads the last batch that it made durable from the folder of the run, and
-skips all batches up to it.
+A run that resumes after a failure repeats some batches with the same numbers. A sink reads the number of its
+last durable batch from the folder of the run, and skips all batches up to it.
 
-A file is written under a temporary name in its folder and renamed at the end.
-Readers never see half of it, and a failed run leaves the earlier output alone.
+A file is written under a temporary name in its folder and renamed at the end. Readers never see an incomplete
+file, and a failed run does not touch the earlier output.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 class SinkProgress:
-    """The progress of one sink, kept in the run's folder, if it has one. Raises StateError."""
+    """The progress of one sink, stored in the run's folder, if there is one. Raises StateError."""
 
     def __init__(self, run: SinkRun, address: str) -> None:
         self._run = run
@@ -53,11 +52,11 @@ class SinkProgress:
             if self._name in self._run.least:
                 raise missing(self._path)
             return {}
-        found: dict[str, Any] = kept(self._path, self._of)
-        if found["batch"] < self._run.least.get(self._name, NONE):
+        progress: dict[str, Any] = kept(self._path, self._of)
+        if progress["batch"] < self._run.least.get(self._name, NONE):
             raise outdated(self._path)
-        self._run.hold(found["batch"])
-        return found
+        self._run.hold(progress["batch"])
+        return progress
 
     def keep(self, batch: int, **more: Any) -> None:
         if self._path is not None:
@@ -75,17 +74,15 @@ class SinkError(SkwsError):
 
 @dataclass(slots=True)
 class SinkRun:
-    """A run, as its sinks see it.
+    """The context of sinks: the run that they belong to.
 
-    ``id`` stays the same when a run resumes. ``folder`` holds the progress of
-    sinks; None if the run cannot resume. ``wait`` sleeps for some seconds, and
-    returns False if the run should end. ``tell`` takes lines for the user.
-    ``schema`` is that of the next results; it may change. ``least``: the batch
-    that each file in ``folder`` must have reached, by the checkpoint. ``held``:
-    the last batch that some sink has written. ``repeating``: the batches of this
-    time may be in sinks already, written by an earlier process. ``repeats``: their
-    results as lines, whichever sink has them now; ``then``: what sinks do when that
-    is over. ``refused``: results that a sink leaves out of the batch at hand, as bad records.
+    ``id`` does not change when a run resumes. ``folder``: the folder with the progress of sinks; None if the
+    run cannot resume. ``wait`` sleeps for some seconds, and returns False if the run should end. ``tell``
+    shows a line to the user. ``schema``: that of the next results; it may change. ``least``: the batch that
+    each file in ``folder`` must have reached, by the checkpoint. ``held``: the last batch that any sink has
+    written. ``repeating``: an earlier process may have written the current batches. ``repeats``: the results
+    of these as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a sink
+    leaves out of the current batch, as bad records.
     """
 
     id: str
@@ -102,11 +99,11 @@ class SinkRun:
     refused: list[BadRecord] = field(default_factory=list)
 
     def hold(self, batch: int) -> None:
-        """Note that a sink has written a batch already."""
+        """Record that a sink has written a batch already."""
         self.held = max(self.held, batch)
 
     def repeated(self) -> None:
-        """All batches that an earlier process may have written have come again. Raises SinkError."""
+        """End the repetition of batches that an earlier process may have written. Raises SinkError."""
         self.repeating = False
         while self.then:
             self.then.pop(0)()
@@ -114,21 +111,20 @@ class SinkRun:
 
 
 def persistently(run: SinkRun, name: str, call: Callable[[], T]) -> T:
-    """The result of ``call``, tried again while it raises NotYetError, as sources do. Raises SinkError."""
+    """The result of ``call``, which is retried while it raises NotYetError. Raises SinkError."""
     try:
-        done = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
+        answer = retry(lambda: (call(),), SystemClock(), run.wait, run.tell)
     except SourceError as error:
         raise SinkError(str(error)) from None
-    if done is None:
+    if answer is None:
         raise SinkError(f"{name}: the run ended while the server was away")
-    return done[0]
+    return answer[0]
 
 
 class Sink(Protocol):
-    """Takes results, from one thread at a time; all methods may raise SinkError.
+    """Writes results, from one thread at a time; all methods may raise SinkError.
 
-    ``name`` has no password in it. ``every``: the seconds between two flushes
-    that suit the sink.
+    ``name`` contains no password. ``every``: the preferred seconds between two flushes.
     """
 
     @property
@@ -138,27 +134,27 @@ class Sink(Protocol):
     def every(self) -> float: ...
 
     def open(self, run: SinkRun) -> None:
-        """Called once, first. Removes what a broken run left half written."""
+        """Called once, first. Removes incomplete output of an interrupted run."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        """Results of one batch, in order; numbers of batches grow. Readers see them at once, if the sink can.
+        """Write the results of one batch, in order; numbers of batches grow.
 
-        A retraction is a result too (``op`` is ``-``). A slow write delays the
-        caller, and so the source.
+        Readers see them at once if possible. A retraction is a result, too (``op`` is ``-``). A slow write
+        delays the caller, and so the source.
         """
 
     def flush(self) -> None:
         """Make all written batches durable; the sink skips them from now on."""
 
     def close(self) -> None:
-        """Close files and connections. Results that were not flushed may be lost."""
+        """Close files and connections. Results since the last flush may be lost."""
 
 
 class BatchSink(ABC):
-    """A sink that skips the batches that are durable already.
+    """A sink that skips batches that are durable already.
 
-    Opening it ends nothing of another process: the checkpoint may be an old copy, whose run goes on
-    elsewhere. That shows once all sinks are open.
+    Opening it does not interrupt another process: the checkpoint may be an old copy of a run that continues
+    elsewhere, which is detected once all sinks are open.
     """
 
     every = 1.0
@@ -199,10 +195,10 @@ class BatchSink(ABC):
 
     @abstractmethod
     def _opened(self, run: SinkRun) -> int:
-        """Open files and connections; gives the last durable batch."""
+        """Open files and connections; returns the last durable batch."""
 
     def _take_over(self) -> None:
-        """End what an earlier process of the run has left, before the first results or the first flush."""
+        """Clean up after an earlier process of the run, before the first results or the first flush."""
         return
 
     @abstractmethod
@@ -215,17 +211,17 @@ class BatchSink(ABC):
 
 
 class PostingSink(BatchSink):
-    """A sink that tells somebody of each result, or starts something.
+    """A sink that notifies people or programs of each result.
 
-    Nobody wants to hear of an update what a result has told: they come to alerts alone that ask for them.
+    Updates are not posted, except for alerts that ask for them.
     """
 
 
 class WholeSink:
     """A sink that is flushed only after whole batches.
 
-    After a call that an error or a second Ctrl-C broke off, it refuses further
-    calls: a flush could mark half a batch as durable.
+    After a call that an error or a second Ctrl-C interrupted, it refuses further calls: a flush could mark
+    half a batch as durable.
     """
 
     def __init__(self, sink: Sink) -> None:
@@ -264,7 +260,7 @@ class WholeSink:
         self._broken = False
 
 
-# Opened by these names, the file behind standard output would lose what is in it.
+# Opening these names would truncate the file behind standard output.
 _STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1"})
 
 
@@ -273,7 +269,7 @@ class OutputError(SkwsError):
 
 
 class OutputClosedError(SkwsError):
-    """The reader of the output, such as ``head``, has closed it: an end, and no failure."""
+    """The reader of the output, such as ``head``, has closed it: the end, but no failure."""
 
     exit_code = 0
 
@@ -281,8 +277,8 @@ class OutputClosedError(SkwsError):
 class Destination:
     """An open output. ``live``: it is a terminal, so every write is flushed.
 
-    A terminal gets no control characters but those of ``verbatim`` bytes, whose
-    encoders make data safe themselves. Files and pipes get all bytes as they are.
+    A terminal gets no control characters except those of ``verbatim`` bytes, whose encoders escape the data.
+    Files and pipes get all bytes unchanged.
     """
 
     def __init__(self, file: IO[bytes], name: str) -> None:
@@ -292,12 +288,12 @@ class Destination:
 
     @property
     def width(self) -> int | None:
-        """The columns of the terminal that is written to; None if it is no terminal."""
+        """The columns of the terminal; None if the output is no terminal."""
         return get_terminal_size((DEFAULT_WIDTH, 0)).columns if self.live else None
 
     def write(self, data: bytes, *, verbatim: bool = False) -> None:
         """Raises OutputError, OutputClosedError."""
-        try:  # as `guarded`, which costs more than the write
+        try:  # like `guarded`, which takes longer than the write
             self.file.write(escaped(data) if self.live and not verbatim else data)
             if self.live:
                 self.file.flush()
@@ -328,13 +324,13 @@ class Destination:
 def destination(output: Path | None, stdout: IO[bytes]) -> Iterator[Destination]:
     """``output``, or standard output if it is None or ``-``; opened at once, so that failures show early.
 
-    An existing file is replaced at the end of the ``with``; if that ends with
-    an exception, it stays as it was. Raises OutputError, OutputClosedError.
+    An existing file is replaced at the end of the ``with``, and not touched if that ends with an exception.
+    Raises OutputError, OutputClosedError.
     """
     if output is None or str(output) in _STDOUT:
-        shown = Destination(stdout, "standard output")
-        yield shown
-        with shown.guarded():
+        opened = Destination(stdout, "standard output")
+        yield opened
+        with opened.guarded():
             stdout.flush()
     elif output.exists() and not output.is_file():
         yield from _special(output)
@@ -353,7 +349,7 @@ def _special(output: Path) -> Iterator[Destination]:
 
 
 def _whole(output: Path) -> Iterator[Destination]:
-    target = output.resolve()  # what a symbolic link points to is replaced, not the link
+    target = output.resolve()  # replaces the target of a symbolic link, not the link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
     if target.exists() and not os.access(target, os.W_OK):
         raise OutputError(f"cannot write to {output}: Permission denied")
@@ -384,16 +380,16 @@ def _opened(path: Path, output: Path) -> Iterator[Destination]:
 T_contra = TypeVar("T_contra", contravariant=True)
 
 DESCRIBED: Final = ("name", "query", "id", "start", "end", "network", "tuples", "joins", "snapshot")
-"""The columns that files and tables of databases have alike."""
+"""The common columns of files and tables of databases."""
 COLUMNS: Final = ("op", *DESCRIBED, "changed", "at")
 RANKED: Final = ("score", "explanation", "event", "rank", "reason", "group", "folded")
 """Further columns of results that have a score."""
 
 
 class Encoder(ABC, Generic[T_contra]):
-    """The bytes of one output, in order: those of ``begin``, of each result, and of ``end``.
+    """Encodes one output as the bytes of ``begin``, of each result, and of ``end``.
 
-    ``verbatim``: a terminal gets the bytes as they are, since data in them is already safe to show.
+    ``verbatim``: a terminal gets the bytes unchanged, as data in them is escaped.
     """
 
     verbatim = False
@@ -407,7 +403,7 @@ class Encoder(ABC, Generic[T_contra]):
         """May be empty: some formats hold results back."""
 
     def end(self) -> bytes:
-        """Called once, after the last result of a run that ended well."""
+        """Called once, after the last result of a successful run."""
         return b""
 
 
@@ -434,15 +430,15 @@ class CsvEncoder(Encoder[LiveResult]):
         return self._record(self._columns)
 
     def encode(self, result: LiveResult) -> bytes:
-        shown = result.to_dict()
-        shown["tuples"] = orjson.dumps(shown["tuples"]).decode()
-        shown["joins"] = orjson.dumps(shown.get("joins", [])).decode()
-        shown["snapshot"] = "true" if result.snapshot else "false"
-        if "changed" in shown:
-            shown["changed"] = orjson.dumps(shown["changed"]).decode()
-        if "explanation" in shown:
-            shown["explanation"] = orjson.dumps(shown["explanation"]).decode()
-        return self._record(shown.get(column) for column in self._columns)
+        fields = result.to_dict()
+        fields["tuples"] = orjson.dumps(fields["tuples"]).decode()
+        fields["joins"] = orjson.dumps(fields.get("joins", [])).decode()
+        fields["snapshot"] = "true" if result.snapshot else "false"
+        if "changed" in fields:
+            fields["changed"] = orjson.dumps(fields["changed"]).decode()
+        if "explanation" in fields:
+            fields["explanation"] = orjson.dumps(fields["explanation"]).decode()
+        return self._record(fields.get(column) for column in self._columns)
 
     def _record(self, fields: Iterable[object]) -> bytes:
         self._csv.writerow(fields)

@@ -1,4 +1,4 @@
-"""Results for people, written as they come: as a table, one line each, or as trees of joined tuples."""
+"""Results for people, written as they arrive: as a table, one line each, or as trees of joined tuples."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _VALUE_WIDTH: Final = 72
 
 
 class NetworkTable(Encoder[Result]):
-    """Operation, time, network and match: what is asked of the tuples (``asked``), in the network's order.
+    """Operation, time, network and match: the matched attributes (``asked``), in the network's order.
 
-    Before it comes what a tuple is called, if nothing that is searched says it.
-    The time of a result is its start, that of a retraction the time when it is retracted. Results with a
-    score have it after the time, and their rank if only the best results are emitted.
+    A tuple without a searched name is preceded by its name. The time of a result is its start, and that of a
+    retraction the time of the retraction. Results with a score show it after the time, with their rank if
+    only the best results are emitted.
 
     ``width``: the columns of a terminal, to which lines are fitted, or None. Widths are fixed at the first
     result, since no result waits for the next.

@@ -1,7 +1,7 @@
-"""Files as sinks: one that grows by batches, and a folder of whole Parquet files.
+"""Files as sinks: a file that grows by batches, and a folder of whole Parquet files.
 
-A run that resumes after a failure finds the lines again that the broken run
-wrote last, so that each batch is in the file once, among lines of others.
+A run that resumes after a failure finds the last lines of the interrupted run, so that each batch is in the
+file once, among lines of other writers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skws.spec.enums import OutputFormat
 from skws_schema.errors import counted
 
 _CHECKED: Final = 1024
-"""Bytes before a mark that tell whether a file is the one that was marked."""
+"""Bytes before a mark that identify the marked file."""
 MOST: Final = 50_000
 """Results that a Parquet sink holds in memory."""
 
@@ -31,8 +31,8 @@ MOST: Final = 50_000
 class AppendedFile:
     """Appends whole lines to ``path``, to which others may append, too. Raises SinkError.
 
-    ``mark``: of an earlier process (``mark()``), whose last lines came after it. They are known by what they
-    say (``own``); lines of others are never touched.
+    ``mark``: the mark of an earlier process (``mark()``), whose last lines are after it. They are recognised
+    by their content (``own``); lines of others are never touched.
     """
 
     def __init__(self, path: Path, mark: Mapping[str, int], tell: Callable[[str], None]) -> None:
@@ -46,7 +46,7 @@ class AppendedFile:
         self._begun = False
 
     def mark(self) -> dict[str, int]:
-        """Make all of the file durable; where it ends, and what stands there."""
+        """Make the whole file durable; returns its end, and a checksum of the bytes before."""
         with _guarded(self._path):
             size = self._file.sync()
         return self.marked(size)
@@ -57,7 +57,10 @@ class AppendedFile:
             return {"bytes": size, "crc": self._checksum(size)} if self._known else {"bytes": size}
 
     def write(self, data: bytes) -> None:
-        """Readers see it at once. Half a line of others before it gets a line end."""
+        """Append bytes, which readers see at once.
+
+        An incomplete line of others before them gets a line end.
+        """
         with _guarded(self._path), self._file.alone():
             if data and not self._begun:
                 self._begun = True
@@ -67,11 +70,11 @@ class AppendedFile:
     def take_up(
         self, own: Sequence[bytes], until: bytes = b"\n", besides: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """The lines of ``own`` that an earlier process has not written whole behind its mark.
+        """The lines of ``own`` that an earlier process has not completely written after its mark.
 
-        If nothing of others stands there, all of it is cut off; else half a line at the end, or what a loss
-        of power leaves of some. Lines are known by what goes up to the last ``until`` in them. ``besides``:
-        lines that the run had there, and that are not to be written again.
+        If others have written nothing there, everything after the mark is cut off; else an incomplete line at
+        the end, or the remains of lines after a loss of power. Lines are compared up to the last ``until`` in
+        them. ``besides``: lines of the run that are not to be written again.
         """
         with _guarded(self._path), self._file.alone():
             if not ((own or besides) and self._known and self._file.size > self.start):
@@ -82,7 +85,7 @@ class AppendedFile:
                 for line in file:
                     behind.add(line)
             if not behind.others:
-                self._file.cut(self.start)  # the system takes lines for written whose sync had failed
+                self._file.cut(self.start)  # after a failed sync the system considers lines as written
                 return list(own)
             self._tell(
                 f"{self._path} has {counted(behind.others, 'line')} of others behind those of this run:"
@@ -96,7 +99,7 @@ class AppendedFile:
         self._file.close()
 
     def _start(self, mark: Mapping[str, int]) -> int:
-        """Where lines of an earlier process may begin: at the mark, if the file is the one that has it."""
+        """The offset at which lines of an earlier process may begin: the mark, if it is in this file."""
         size = self._file.size
         at = mark.get("bytes", size)
         if not self._known or at == size:
@@ -120,16 +123,16 @@ class AppendedFile:
             return file.read() != b"\n"
 
     def _checksum(self, size: int) -> int:
-        """Of the last bytes before an offset."""
+        """The checksum of the last bytes before an offset."""
         with self._path.open("rb") as file:
             file.seek(max(0, size - _CHECKED))
             return crc32(file.read(min(size, _CHECKED)))
 
 
 class _Behind:
-    """What stands behind a mark, line by line. ``others``: lines that are not the run's.
+    """The content after a mark, line by line. ``others``: the number of lines of other writers.
 
-    ``cut_at``: where half a line, or zeros, begin that nothing of others comes after; None without such.
+    ``cut_at``: the offset of an incomplete line, or of zeros, at the end of the file; None if there is none.
     """
 
     def __init__(self, own: Sequence[bytes], until: bytes, besides: Sequence[bytes]) -> None:
@@ -144,7 +147,7 @@ class _Behind:
 
     def add(self, line: bytes) -> None:
         """Take the next line; the last one may have no end."""
-        whole = line.strip(b"\0")  # what a loss of power leaves in place of bytes
+        whole = line.strip(b"\0")  # bytes that a loss of power leaves
         text = self._known_by(whole)
         half = not line.endswith(b"\n") and self._is_half(whole)
         if self.cut_at is None and (half or whole != line):
@@ -157,41 +160,41 @@ class _Behind:
         self._size += len(line)
 
     def left(self) -> list[bytes]:
-        """The own lines that are not there, after a cut."""
+        """The own lines that are missing, after a cut."""
         there = self._before if self.cut_at is not None else self._before + self._after
-        found: list[bytes] = []
+        missing: list[bytes] = []
         for line in self._lines:
             there[line] -= 1
             if there[line] < 0:
-                found.append(line)
-        return found
+                missing.append(line)
+        return missing
 
     def _known_by(self, line: bytes) -> bytes:
         place = line.rfind(self._until)
         return line if place < 0 else line[: place + len(self._until)]
 
     def _is_half(self, line: bytes) -> bool:
-        """Whether it may be half a line of the run."""
+        """True if it may be an incomplete line of the run."""
         return any(own.startswith(line) or line.startswith(own) for own in self._own)
 
 
 class BatchFile:
-    """Appends batches to a file, in a later process after the last batch in ``marks``.
+    """Appends batches to a file; a later process continues after the last batch in ``marks``.
 
-    While the run repeats batches, their lines are held: at the end, those that are not in the file are
+    While the run repeats batches, their lines are buffered; at the end, those that are not in the file are
     appended. Raises SinkError, StateError.
     """
 
     def __init__(self, path: Path, marks: SinkProgress, run: SinkRun) -> None:
         self._marks = marks
         self._run = run
-        kept = marks.read()
-        self.batch: int = kept.get("batch", NONE)
-        self._file = AppendedFile(path, kept, run.tell)
-        self._held: list[bytes] | None = [] if kept and run.repeating else None
+        progress = marks.read()
+        self.batch: int = progress.get("batch", NONE)
+        self._file = AppendedFile(path, progress, run.tell)
+        self._held: list[bytes] | None = [] if progress and run.repeating else None
         if self._held is not None:
             run.then.append(self._settle)
-        if kept.get("bytes") != self._file.start:
+        if progress.get("bytes") != self._file.start:
             marks.keep(self.batch, **self._file.marked(self._file.start))
 
     def has(self, batch: int) -> bool:
@@ -199,14 +202,14 @@ class BatchFile:
         return batch <= self.batch
 
     def write(self, data: bytes) -> None:
-        """Readers see it at once; while the run repeats batches, at the end of that."""
+        """Append bytes, which readers see at once, or at the end of the repetition of batches."""
         if self._held is None:
             self._file.write(data)
         else:
             self._held += data.splitlines(keepends=True)
 
     def flush(self, batch: int) -> None:
-        """Make all batches up to ``batch`` durable; nothing of a run that ends while it repeats some."""
+        """Make all batches up to ``batch`` durable; does nothing while the run repeats batches."""
         if self._run.repeating:
             return
         self._settle()
@@ -225,7 +228,7 @@ class BatchFile:
 
 
 class JsonLinesSink(BatchSink):
-    """Appends to ``path``; each line is in it once, also if the run breaks and resumes."""
+    """Appends to ``path``; each line is in it once, even if the run fails and resumes."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -251,9 +254,9 @@ class JsonLinesSink(BatchSink):
 
 
 class ParquetSink(BatchSink):
-    """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``: the name says which batches are in it.
+    """Writes ``results-RUN-FIRST-LAST.parquet`` into ``folder``; the name tells the batches in the file.
 
-    Each file holds several batches, and is whole when it appears.
+    Each file contains several batches, and is complete when it appears.
     """
 
     def __init__(self, folder: Path, every: float = 10.0) -> None:
@@ -278,8 +281,8 @@ class ParquetSink(BatchSink):
     def _take_over(self) -> None:
         with _guarded(self._folder):
             for half in self._folder.glob(f".{self._prefix}*.partial"):
-                half.unlink()  # of a process that was killed
-            synced(self._folder)  # it may have been killed behind a rename
+                half.unlink()  # of a killed process
+            synced(self._folder)  # the process may have been killed after a rename
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
         if not self._held:
@@ -309,7 +312,7 @@ class ParquetSink(BatchSink):
 
 
 def within_folder(path: Path) -> None:
-    """Raises SinkError where the folder of a file is not there: a mistyped one is not made."""
+    """Raises SinkError if the folder of a file does not exist; it is not created, as it may be mistyped."""
     if not path.parent.exists():
         raise SinkError(f"cannot write to {path}: there is no folder {path.parent}; make it first")
 

@@ -1,7 +1,7 @@
 """Results as messages of a Kafka topic, exactly once: each batch is one transaction.
 
-The transaction also commits the number of the batch, as the offset of a consumer group that belongs to the
-run. A later process reads it, and skips the batches up to it. While the brokers are away, the run waits.
+The transaction also commits the number of the batch, as the offset of a consumer group of the run. A later
+process reads it, and skips the batches up to it. While the brokers are unreachable, the run waits.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _REFUSED: Final = frozenset(
         KafkaError.MSG_SIZE_TOO_LARGE,
     }
 )
-"""Another attempt cannot help, though these may break off a transaction like a failure that passes."""
+"""Errors for which a retry cannot help, although they abort a transaction like transient ones."""
 _AGAIN: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_PRODUCER_ID_MAPPING})
-"""A topic that is being made; a producer that the brokers have forgotten, as it was idle for days."""
+"""Transient errors: a new topic; a producer that the brokers have forgotten after days without results."""
 _ANSWER_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.1
 _MOST_BYTES: Final = 1_000_000
-"""Of a message, by default: less than brokers take by default."""
+"""The default limit for a message, below the default of brokers."""
 
 
 class KafkaSink(BatchSink):
-    """Messages with a result as JSON, its id as their key, so that a retraction follows its result.
+    """Messages with a result as JSON and its id as the key, so that a retraction follows its result.
 
     The constructor raises UsageError for an address that is not of one topic, SchemaError for wrong settings.
     """
@@ -79,11 +79,11 @@ class KafkaSink(BatchSink):
         return self._address.shown
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        # Also of batches that are committed: their dead letters may not be.
+        # Also for committed batches, whose dead letters may not be durable.
         super().write(batch, [result for result in results if self._fits(result)])
 
     def _fits(self, result: LiveResult) -> bool:
-        """Whether a message can hold a result, as the client counts; if not, it is refused."""
+        """True if a result fits in a message, by the client's rules; else it is refused."""
         size = len(result.to_json()) + len(result.id)
         if size <= self._most:
             return True
@@ -97,7 +97,7 @@ class KafkaSink(BatchSink):
     def _opened(self, run: SinkRun) -> int:
         self._marks = SinkProgress(run, self.name)
         self._identity = f"skws-{run.id}-{self._topic}"
-        # The brokers forget the offsets of a group that is idle for days.
+        # Brokers forget the offsets of a group after days without use.
         self._committed = int(self._marks.read().get("batch", NONE))
         persistently(run, self.name, lambda: self._answered(self._look))
         return self._committed
@@ -114,7 +114,7 @@ class KafkaSink(BatchSink):
         self._marks.keep(batch)
 
     def close(self) -> None:
-        """The next producer of the run aborts a transaction that is open."""
+        """Leaves an open transaction to the next producer of the run, which aborts it."""
         if self._producer is not None:
             self._producer.purge()
             self._consumer.close()
@@ -145,7 +145,7 @@ class KafkaSink(BatchSink):
             consumer.close()
 
     def _connected(self) -> Producer:
-        """A producer, and the batches that are committed: what is in doubt is ended, one way or the other."""
+        """Create a producer, which settles a transaction in doubt, and read the last committed batch."""
         producer, self._consumer = self._client(Producer), self._client(Consumer)
         self._producer = producer
         self._find(producer)
@@ -155,28 +155,28 @@ class KafkaSink(BatchSink):
 
     def _client(self, kind: Callable[..., T], **more: str) -> T:
         """A client of the run. Raises SchemaError."""
-        own = {"transactional.id": self._identity, "group.id": self._identity, **more}
+        settings = {"transactional.id": self._identity, "group.id": self._identity, **more}
         try:
-            return kind({**self._settings.values, **own}, logger=SILENT)
+            return kind({**self._settings.values, **settings}, logger=SILENT)
         except (KafkaException, TypeError, ValueError) as error:
             raise SchemaError(f"{self.name}: {self._settings.clean(described(error.args[0]))}") from None
 
     def _find(self, client: Consumer | Producer) -> None:
         """Raises KafkaException without the topic."""
-        found = client.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
+        metadata = client.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
 
     def _batch_of(self, consumer: Consumer) -> int:
-        """The batch that was committed last; below 0 for none."""
-        (place,) = consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
-        if place.error is not None:
-            raise KafkaException(place.error)
-        return int(place.offset)
+        """The last committed batch; below 0 for none."""
+        (committed,) = consumer.committed([TopicPartition(self._topic, 0)], _ANSWER_SECONDS)
+        if committed.error is not None:
+            raise KafkaException(committed.error)
+        return int(committed.offset)
 
     def _write(self, producer: Producer, batch: int, results: Sequence[LiveResult]) -> None:
         if self._committed >= batch:
-            return  # an earlier attempt was committed, though its answer was lost
+            return  # an earlier attempt was committed, but its answer was lost
         producer.begin_transaction()
         for result in results:
             self._send(producer, result)

@@ -1,7 +1,7 @@
-"""What rows of a result are called, where no searched attribute says it.
+"""Names rows of a result that have no searched attribute with a name.
 
-A ``string`` is not searched: tables of what is asked of rows would show a change of a package, but not of
-which one.
+A ``string`` is not searched: a table of matched attributes would show a change of a package, but not the name
+of the package.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from skws.results.model import Result, ResultTuple
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
 
 _NAMING: Final = ("name", "title", "label", "subject", "headline")
-"""How the names of attributes end that hold names."""
+"""Endings of the names of attributes that contain names."""
 _LONGEST: Final = 60
 _CODE: Final = re.compile(r"(?=.*\d)[0-9A-Fa-f-]{8,}")
 _LETTERS: Final = 2
 
 
 class RowNames:
-    """The attributes by which rows are called.
+    """The attributes that name rows.
 
-    A row has a name of its own if a name is searched in it. Else it is called by the first string that is
-    named like one, in the key, or in a join, and whose value is a name (``is_name``). What a row beside it
-    is called already is not said again.
+    A row needs no name if a searched attribute has one. Else the name is the value of the first string that
+    is named like a name, in the key, or in a join, and whose value looks like a name (``is_name``). A name
+    that another row of the result shows already is not repeated.
     """
 
     def __init__(self, schema: Schema) -> None:
-        gone = schema.evolution.removed_joins
-        joins = [join for number, join in enumerate(schema.joins) if number not in gone]
+        removed = schema.evolution.removed_joins
+        joins = [join for number, join in enumerate(schema.joins) if number not in removed]
         self._on = {join.name: join.on for join in joins}
         joining: dict[str, list[str]] = {relation.name: [] for relation in schema.relations}
         for join in joins:
@@ -41,26 +41,26 @@ class RowNames:
         self._strings = {each.name: _strings(each, joining[each.name]) for each in schema.relations}
 
     def of(self, result: Result) -> tuple[str, ...]:
-        """For each row the attribute that it is called by; empty if it needs none, or has none."""
+        """The attribute that names each row; empty if a row needs none, or has none."""
         tuples = result.tuples
         if not any(self._strings.get(each.relation) for each in tuples):
             return ("",) * len(tuples)
-        own = [self._own_name(each) for each in tuples]
-        told = set(filter(None, own))
-        beside = set(self._beside(result, own))
-        found = []
-        for place, (shown, name) in enumerate(zip(tuples, own, strict=True)):
+        own_names = [self._own_name(each) for each in tuples]
+        shown_names = set(filter(None, own_names))
+        beside = set(self._beside(result, own_names))
+        names = []
+        for position, (shown, name) in enumerate(zip(tuples, own_names, strict=True)):
             attribute = "" if name else self._string_name(shown)
             value = str(shown.row[attribute]).casefold() if attribute else ""
-            if not value or value in told or (place, attribute) in beside:
-                found.append("")
+            if not value or value in shown_names or (position, attribute) in beside:
+                names.append("")
                 continue
-            told.add(value)
-            found.append(attribute)
-        return tuple(found)
+            shown_names.add(value)
+            names.append(attribute)
+        return tuple(names)
 
     def of_row(self, shown: ResultTuple) -> str:
-        """The attribute that a row is called by, whatever is beside it; empty if it needs or has none."""
+        """The attribute that names a row on its own; empty if it needs none, or has none."""
         return "" if self._own_name(shown) else self._string_name(shown)
 
     def _own_name(self, shown: ResultTuple) -> str:
@@ -72,7 +72,7 @@ class RowNames:
         return next((name for name in strings if is_name(shown.row.get(name))), "")
 
     def _beside(self, result: Result, own: list[str]) -> Iterator[tuple[int, str]]:
-        """The attributes of rows, by place, that join them to a row with a name of its own."""
+        """The attributes that join rows, by position, to a row with a name of its own."""
         for left, right, name in result.joins:
             for near, far in self._on.get(name, ()):
                 if own[right]:
@@ -82,11 +82,11 @@ class RowNames:
 
 
 def is_name(value: object) -> bool:
-    """True for a short text that is more letters than digits, and no code."""
+    """True for a short text with more letters than digits that is no code."""
     if not isinstance(value, str) or len(value) > _LONGEST or _CODE.fullmatch(value):
         return False
-    letters = sum(map(str.isalpha, value))
-    return letters >= _LETTERS and letters > sum(map(str.isdigit, value))
+    letter_count = sum(map(str.isalpha, value))
+    return letter_count >= _LETTERS and letter_count > sum(map(str.isdigit, value))
 
 
 def _searched_names(relation: Relation) -> Iterator[str]:

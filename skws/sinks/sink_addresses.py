@@ -106,11 +106,11 @@ def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
     from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
 
     address, given = _split(text, rest, "#", ("letters", "attempts", "most"))
-    letters = given.get("letters")
+    dead_letters = given.get("letters")
     delivery = Delivery(
         _above_zero("attempts", given.get("attempts", "8")),
         _above_zero("most", given.get("most", "100")),
-        Path(letters) if letters else None,
+        Path(dead_letters) if dead_letters else None,
     )
     return WebhookSink(receiver(address), delivery)
 

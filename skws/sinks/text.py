@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_WIDTH: Final = 120
-"""Columns where the output is no terminal."""
+"""Columns if the output is no terminal."""
 RESET: Final = "\x1b[0m"
 BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
 _SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
-# Each character becomes one, so that places in the text stay. Data must neither move the cursor nor
-# reorder a line. Lone surrogates, which no encoding has, come from arguments that are not UTF-8.
+# Each character is replaced by one, so that positions in the text do not change. Data must neither move the
+# cursor nor reorder a line. Lone surrogates, which no encoding has, come from arguments that are not UTF-8.
 UNSAFE: Final = {
     **{code: 0x2400 + code for code in range(0x20)},
     0x7F: 0x2421,
@@ -37,7 +37,7 @@ UNSAFE: Final = {
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
     **{ord(space): ord(" ") for space in "\t\n\v\f\r\u0085\u2028\u2029"},
 }
-"""Characters that a terminal interprets, each with the one shown in its place."""
+"""Characters that a terminal interprets, each with a visible replacement."""
 _UNSAFE_BYTES: Final = re.compile(
     b"[\x00-\x08\x0b-\x1f\x7f]|"
     + b"|".join(
@@ -47,7 +47,7 @@ _UNSAFE_BYTES: Final = re.compile(
 
 
 def visible(text: str) -> str:
-    """``text`` on one line, with a visible character in the place of each control character."""
+    """``text`` on one line, with a visible character in place of each control character."""
     return text if text.isascii() and text.isprintable() else text.translate(UNSAFE)
 
 
@@ -57,7 +57,7 @@ def visible_lines(text: str) -> str:
 
 
 def escaped(data: bytes) -> bytes:
-    """UTF-8 for a terminal: control characters except line feeds and tabs as JSON escapes them."""
+    """UTF-8 for a terminal, with control characters as JSON escapes, except line feeds and tabs."""
     return _UNSAFE_BYTES.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
@@ -80,7 +80,7 @@ def lifespan(result: LiveResult) -> str:
 class DrawnTuple(NamedTuple):
     """A tuple in the drawing of a result as a tree. ``lead``: the characters before it.
 
-    ``node``: its place in the result. ``join``: the name of the one to the tuple above; None for the root.
+    ``node``: its position in the result. ``join``: the join with the tuple above; None for the root.
     """
 
     lead: str
@@ -89,7 +89,7 @@ class DrawnTuple(NamedTuple):
 
 
 def tree(result: Result) -> Iterator[DrawnTuple]:
-    """The tuples of a result from the first one on, each followed by those that it is joined to."""
+    """The tuples of a result from the first one on, each followed by those joined to it."""
     yield DrawnTuple("", 0, None)
 
     def below(at: tuple[int, str]) -> list[tuple[int, str]]:
@@ -147,7 +147,7 @@ def marked(text: str, spans: Sequence[Span], *, color: bool) -> str:
 
 
 def _fitting(text: str, width: int) -> int:
-    """How many characters from the start fit into ``width`` cells."""
+    """The number of characters from the start that fit into ``width`` cells."""
     used = 0
     for position, character in enumerate(text):
         used += cell_len(character)
@@ -163,7 +163,7 @@ def standing(result: Result) -> str:
 
 
 def fate(result: Result) -> str:
-    """Why a result left the best ones, and the number of near-duplicates it represents; empty if neither."""
+    """Why a result left the best ones, and the number of near-duplicates it represents, if any."""
     if result.place is None:
         return ""
     notes = [result.place.reason or "", f"{result.place.folded} alike" if result.place.folded else ""]
@@ -206,8 +206,8 @@ def _fact(fact: dict[str, Any]) -> str:
 
 
 def _referring(fact: dict[str, Any]) -> str:
-    found = fact.get("referring")
-    return f", {short(found)} rows refer to each" if found else ""
+    referring = fact.get("referring")
+    return f", {short(referring)} rows refer to each" if referring else ""
 
 
 def _shown(value: object) -> str:

@@ -39,7 +39,7 @@ _AGAIN: Final = frozenset({408, 425, 429})
 
 @dataclass(frozen=True, slots=True)
 class PostOutcome:
-    """``final``: a retry cannot help. ``after``: the seconds to wait that the server asks for."""
+    """``final``: a retry cannot help. ``after``: the seconds to wait, as requested by the server."""
 
     taken: bool
     reason: str = ""
@@ -51,16 +51,16 @@ class PostOutcome:
 class Delivery:
     """``attempts`` of each request; ``most``: results in one.
 
-    ``letters``: the file for undelivered results, None to fail instead.
+    ``dead_letters``: the file for undelivered results; None to fail instead.
     """
 
     attempts: int = 8
     most: int = 100
-    letters: Path | None = None
+    dead_letters: Path | None = None
 
 
 class Receiver(Protocol):
-    """Takes posts: a web address or a program. ``shown`` has no password in it."""
+    """Receives posts: a web address or a program. ``shown`` contains no password."""
 
     @property
     def shown(self) -> str: ...
@@ -81,7 +81,7 @@ class WebhookSink(PostingSink):
         super().__init__()
         self._endpoint = endpoint
         self._delivery = delivery
-        self._letters: AppendedFile | None = None
+        self._dead_letters: AppendedFile | None = None
 
     @property
     def name(self) -> str:
@@ -89,11 +89,13 @@ class WebhookSink(PostingSink):
 
     def _opened(self, run: SinkRun) -> int:
         self._marks = SinkProgress(run, self.name)
-        kept = self._marks.read()
-        self._posted: tuple[int, int] = kept.get("batch", NONE), kept.get("part", NONE)
-        if self._delivery.letters is not None:
-            self._letters = AppendedFile(self._delivery.letters, kept.get("letters", {}), run.tell)
-            if kept.get("letters", {}).get("bytes") != self._letters.start:
+        progress = self._marks.read()
+        self._posted: tuple[int, int] = progress.get("batch", NONE), progress.get("part", NONE)
+        if self._delivery.dead_letters is not None:
+            self._dead_letters = AppendedFile(
+                self._delivery.dead_letters, progress.get("letters", {}), run.tell
+            )
+            if progress.get("letters", {}).get("bytes") != self._dead_letters.start:
                 self._mark(*self._posted)
         batch, part = self._posted
         return batch if part in {NONE, _ALL} else batch - 1
@@ -111,22 +113,22 @@ class WebhookSink(PostingSink):
 
     def close(self) -> None:
         self._endpoint.close()
-        if self._letters is not None:
-            self._letters.close()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
 
     def _mark(self, batch: int, part: int) -> None:
-        """Note that a part is posted, or in the dead letters: a start cuts them off after this length."""
-        mark = {} if self._letters is None else {"letters": self._letters.mark()}
+        """Record that a part is posted, or in the dead letters, which a start truncates to this length."""
+        mark = {} if self._dead_letters is None else {"letters": self._dead_letters.mark()}
         self._marks.keep(batch, part=part, **mark)
         self._posted = batch, part
 
     def _put_aside(self, results: Sequence[LiveResult]) -> list[LiveResult]:
-        """The results that a broken run has put aside, and may have done so for the last time it knew."""
-        if self._letters is None or not self._run.repeating:
+        """Among ``results``, those that an interrupted run has written to the dead letters already."""
+        if self._dead_letters is None or not self._run.repeating:
             return []
-        known = {_letter(result): result for result in results}
-        left = set(self._letters.take_up(list(known), _REASON))
-        return [result for line, result in known.items() if line not in left]
+        by_letter = {_letter(result): result for result in results}
+        left = set(self._dead_letters.take_up(list(by_letter), _REASON))
+        return [result for line, result in by_letter.items() if line not in left]
 
     def _post(
         self, batch: int, part: int, results: Sequence[LiveResult], put_aside: Sequence[LiveResult]
@@ -138,7 +140,7 @@ class WebhookSink(PostingSink):
             outcome = self._endpoint.post(body, f"{self._run.id}-{batch}-{part}")
             if outcome.taken:
                 if put_aside:
-                    told = f"{counted(len(put_aside), 'result')} in {self._delivery.letters}"
+                    told = f"{counted(len(put_aside), 'result')} in {self._delivery.dead_letters}"
                     self._run.tell(f"{self.name}: posted after all: {told}")
                 return
             if outcome.final or attempt == self._delivery.attempts:
@@ -150,15 +152,15 @@ class WebhookSink(PostingSink):
         self._give_up([result for result in results if result not in put_aside], outcome)
 
     def _give_up(self, results: Sequence[LiveResult], outcome: PostOutcome) -> None:
-        if self._letters is None:
+        if self._dead_letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
                 " (add #letters=FILE to the address to write such results to a file and go on)"
             )
-        put = f"{counted(len(results), 'result')} written to {self._delivery.letters}"
+        put = f"{counted(len(results), 'result')} written to {self._delivery.dead_letters}"
         self._run.tell(f"{self.name}: {outcome.reason}; {put}")
         reason = orjson.dumps(outcome.reason) + b"}\n"
-        self._letters.write(b"".join(_letter(result) + reason for result in results))
+        self._dead_letters.write(b"".join(_letter(result) + reason for result in results))
 
 
 _REASON: Final = b',"reason":'
@@ -240,11 +242,11 @@ class _Exchange(Thread):
             self._connection.close()
 
     def sever(self) -> None:
-        """Make the exchange end soon."""
+        """Have the exchange end soon."""
         opened = self._connection.sock
         if opened is not None:
             with suppress(OSError):  # it may have ended by itself
-                # Not the method of a TLS socket: it discards the object that another thread reads with.
+                # Not the method of a TLS socket, which discards the object from which another thread reads.
                 socket.shutdown(opened, SHUT_RDWR)
 
 
@@ -264,10 +266,11 @@ def _outcome(answer: HTTPResponse) -> PostOutcome:
 class HookProgram:
     """A program that is started for each post, with JSON on its standard input.
 
-    Its command line is split as by a shell, but no shell runs it. Raises UsageError if it cannot be split.
+    Its command line is split like a shell's, but runs without a shell. Raises UsageError if it cannot be
+    split.
 
     Exit code 0 takes a post; anything else, or more than ``seconds``, does not.
-    The environment has ``SKWS_KEY``, the same each time a post is tried.
+    The environment has ``SKWS_KEY``, the same for each attempt of a post.
     """
 
     def __init__(self, text: str, seconds: float = PROGRAM_SECONDS) -> None:
@@ -284,7 +287,7 @@ class HookProgram:
         """One attempt."""
         environment = {**os.environ, "SKWS_KEY": key}
         try:
-            # A session of its own: its children end with it, and Ctrl-C does not reach it.
+            # In a session of its own, its children end with it, and Ctrl-C does not reach it.
             process = subprocess.Popen(  # noqa: S603 - the user's own command; results are its input alone
                 self._words,
                 stdin=subprocess.PIPE,
@@ -305,10 +308,10 @@ class HookProgram:
                     os.killpg(process.pid, signal.SIGKILL)
         if not process.returncode:
             return PostOutcome(taken=True)
-        said = errors.decode(errors="replace").strip()[-_SHOWN:]
+        message = errors.decode(errors="replace").strip()[-_SHOWN:]
         return PostOutcome(
-            taken=False, reason=f"ended with {process.returncode}" + (f": {said}" if said else "")
+            taken=False, reason=f"ended with {process.returncode}" + (f": {message}" if message else "")
         )
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: nothing is open between posts."""

@@ -61,7 +61,9 @@ def columnar(load: Load, window: int) -> ColumnarEvaluator:
     return ColumnarEvaluator(plan, CountWindow(window))
 
 
-def matches_by_columns(by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[StreamTuples]) -> int:
+def matches_by_columns(
+    by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[StreamTuples]
+) -> int:
     """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
     found = 0
     for number, tuples in enumerate(told):

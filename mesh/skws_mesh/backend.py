@@ -119,5 +119,9 @@ class Mesh(Protocol):
     def used(self) -> list[OperatorUse]:
         """The operators that have been used."""
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The number of operators that have been used, and of the partial results that wait there."""
+
     def held(self) -> Iterator[Partials]:
         """The partial results that wait, and new ones that will."""

@@ -231,6 +231,10 @@ class ColumnarMesh:
         """Operators that ever had partials."""
         return self._operators.used(self._waiting.groups)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        return self._operators.expanded, len(self._waiting.groups)
+
     def network(self, operator: int) -> Tree:
         """The candidate network of a complete operator."""
         return self._operators.trees[operator]

@@ -130,6 +130,11 @@ class OperatorTable:
         trees = map(self.trees.__getitem__, expanded.tolist())
         return list(map(OperatorUse, trees, waiting[expanded].tolist(), self._probes[expanded].tolist()))
 
+    @property
+    def expanded(self) -> int:
+        """The number of operators that have had output."""
+        return int(np.count_nonzero(self._first_group[: len(self.trees)] != NONE))
+
     def probed(self, operators: Ints, times: Ints) -> None:
         """Count how often the operators' output has looked for partners."""
         np.add.at(self._probes, operators, times)  # 7 ns each

@@ -181,6 +181,16 @@ class SlotMesh:
                 sleep[tree] = _sleep(operator)
         return [OperatorUse(tree, count, sleep=sleep.get(tree)) for tree, count in waiting.items()]
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        sizes = [
+            len(operator.out.entries)
+            for source in self._mesh.sources.values()
+            for operator in (source, *source.above())
+            if not operator.complete and operator.out.entries and (operator.parents or operator is not source)
+        ]
+        return len(sizes), sum(sizes)
+
     def held(self) -> Iterator[Partials]:
         for operator, tree in self._operators():
             if isinstance(operator, JoinOperator) and (entries := len(operator.out.entries)):

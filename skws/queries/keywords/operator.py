@@ -480,8 +480,12 @@ class MeshEngine(ABC):
 
     def load(self) -> Load:
         """For metrics."""
-        used = self.used()
-        return Load(self.live_tuples, len(used), sum(use.waiting for use in used))
+        operators, waiting = 0, 0
+        for mesh in self._operator.meshes:
+            used, partials = mesh.waiting
+            operators += used
+            waiting += partials
+        return Load(self.live_tuples, operators, waiting)
 
 
 def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:

@@ -44,21 +44,25 @@ class BareColumns:
 
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
         self._reader = RowReader(schema, relation)
-        known = self._reader.relation
-        own = {"time", "op", *FLAT}.difference(Origins(known).known).intersection(names)
-        places = {name: place for place, name in enumerate(names) if name not in own}
-        found = [column_of(attribute, places) for attribute in known.attributes]
-        absent = {a.name for a, at in zip(known.attributes, found, strict=True) if at is None}
-        self._places = [None if at is None else places[at[0]] for at in found]
-        used = {at[0] for at in found if at is not None}
-        self._foreign = [(place, name) for name, place in places.items() if name not in used]
+        relation_of_rows = self._reader.relation
+        own = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known).intersection(names)
+        places = {name: index for index, name in enumerate(names) if name not in own}
+        columns_of_attributes = [column_of(attribute, places) for attribute in relation_of_rows.attributes]
+        absent = {
+            a.name
+            for a, at in zip(relation_of_rows.attributes, columns_of_attributes, strict=True)
+            if at is None
+        }
+        self._places = [None if at is None else places[at[0]] for at in columns_of_attributes]
+        used = {at[0] for at in columns_of_attributes if at is not None}
+        self._foreign = [(index, name) for name, index in places.items() if name not in used]
         self._time = names.index("time") if "time" in own and self._reader.stamped else None
         self.usable = (
             len(set(names)) == len(names)
             and own <= {"time"}
-            and known.source is None
+            and relation_of_rows.source is None
             and not has_nested(schema, relation)
-            and all(at is None or at[1] is None for at in found)
+            and all(at is None or at[1] is None for at in columns_of_attributes)
             and bool(used)
             and absent.isdisjoint(self._reader.wanted(delete=False))
             and (self._time is not None or not self._reader.stamped)
@@ -67,27 +71,27 @@ class BareColumns:
     def batch(self, columns: Sequence[pa.Array]) -> RecordBatch | None:
         """The records of rows in these columns; None if a value is unusual."""
         size = len(columns[0])
-        taken: list[Values] = []
-        for place, attribute in zip(self._places, self._reader.relation.attributes, strict=True):
-            column = pa.nulls(size) if place is None else typed(columns[place], attribute.type)
+        columns_read: list[Values] = []
+        for index, attribute in zip(self._places, self._reader.relation.attributes, strict=True):
+            column = pa.nulls(size) if index is None else typed(columns[index], attribute.type)
             if column is None:
                 return None
-            taken.append(held(column))
-        times = self._times(columns, taken, size)
+            columns_read.append(held(column))
+        times = self._times(columns, columns_read, size)
         if times is None or not self._passes_over(columns):
             return None
         searched = frozenset(self._reader.relation.search_columns)
-        return RecordBatch.of_block(ColumnBlock(self._reader.index, taken, searched), times)
+        return RecordBatch.of_block(ColumnBlock(self._reader.index, columns_read, searched), times)
 
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""
         return list(self._reader.notes(source))
 
-    def _times(self, columns: Sequence[pa.Array], taken: Sequence[Values], size: int) -> Ints | None:
+    def _times(self, columns: Sequence[pa.Array], columns_read: Sequence[Values], size: int) -> Ints | None:
         if self._reader.table:
             return np.zeros(size, dtype=np.int64)
         if self._reader.time_column is not None:
-            times = taken[self._reader.time_column]
+            times = columns_read[self._reader.time_column]
         else:
             assert self._time is not None  # noqa: S101 - else it is not usable
             column = typed(columns[self._time], AttributeType.TIMESTAMP)
@@ -117,9 +121,9 @@ def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
         return typed(column.dictionary_decode(), kind)
     if pa.types.is_null(column.type):
         return column
-    given = next((is_kind for is_kind in _CONVERTED if is_kind(column.type)), None)
+    kind_test = next((is_kind for is_kind in _CONVERTED if is_kind(column.type)), None)
     try:
-        return None if given is None else _CONVERTED[given](column, kind)
+        return None if kind_test is None else _CONVERTED[kind_test](column, kind)
     except pa.ArrowException:  # a value that Arrow cannot convert
         return None
 
@@ -164,8 +168,8 @@ def _finite(column: pa.Array) -> pa.Array | None:
 def _booleans_of_text(column: pa.Array) -> pa.Array | None:
     lower = pc.ascii_lower(column)
     true, false = pc.is_in(lower, _TRUE), pc.is_in(lower, _FALSE)
-    known = pc.or_(pc.or_(true, false), pc.is_null(column))
-    return pc.if_else(column.is_valid(), true, None) if pc.all(known).as_py() is not False else None
+    valid = pc.or_(pc.or_(true, false), pc.is_null(column))
+    return pc.if_else(column.is_valid(), true, None) if pc.all(valid).as_py() is not False else None
 
 
 def _instants_of_text(column: pa.Array) -> pa.Array | None:
@@ -198,18 +202,18 @@ def _of_integers(column: pa.Array, kind: AttributeType) -> pa.Array | None:
     if kind is AttributeType.TIMESTAMP:
         return _scaled(column.cast(pa.int64()), _SECOND)
     if kind is AttributeType.BOOLEAN:
-        found = pc.min_max(column).as_py()
-        return column.cast(pa.bool_()) if {0, 1, None}.issuperset(found.values()) else None
+        extremes = pc.min_max(column).as_py()
+        return column.cast(pa.bool_()) if {0, 1, None}.issuperset(extremes.values()) else None
     return column.cast(pa.int64())
 
 
 def _of_instants(column: pa.Array, kind: AttributeType = AttributeType.TIMESTAMP) -> pa.Array | None:
-    given = column.type
+    arrow_type = column.type
     if kind is not AttributeType.TIMESTAMP:
         return None
-    if pa.types.is_date32(given):
+    if pa.types.is_date32(arrow_type):
         return _scaled(column.cast(pa.int32()).cast(pa.int64()), 86_400 * _SECOND)
-    unit = "ms" if pa.types.is_date64(given) else given.unit
+    unit = "ms" if pa.types.is_date64(arrow_type) else arrow_type.unit
     return _scaled(column.cast(pa.int64()), _UNITS[unit]) if unit in _UNITS else None
 
 

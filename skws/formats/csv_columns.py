@@ -1,8 +1,8 @@
-"""CSV read as columns, a piece of the file at a time.
+"""Reads CSV as columns, a piece of the file at a time.
 
-A piece is plain if each of its quotes begins or ends a field, or is one of two in a quoted field: then Arrow
-and Python's reader agree on its fields. Any other piece, and one with an unusual value, is read record by
-record, as small files are.
+A piece is plain if each of its quotes begins or ends a field, or is doubled in a quoted field: then Arrow and
+Python's reader agree on its fields. Any other piece, or one with an unusual value, is read record by record,
+like a small file.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def chunks(
 
 
 def _until(items: Iterator[Item], reader: CsvReader, end: int) -> Iterator[Item]:
-    """The items of a reader until it has come to an offset."""
+    """The items of a reader up to an offset."""
     while reader.end < end and (item := next(items, None)) is not None:
         yield item
 
 
 class _Lines:
-    """The lines of a file, one by one or a piece at a time. ``taken``: the bytes given so far."""
+    """The lines of a file, one by one or a piece at a time. ``taken``: the bytes returned so far."""
 
     def __init__(self, file: IO[bytes], piece_bytes: int) -> None:
         self._file = file
@@ -73,7 +73,7 @@ class _Lines:
         return line
 
     def piece(self) -> list[bytes]:
-        """The next lines, which end where no quoted field is open unless it is very long; none at the end."""
+        """The next lines, up to one without an open quoted field, unless it is very long; none at the end."""
         lines = self._file.readlines(self._size)
         is_open, left = b"".join(lines).count(b'"') % 2 == 1, self._size
         while is_open and left > 0 and (line := self._file.readline()):
@@ -84,7 +84,7 @@ class _Lines:
         return lines
 
     def put_back(self, lines: list[bytes]) -> None:
-        """Give lines again, one by one."""
+        """Return lines to the front, to be read one by one."""
         self._held.extend(lines)
         self.taken -= sum(map(len, lines))
 

@@ -1,7 +1,7 @@
 """Bad and late records: a run fails at bad ones, skips them, or writes dead letters; late ones are left out.
 
 All of them are counted. A dead letter of a late record can be replayed. Results that cannot be written are
-set aside in the same way.
+treated like bad records.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ class DeadLetterError(SkwsError):
 class BadRecordLog:
     """Applies a policy to bad records, and counts them.
 
-    ``count``: bad records so far; ``first``: the first few of them.
-    ``dead_letters``: the file they are written to as JSON lines, created with the
-    first one. Raises UsageError if the policy needs it and it is not given.
-    ``remedy``: advice for the message of a run that fails.
+    ``count``: the number of bad records so far; ``first``: the first few of them. ``dead_letters``: the file
+    for them as JSON lines, created with the first one. Raises UsageError if the policy needs it and it is
+    missing. ``remedy``: advice for the message of a run that fails.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class BadRecordLog:
         self.count = 0
         self.first: list[BadRecord] = []
         self.passed_over: Counter[str] = Counter()
-        """Values left out of good records, by the reason."""
+        """Values left out of good records, by reason."""
         self._untold: list[str] = []
         self._path = dead_letters
         self._remedy = remedy
@@ -74,14 +73,14 @@ class BadRecordLog:
                 yield item  # type: ignore[misc]  # type() does not narrow, and isinstance is slower here
 
     def take(self, bad: Iterable[BadRecord]) -> None:
-        """Apply the policy to bad records, as ``add``."""
+        """Apply the policy to several bad records, like ``add``."""
         for one in bad:
             self.add(one)
 
     def add(self, bad: BadRecord) -> None:
-        """Apply the policy to one bad record; raises as ``records`` does.
+        """Apply the policy to one bad record; raises like ``records``.
 
-        Values that were passed over are counted, and nothing else.
+        Values that were passed over in good records are only counted.
         """
         if bad.passed_over:
             if bad.reason not in self.passed_over:
@@ -117,7 +116,7 @@ class BadRecordLog:
         return "\n".join(lines)
 
     def passed_over_summary(self) -> list[str]:
-        """What was passed over, the most frequent first: a line each, up to a few."""
+        """A line for each reason for which values were passed over, up to a few, the most frequent first."""
         lines = [
             f"passed over: {reason} ({counted(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
@@ -126,9 +125,9 @@ class BadRecordLog:
         return [*lines, f"  and {more:,} more that the schema lacks"] if more > 0 else lines
 
     def news(self) -> tuple[str, ...]:
-        """What is passed over since the last call, and was not before: a line each."""
-        told, self._untold = tuple(self._untold), []
-        return tuple(f"passed over: {reason}" for reason in told)
+        """A line for each new reason since the last call for which values were passed over."""
+        reasons, self._untold = tuple(self._untold), []
+        return tuple(f"passed over: {reason}" for reason in reasons)
 
     def close(self) -> None:
         """Closes the dead letter file."""
@@ -153,7 +152,7 @@ class BadRecordLog:
 
 
 def place(bad: BadRecord) -> str:
-    """The location of a bad record: ``FILE:LINE``, or the row where the format has no lines."""
+    """The location of a bad record: ``FILE:LINE``, or the row if the format has no lines."""
     if bad.where:
         return f"{bad.source} {bad.where}"
     if bad.line:
@@ -162,7 +161,7 @@ def place(bad: BadRecord) -> str:
 
 
 def malformed(bad: Sequence[BadRecord]) -> list[BadRecord]:
-    """Without what was passed over in good records."""
+    """The bad records, without values that were passed over in good ones."""
     return [one for one in bad if not one.passed_over]
 
 
@@ -189,7 +188,7 @@ class Late(NamedTuple):
 
 
 def record_line(record: Record, schema: Schema) -> bytes:
-    """A record as JSON, as replays have it."""
+    """A record as a JSON line of a replay."""
     relation = schema.relations[record.relation]
     line: dict[str, JsonRow | str] = {"relation": relation.name, "time": iso(record.time)}
     if record.truncates:
@@ -209,13 +208,13 @@ def late_letters(late: Sequence[Late], schema: Schema, lateness: int) -> list[Ba
 
 
 def late_notice(late: Late, schema: Schema, lateness: int) -> str:
-    """The notice of a run's first late record: which it is, how late, and what to do."""
+    """The notice of a run's first late record: the record, its lateness, and a remedy."""
     record, reached = late
     kind = "a truncation" if record.truncates else "a deletion" if record.delete else "a tuple"
     what = f"{kind} of {schema.relations[record.relation].name}"
     needed = duration_text(rounded_up(reached - record.time))
     return (
-        f"{what} came too late: its time is {iso(record.time)}, that of the latest record was {iso(reached)},"
+        f"{what} came too late: its time is {iso(record.time)}, the latest record's was {iso(reached)},"
         f" and the lateness is {duration_text(lateness)}; late records are left out and counted"
         f" (--lateness '{needed}' would take this one)"
     )
@@ -224,21 +223,21 @@ def late_notice(late: Late, schema: Schema, lateness: int) -> str:
 def encoded_each(
     results: Iterable[LiveResult], encode: Callable[[LiveResult], T]
 ) -> tuple[list[T], list[BadRecord]]:
-    """What ``encode`` makes of each result; those that it fails for, as bad records.
+    """The encoded results; those for which ``encode`` fails, as bad records.
 
-    Values are checked where they are read. One that slips through costs its results, not the run.
+    Values are checked when they are read. One that was missed fails its results, not the run.
     """
-    made: list[T] = []
+    encoded: list[T] = []
     bad: list[BadRecord] = []
     for result in results:
         try:
-            made.append(encode(result))
+            encoded.append(encode(result))
         except (SkwsError, MemoryError):
             raise
         except Exception as error:
             reason = f"cannot be written: {type(error).__name__}: {error}"
             bad.append(unwritable(result, reason))
-    return made, bad
+    return encoded, bad
 
 
 def unwritable(result: LiveResult, reason: str) -> BadRecord:
@@ -252,7 +251,7 @@ def unwritable_notice(bad: BadRecord) -> str:
 
 
 def _named(result: LiveResult) -> bytes:
-    """As JSON, what tells which result it is; of values in it, one cannot be written."""
+    """The identifying fields of a result that cannot be written, as JSON."""
     line = {
         "op": result.op,
         "name": result.name,

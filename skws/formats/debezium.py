@@ -1,12 +1,11 @@
 """Debezium change events as records, with or without their wrapper, alone or beside their key.
 
-``c`` and ``r`` insert, ``d`` deletes, ``u`` deletes ``before`` and inserts ``after``
-at the same time. ``t`` deletes all rows. ``m``, a logical message, is of no table. The time is the source's,
-in the finest unit given, else the connector's.
+``c`` and ``r`` insert, ``d`` deletes, ``u`` deletes ``before`` and inserts ``after`` at the same time. ``t``
+deletes all rows. ``m``, a logical message, belongs to no table. The time is the source's in the finest
+available unit, else the connector's.
 
-Without a schema, the unit of an integer timestamp follows from its size: days,
-seconds, milliseconds, microseconds or nanoseconds since the epoch. From 1973 to
-2100 these do not overlap; what would be another year is refused.
+Without a schema, the unit of an integer timestamp follows from its size: days, seconds, milliseconds,
+microseconds or nanoseconds since the epoch. From 1973 to 2100 these do not overlap; other years are refused.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _SIZES: Final = (
 
 
 def decoders(schema: Any, part: str) -> dict[str, Decode] | None:
-    """The decoders of the fields of ``part`` (``before``, ``after``, or ``""`` for those of a key).
+    """The decoders of the fields of ``part`` (``before``, ``after``, or ``""`` for a key).
 
     Fields that need no decoding are left out; None if there is no such schema.
     """
@@ -73,8 +72,8 @@ def decoders(schema: Any, part: str) -> dict[str, Decode] | None:
         fields = next((_fields(f) for f in fields if f.get("field") == part), None)
     if fields is None:
         return None
-    found = ((field.get("field"), _decoder(field)) for field in fields)
-    return {name: decode for name, decode in found if isinstance(name, str) and decode is not None}
+    named_decoders = ((field.get("field"), _decoder(field)) for field in fields)
+    return {name: decode for name, decode in named_decoders if isinstance(name, str) and decode is not None}
 
 
 def _fields(schema: Any) -> list[dict[str, Any]] | None:
@@ -99,20 +98,20 @@ def _decoder(field: dict[str, Any]) -> Decode | None:
 
 
 def exact_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """The row ``after`` a change with its decimals decoded, where the event's schema declares some."""
-    known = {
+    """The row ``after`` a change, with decimals decoded by the event's schema."""
+    decoded = {
         name: decode
         for name, decode in (decoders(schema, "after") or {}).items()
         if isinstance(row.get(name), str | dict)  # times are integers
     }
     try:
-        return row | {name: decode(row[name]) for name, decode in known.items()}
+        return row | {name: decode(row[name]) for name, decode in decoded.items()}
     except MalformedError:
         return row
 
 
 def micros_by_size(value: Any) -> Any:
-    """An integer as an instant, its unit by its size; other values unchanged."""
+    """An integer as an instant, with the unit by its size; other values unchanged."""
     if type(value) is not int:
         return value
     up, down = next((unit for limit, unit in _SIZES if abs(value) < limit), (1, 1000))
@@ -148,14 +147,14 @@ def _variable_decimal(value: Any) -> Any:
 
 
 def is_change(item: Any) -> bool:
-    """Whether a JSON value is a change event, bare, wrapped, or beside its key."""
+    """True if a JSON value is a change event, bare, wrapped, or beside its key."""
     if type(item) is not dict:
         return False
     if "payload" in item or ("key" in item and "value" in item):
         return True
     if "op" not in item:
         return False
-    # Those of truncations and of logical messages may be without rows.
+    # Events of truncations and logical messages may have no rows.
     return (
         "before" in item
         or "after" in item
@@ -164,7 +163,7 @@ def is_change(item: Any) -> bool:
 
 
 def changed_table(item: Any) -> Any:
-    """The table of a change event; None if it names none, as a tombstone."""
+    """The table of a change event; None if it names none, such as a tombstone."""
     return _table(unwrapped(item)[2])
 
 
@@ -183,7 +182,7 @@ class ChangeReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._readers = readers(schema)
-        self._messages = 0  # that were passed over since they were told
+        self._messages = 0  # passed over since the last notes
 
     def records(self, item: Any, arrived: int | None = None) -> list[Record]:
         """The records of one event: two for an update, none for a tombstone or a logical message.
@@ -215,12 +214,12 @@ class ChangeReader:
                 raise MalformedError(f"expected op c, r, u, d, t or m in a change event, got {shown(op)}")
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
-        told = notes(self._readers, source)
+        """Notes on what was passed over since the last call."""
+        passed_over = notes(self._readers, source)
         if self._messages:
-            told.append(BadRecord(source, 0, 0, b"", _MESSAGES, passed_over=self._messages))
+            passed_over.append(BadRecord(source, 0, 0, b"", _MESSAGES, passed_over=self._messages))
             self._messages = 0
-        return told
+        return passed_over
 
     def _reader(self, payload: dict[str, Any]) -> RowReader:
         table = _table(payload)
@@ -267,7 +266,7 @@ class _Change:
         return self.reader.record(row, own)
 
     def updated(self) -> list[Record]:
-        """Both at the time of the insertion: a later deletion would remove the new row of its key."""
+        """The records of an update, at one time: a later deletion would remove the new row of the key."""
         refuse_deletion(self.reader)
         new = self.inserted()
         if self.payload.get("before") is None and self.reader.relation.key_of(new.row) is not None:
@@ -287,11 +286,11 @@ class _Change:
         if type(after) is not dict:
             raise MalformedError("the change event has no row `after`")
         for name in [name for name, value in after.items() if is_unavailable(value)]:
-            known = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
-            # A value stored out of line is never NULL: NULL means that `before` has key attributes only.
-            if known is None or is_unavailable(known):
+            former = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
+            # A value stored out of line is never NULL: NULL means that `before` only has key attributes.
+            if former is None or is_unavailable(former):
                 raise not_logged(self.reader.relation.name, name)
-            after[name] = known
+            after[name] = former
         return after
 
     def _deletion(self) -> Any:
@@ -307,12 +306,12 @@ class _Change:
         return self.reader.deletion(before)
 
     def _part(self, part: str) -> Any:
-        """The row ``before`` or ``after``, its timestamps and decimals decoded."""
+        """The row ``before`` or ``after``, with timestamps and decimals decoded."""
         row = self.payload.get(part)
         if type(row) is not dict:
             return row
-        known = decoders(self.schema, part)
-        decode = self._by_size() if known is None else known
+        decoders_of_part = decoders(self.schema, part)
+        decode = self._by_size() if decoders_of_part is None else decoders_of_part
         return {n: self._decoded(n, v, decode) for n, v in row.items()}
 
     def _by_size(self) -> dict[str, Decode]:
@@ -335,7 +334,7 @@ class _Change:
 
     def _time(self) -> int | None:
         for clocks in (self.payload.get("source"), self.payload):
-            found = clock_of(clocks) if isinstance(clocks, dict) else None
-            if found is not None:
-                return found
+            clock = clock_of(clocks) if isinstance(clocks, dict) else None
+            if clock is not None:
+                return clock
         return self.arrived

@@ -144,10 +144,10 @@ class _Recoded(io.RawIOBase):
                 raise SourceError(f"{self._path}: not valid UTF-16: {error}; save it as UTF-8") from None
             if not block:
                 break
-        taken = self._left[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._left = self._left[len(taken) :]
-        return len(taken)
+        chunk = self._left[: len(buffer)]
+        buffer[: len(chunk)] = chunk
+        self._left = self._left[len(chunk) :]
+        return len(chunk)
 
 
 def _is_document(path: Path, head: bytes) -> bool:
@@ -218,10 +218,10 @@ def entries(folder: Path) -> list[Path]:
 
 def named_entries(folder: Path) -> list[os.DirEntry[str]]:
     """As ``entries``, with what the system knows of them already."""
-    with os.scandir(folder) as found:
+    with os.scandir(folder) as directory:
         named = [
             entry
-            for entry in found
+            for entry in directory
             if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
         ]
     named.sort(key=lambda entry: entry.name)
@@ -230,11 +230,11 @@ def named_entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def replay_entries(folder: Path) -> list[Path]:
     """``entries`` of a folder of replay files. Raises SourceError for a pipe or device, OSError."""
-    found = entries(folder)
-    for entry in found:
+    all_entries = entries(folder)
+    for entry in all_entries:
         if is_endless(entry):
             raise SourceError(f"{entry}: not a file; replay directories cannot hold pipes or devices")
-    return found
+    return all_entries
 
 
 def is_endless(path: Path) -> bool:
@@ -343,19 +343,19 @@ class Spool:
 
     def append(self, data: bytes) -> int:
         """Write to the end; gives the place. Raises SourceError if the disk is full."""
-        place, rest = self.size, memoryview(data)
+        offset, rest = self.size, memoryview(data)
         with explained(_TEMPORARY, SourceError):
             while rest:
-                written = os.pwrite(self.number, rest, self.size)
-                self.size += written
-                rest = rest[written:]
-        return place
+                count = os.pwrite(self.number, rest, self.size)
+                self.size += count
+                rest = rest[count:]
+        return offset
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
         parts = []
-        while size > 0 and (part := os.pread(self.number, size, place)):
+        while size > 0 and (part := os.pread(self.number, size, offset)):
             parts.append(part)
-            place, size = place + len(part), size - len(part)
+            offset, size = offset + len(part), size - len(part)
         return b"".join(parts)
 
     def empty(self) -> None:

@@ -63,8 +63,10 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
         if isinstance(frame, pa.RecordBatch):
             return pa.Table.from_batches([frame])
         if hasattr(frame, "__dataframe__") and type(frame).__module__.startswith("pandas"):
-            kept = [level for level in frame.index.names if level is not None and level not in frame.columns]
-            frame = frame.reset_index(level=kept) if kept else frame
+            named_levels = [
+                level for level in frame.index.names if level is not None and level not in frame.columns
+            ]
+            frame = frame.reset_index(level=named_levels) if named_levels else frame
             labels = [str(label) for label in frame.columns]
             columns = [_of_series(name, label, frame.iloc[:, n]) for n, label in enumerate(labels)]
             return pa.Table.from_arrays(columns, names=labels)
@@ -118,11 +120,11 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
-        known = [_known(name, label, number, value) for number, value in enumerate(values)]
+        converted = [_known(name, label, number, value) for number, value in enumerate(values)]
     try:
-        return pa.array(known, from_pandas=True)
+        return pa.array(converted, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
-        texts = list(map(_text, known))
+        texts = list(map(_text, converted))
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError as error:  # half a surrogate pair
@@ -231,9 +233,9 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
     """A line for each attribute that no column of a frame has."""
-    places = {column: place for place, column in enumerate(columns)}
-    known = Origins(relation).known
-    others = [column for column in columns if column not in known and column not in _OWN]
+    places = {column: index for index, column in enumerate(columns)}
+    fields_of_row = Origins(relation).known
+    others = [column for column in columns if column not in fields_of_row and column not in _OWN]
     return [
         f"no row of {relation.name} has {one.column!r}{nearest(one.column, others)}"
         for one in relation.attributes
@@ -245,7 +247,7 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
     if relation.time is None:
         return "time" in columns and "time" not in relation.columns
-    places = {column: place for place, column in enumerate(columns)}
+    places = {column: index for index, column in enumerate(columns)}
     return column_of(relation.attributes[relation.columns[relation.time]], places) is not None
 
 
@@ -280,21 +282,23 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
     ``arrays``: columns with rows of other relations.
     """
     own = [] if relation.table else [name for name in _OWN if name not in relation.columns]
-    known = Origins(relation).known
-    kept = [name for name in table.column_names if name in known or name in own or name in arrays]
-    table = table.select(kept)
+    fields_of_row = Origins(relation).known
+    used_columns = [
+        name for name in table.column_names if name in fields_of_row or name in own or name in arrays
+    ]
+    table = table.select(used_columns)
     for attribute in relation.attributes:
-        if attribute.column not in kept:
+        if attribute.column not in used_columns:
             continue
         column = table.column(attribute.column)
-        place = table.column_names.index(attribute.column)
+        index = table.column_names.index(attribute.column)
         if pa.types.is_floating(column.type) and attribute.type is not AttributeType.NUMBER:
             column = pc.if_else(pc.is_finite(column), column, None)  # no number: missing
-            table = table.set_column(place, attribute.column, column)
+            table = table.set_column(index, attribute.column, column)
         if attribute.type in _TEXTS and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
-            table = table.set_column(place, attribute.column, column.cast(pa.string()))
+            table = table.set_column(index, attribute.column, column.cast(pa.string()))
         elif attribute.type is AttributeType.INTEGER and _is_whole(column):
-            table = table.set_column(place, attribute.column, column.cast(pa.int64()))
+            table = table.set_column(index, attribute.column, column.cast(pa.int64()))
     if not relation.table and not has_time(table.column_names, relation):
         table = table.append_column("time", pa.array([time] * len(table), pa.timestamp("us")))
     return table

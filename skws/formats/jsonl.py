@@ -1,12 +1,12 @@
-"""JSON lines: one record, bare row or change event a line. The path that most replays take.
+"""JSON lines: one record, bare row or change event a line, the usual form of a replay.
 
-Every line is parsed as a record first; only lines that fail are examined (blank
-lines, a byte order mark, tombstones, change events).
+Every line is parsed as a record first; only lines that fail are examined (blank lines, a byte order mark,
+tombstones, change events).
 
-Long files are read as columns, a chunk at a time. A chunk is plain if each of its lines is one insertion
-into a streaming relation, with each value of its attribute's type. Its lines are decoded straight into the
-types of the schema, four times as fast as by way of dictionaries. One other line sends its whole chunk to
-the line reader, which can say why a record is bad; both give the same records.
+Long files are read as columns, a chunk at a time. A chunk is plain if each of its lines is an insertion into
+a streaming relation with values of the attributes' types. Its lines are decoded straight into the types of
+the schema, four times as fast as through dictionaries. A chunk with any other line is read by the line
+reader, which can tell why a record is bad; both give the same records.
 """
 
 from __future__ import annotations
@@ -58,11 +58,10 @@ class LinesHold(Enum):
 
 
 def json_holds(path: Path, schema: Schema, relation: int | None) -> LinesHold | None:
-    """The content of a file of JSON lines, None if its first lines hold no object.
+    """The content of a file of JSON lines; None if its first lines have no object.
 
-    The first record that the schema knows decides, so that a bad line before it does
-    not mislead; if there is none, the first object decides. ``relation``: the one
-    whose bare rows it may hold. Raises SourceError.
+    The first record of a relation of the schema decides, so that a bad line before it does not mislead; if
+    there is none, the first object decides. ``relation``: that of bare rows. Raises SourceError.
     """
     guess: LinesHold | None = None
     for item in _objects(path):
@@ -131,7 +130,7 @@ class LineReader:
         self._lines_before: int | None = 0 if split.start == 0 else None
 
     def items(self, file: IO[bytes]) -> Iterator[Record | BadRecord]:
-        """The items of the lines that begin in the split, in order; then what was passed over in them."""
+        """The items of the lines that begin in the split, in order, then notes on values passed over."""
         yield from self._items(file)
         source = str(self._split.path)
         yield from (self._nested or self._records).notes(source)
@@ -186,7 +185,7 @@ class LineReader:
             yield self._bad(line, offset, number, str(bad))
 
     def _changed(self, item: Any, error: MalformedError) -> list[Record]:
-        """The records of a change event, none of a tombstone. Raises ``error`` for other JSON."""
+        """The records of a change event, none for a tombstone. Raises ``error`` for other JSON."""
         records: list[Record] = []
         if item is not None:
             if self._changes is None or not is_change(item) or "relation" in item:
@@ -198,7 +197,7 @@ class LineReader:
 
     @property
     def of_changes(self) -> bool:
-        """Whether the file holds change events: only then tombstones are ignored."""
+        """True if the file has change events: only then tombstones are ignored."""
         if self._of_changes is None:
             holds = json_holds(self._split.path, self._schema, self._split.relation)
             self._of_changes = holds is LinesHold.CHANGES
@@ -213,7 +212,7 @@ class LineReader:
 
 
 class StreamedLines(LineReader):
-    """A line reader that cannot look ahead: tombstones are ignored once there was a change event."""
+    """A line reader that cannot look ahead: it ignores tombstones after the first change event."""
 
     def __init__(self, name: str, schema: Schema) -> None:
         super().__init__(Split(Path(name), Format.JSON_LINES, None, 0, END, 0, 0), schema)
@@ -235,7 +234,7 @@ def skip_to(file: IO[bytes], start: int) -> int:
 
 
 def _lines_before(split: Split) -> int:
-    """How many lines start before the first line of ``split``."""
+    """The number of lines before the first line of ``split``."""
     with opened(split.path) as file:
         first = skip_to(file, split.start)
         file.seek(0)
@@ -254,7 +253,7 @@ _TYPES: Final[dict[AttributeType, Any]] = {
 }
 
 UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
-"""Raised by lines that are not records: not UTF-8 is a ValueError, and objects may be nested too deeply."""
+"""Errors of lines that are not records: ValueError for invalid UTF-8, RecursionError for deep nesting."""
 
 _OPENING, _CLOSING, _NEWLINE = b"{}\n"
 TIME: Final = attrgetter("time")
@@ -319,8 +318,8 @@ class ChunkReader:
 
     def _block(self, number: int, rows: list[Any]) -> ColumnBlock:
         relation, columns = self._schema.relations[number], list[Values]()
-        for place, attribute in enumerate(relation.attributes):
-            column: list[Value] = list(map(attrgetter(_name(place)), rows))
+        for position, attribute in enumerate(relation.attributes):
+            column: list[Value] = list(map(attrgetter(_name(position)), rows))
             if attribute.type is AttributeType.INTEGER:
                 columns.append(_integers(column))
             elif attribute.type is AttributeType.TIMESTAMP:
@@ -331,18 +330,18 @@ class ChunkReader:
 
 
 class BareChunkReader(ChunkReader):
-    """Reads JSON lines with bare rows of the relation at a position, which ``reads_bare_columns``."""
+    """Reads JSON lines with bare rows of the relation at a position, if ``reads_bare_columns``."""
 
     def __init__(self, schema: Schema, relation: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         super().__init__(schema, chunk_bytes)
         described = schema.relations[relation]
-        known = Origins(described).known
+        fields_of_row = Origins(described).known
         self._number = relation
         self._reader = RowReader(schema, relation)
         fields = _fields(schema, described)
         if self._reader.stamped:
             fields.append(("time", str | int | float, msgspec.field()))
-        if "op" not in known:
+        if "op" not in fields_of_row:
             fields.append(("op", Literal["+"], "+"))
         self._decoder = msgspec.json.Decoder(_struct("Row", fields))
 
@@ -371,7 +370,7 @@ class BareChunkReader(ChunkReader):
 
 
 def reads_bare_columns(split: Split, schema: Schema) -> bool:
-    """True for plain JSON lines with bare rows of one relation, which hold no other rows."""
+    """True for plain JSON lines with bare rows of one relation, without rows in arrays."""
     if split.format is not Format.JSON_LINES or split.relation is None or is_packed(split.path):
         return False
     relation = schema.relations[split.relation]
@@ -390,8 +389,8 @@ def bare_chunk_reader(schema: Schema, relation: int) -> BareChunkReader:
 
 
 def chunk_reader(schema: Schema) -> ChunkReader:
-    """Made once for all splits: that takes milliseconds."""
-    # Schemas are equal whatever the sources of their tables, which decide what records may hold.
+    """A cached reader, as making one takes milliseconds."""
+    # Equal schemas may differ in the sources of tables, which determine the fields of records.
     return _chunk_reader(schema, tuple(relation.source for relation in schema.relations))
 
 
@@ -401,18 +400,18 @@ def _chunk_reader(schema: Schema, _sources: tuple[str | None, ...]) -> ChunkRead
 
 
 class TextReader:
-    """Reads JSON texts that are no lines of a file: records that name their relation, and change events."""
+    """Reads JSON texts that are not lines of a file: records that name their relation, and change events."""
 
     def __init__(self, name: str, schema: Schema) -> None:
         self._columns = ChunkReader(schema)
         self._lines = StreamedLines(name, schema)
 
     def read(self, texts: Iterable[bytes]) -> Iterator[Chunk]:
-        """The records of texts, in their order; what is none is bad."""
+        """The records of texts, in order; other texts are bad records."""
         lines: list[bytes] = []
         size = 0
         for text in texts:
-            line = text.replace(b"\n", b" ") + b"\n"  # between the tokens of JSON they mean the same
+            line = text.replace(b"\n", b" ") + b"\n"  # both are white space between the tokens of JSON
             lines.append(line)
             size += len(line)
             if size >= CHUNK_BYTES:
@@ -437,17 +436,17 @@ def _integers(column: list[Any]) -> Ints | list[Value]:
     packed = packed_integers(column)
     if packed is not None:
         return packed
-    known = [value for value in column if value is not None]
-    if known and not (min(known) >= SMALLEST and max(known) <= LARGEST):
+    integers = [value for value in column if value is not None]
+    if integers and not (min(integers) >= SMALLEST and max(integers) <= LARGEST):
         raise MalformedError("an integer beyond 64 bits")
     return column
 
 
 def one_a_line(data: bytes) -> int:
-    """The number of lines; 0 if as many objects need not be one on each line.
+    """The number of lines; 0 unless each line is certain to contain one object.
 
-    They are if every line ends with a brace and the next begins with one: inside
-    an object no opening brace follows a closing one.
+    It is if every line ends with a brace and the next begins with one: inside an object no opening brace
+    follows a closing one.
     """
     read = np.frombuffer(data, dtype=np.uint8)
     breaks = np.flatnonzero(read[:-1] == _NEWLINE)
@@ -456,28 +455,32 @@ def one_a_line(data: bytes) -> int:
 
 
 def _instants(column: list[Any]) -> list[Value]:
-    known = set(column)
-    if 4 * len(known) < len(column):  # as days are
-        instants = {value: None if value is None else timestamp(value) for value in known}
+    distinct = set(column)
+    if 4 * len(distinct) < len(column):  # as days are
+        instants = {value: None if value is None else timestamp(value) for value in distinct}
         return list(map(instants.__getitem__, column))
     return [None if value is None else timestamp(value) for value in column]
 
 
 def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.Struct]:
-    """The type that a line of ``relation`` is decoded to; ``only``: it is the only relation."""
+    """The type of a decoded line of ``relation``; ``only``: there is no other relation."""
     row = _struct("Row", _fields(schema, relation))
     own: list[Any] = [("time", str | int | float), ("row", row), ("op", Literal["+"], "+")]
-    if only:  # a decoder of one type looks for no tag
+    if only:  # a decoder of one type needs no tag
         return _struct("Line", [*own, ("relation", Literal[relation.name])])
     return _struct("Line", own, tag=relation.name)
 
 
 def _fields(schema: Schema, relation: Relation) -> list[Any]:
-    """Those of a row."""
-    wanted = needed(schema, relation)
+    """The fields of a row."""
+    required = needed(schema, relation)
     return [
-        (_name(place), _TYPES[attribute.type], _field(attribute.column, required=attribute.name in wanted))
-        for place, attribute in enumerate(relation.attributes)
+        (
+            _name(position),
+            _TYPES[attribute.type],
+            _field(attribute.column, required=attribute.name in required),
+        )
+        for position, attribute in enumerate(relation.attributes)
     ]
 
 
@@ -502,16 +505,16 @@ def _field(name: str, *, required: bool) -> Any:
     return msgspec.field(name=name) if required else msgspec.field(name=name, default=None)
 
 
-def _name(place: int) -> str:
-    """A field's name; attributes may have names that Python does not allow."""
-    return f"a{place}"
+def _name(position: int) -> str:
+    """A field's name, as Python does not allow all names of attributes."""
+    return f"a{position}"
 
 
 def microseconds(times: list[Any]) -> Ints:
     """Times of records in microseconds, from their JSON values. Raises ValueError."""
     kinds = set(map(type, times))
     if kinds == {float}:
-        # As round() does: to the nearest, halves to even.
+        # Like round(): to the nearest, halves to even.
         with np.errstate(over="ignore"):
             nearest = np.rint(np.array(times) * 1e6)
         if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):

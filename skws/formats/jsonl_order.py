@@ -81,11 +81,11 @@ def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
     count = one_a_line(lines)
     for decoder, kind in decoders if count else ():
         try:
-            found = list(map(TIME, decoder.decode_lines(lines)))
+            times = list(map(TIME, decoder.decode_lines(lines)))
         except UNDECODABLE:
             continue
-        if len(found) == count:
-            return np.array(found, dtype=kind)
+        if len(times) == count:
+            return np.array(times, dtype=kind)
     return None
 
 
@@ -119,7 +119,7 @@ def timed_blocks(split: Split) -> list[TimedBlock] | None:
 
     Lines that are no records are passed over. Raises SourceError.
     """
-    found: list[TimedBlock] = []
+    blocks: list[TimedBlock] = []
     with opened(split.path) as file:
         offset = jsonl.skip_to(file, split.start)
         while offset < split.end and (lines := _whole_lines(file, min(ORDER_BLOCK, split.end - offset))):
@@ -129,9 +129,9 @@ def timed_blocks(split: Split) -> list[TimedBlock] | None:
                 first, last, size = _times(text, insertions=True)
             except _UnsureError:
                 return None
-            found.append(TimedBlock(offset, end, first, last, size))
+            blocks.append(TimedBlock(offset, end, first, last, size))
             offset = end
-    return found if _follow(found) else None
+    return blocks if _follow(blocks) else None
 
 
 def _follow(blocks: Sequence[TimedBlock]) -> bool:

@@ -137,13 +137,13 @@ def nested_rows(
 def as_json(row: Mapping[str, Any]) -> Any:
     """A row as JSON has it, but with NaN and infinity. Raises MalformedError."""
     try:
-        written = orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS)
+        encoded = orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError as error:  # an integer of more than 64 bits, or what is no JSON at all
         return _with_long_integers(row, str(error))
-    found = orjson.loads(written)
-    if b"null" in written:
-        _keep_missing(found, row)
-    return found
+    value = orjson.loads(encoded)
+    if b"null" in encoded:
+        _keep_missing(value, row)
+    return value
 
 
 def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
@@ -154,20 +154,20 @@ def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
         raise MalformedError(reason) from None
 
 
-def _keep_missing(found: Any, given: Any) -> None:
+def _keep_missing(decoded: Any, original: Any) -> None:
     """Put back the numbers of ``given`` for which JSON has null, so that readers count them."""
     places: Iterable[tuple[Any, Any]]
-    if isinstance(found, dict) and isinstance(given, Mapping) and len(found) == len(given):
-        places = zip(found, given.values(), strict=True)
-    elif isinstance(found, list) and isinstance(given, list | tuple):
-        places = enumerate(given)
+    if isinstance(decoded, dict) and isinstance(original, Mapping) and len(decoded) == len(original):
+        places = zip(decoded, original.values(), strict=True)
+    elif isinstance(decoded, list) and isinstance(original, list | tuple):
+        places = enumerate(original)
     else:
         return
-    for place, value in places:
-        if isinstance(value, float) and found[place] is None:
-            found[place] = value
+    for key, value in places:
+        if isinstance(value, float) and decoded[key] is None:
+            decoded[key] = value
         else:
-            _keep_missing(found[place], value)
+            _keep_missing(decoded[key], value)
 
 
 def _text(value: object) -> str:
@@ -176,24 +176,24 @@ def _text(value: object) -> str:
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
     """The elements of the array at ``path``; none where there is none. Raises MalformedError."""
-    found = reached(item, path)
-    if found is MISSING or found is None:
+    value_at_path = reached(item, path)
+    if value_at_path is MISSING or value_at_path is None:
         return []
-    if not isinstance(found, list):
-        raise MalformedError(f"expected an array of rows at {path!r}, got {shown(found)}")
-    return found
+    if not isinstance(value_at_path, list):
+        raise MalformedError(f"expected an array of rows at {path!r}, got {shown(value_at_path)}")
+    return value_at_path
 
 
 def arrays(item: Mapping[str, Any], depth: int = DEEPEST) -> dict[str, list[dict[str, Any]]]:
     """The arrays of objects in an object, by path; not those inside of others."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    arrays_by_path: dict[str, list[dict[str, Any]]] = {}
     for name, value in item.items():
         if isinstance(value, Mapping):
             inner = arrays(value, depth - 1) if depth else {}
-            found |= {f"{name}.{path}": elements for path, elements in inner.items()}
+            arrays_by_path |= {f"{name}.{path}": elements for path, elements in inner.items()}
         elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-            found[name] = value
-    return found
+            arrays_by_path[name] = value
+    return arrays_by_path
 
 
 def without(item: Mapping[str, Any], paths: Mapping[str, object]) -> dict[str, Any]:

@@ -1,11 +1,9 @@
 """Parquet files, read as columns if they are plain, else row by row.
 
-A plain file has columns of native types in order of time, and goes from disk to
-engine as columns; files of several relations are merged by time. Any other (other
-types, deletions, missing attributes, times out of order) is read by ranges of row
-groups, columns as in ``tabular``: values are converted, or the record is bad.
-Timestamps and dates are instants, whatever their unit; other numbers are read
-like the same numbers in JSON.
+A plain file has columns of native types in order of time, and goes from disk to engine as columns; files of
+several relations are merged by time. Any other file (other types, deletions, missing attributes, times out of
+order) is read by ranges of row groups, with columns as in ``tabular``: values are converted, or the record is
+bad. Timestamps and dates are instants in any unit; other numbers are read like the same numbers in JSON.
 """
 
 from __future__ import annotations
@@ -65,7 +63,7 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: cannot read as Parquet: {str(error).splitlines()[0]}") from None
-    except UnicodeDecodeError:  # of texts it is handled where they are read
+    except UnicodeDecodeError:  # in texts it is handled when they are read
         raise SourceError(f"{path}: cannot read as Parquet: the name of a column is not UTF-8") from None
 
 
@@ -76,7 +74,7 @@ def columns(path: Path) -> list[str]:
 
 
 def group_ranges(path: Path, split_bytes: int) -> list[tuple[int, int, int]]:
-    """Ranges (first group, end, bytes) of row groups, each of at least ``split_bytes`` but for the last."""
+    """Ranges (first group, end, bytes) of row groups, each of at least ``split_bytes`` except the last."""
     with opened(path) as file:
         total = path.stat().st_size
         sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
@@ -97,7 +95,7 @@ def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Re
 
 
 def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Chunk]:
-    """As ``read``, many at a time, and as columns where they are plain."""
+    """Like ``read``, many records at a time, and as columns if they are plain."""
     for reader, batch, row in _read(split, schema, READ_TOGETHER, advance):
         yield reader.chunk(batch, row)
 
@@ -120,18 +118,22 @@ def _read(
 class ArrowReader:
     """Reads rows of Arrow batches with the columns of ``arrow``; values are converted one by one.
 
-    ``source`` names their origin in bad records. ``relation``: the position of the relation of bare rows,
-    None if a column names the relation of each.
+    ``source``: the name of their origin in bad records. ``relation``: the position of the relation of bare
+    rows; None if a column names the relation of each row.
     """
 
     def __init__(self, source: str, relation: int | None, schema: Schema, arrow: pa.Schema) -> None:
         self._source = source
         self._number = relation or 0
-        known = None if relation is None else schema.relations[relation]
+        bare_relation = None if relation is None else schema.relations[relation]
         nested = relation is not None and has_nested(schema, relation)
         self._nested = NestedReader(schema, self._number, Path(source).name) if nested else None
-        plain = known is not None and not (known.table or nested) and _has_plain_columns(arrow, known)
-        self._relation = known if plain else None
+        plain = (
+            bare_relation is not None
+            and not (bare_relation.table or nested)
+            and _has_plain_columns(arrow, bare_relation)
+        )
+        self._relation = bare_relation if plain else None
         self._columns = None if relation is None else BareColumns(schema, relation, arrow.names)
         self._names = list(arrow.names)
         self._types = list(arrow.types)
@@ -162,7 +164,7 @@ class ArrowReader:
     def _nested_items(
         self, reader: NestedReader, batch: pa.RecordBatch, first: int
     ) -> Iterator[Record | BadRecord]:
-        """The records of rows with others in their arrays, as of JSON lines."""
+        """The records of rows with further rows in their arrays, as in JSON lines."""
         for number, row in enumerate(zip(*map(python_values, batch.columns), strict=True), start=first):
             try:
                 named = dict(zip(self._names, row, strict=True))
@@ -174,15 +176,15 @@ class ArrowReader:
         yield from reader.notes(self._source)
 
     def chunk(self, batch: pa.RecordBatch, first: int) -> Chunk:
-        """As ``items``, as columns if all rows are plain."""
+        """Like ``items``, as columns if all rows are plain."""
         relation = self._relation
         if relation is not None and _has_plain_values(batch.select(_checked(relation)), relation):
             with suppress(pa.ArrowInvalid):  # a text is not UTF-8
                 return Chunk(columns_batch(batch, self._number, relation))
         if self._columns is not None and self._columns.usable and len(batch):
-            taken = self._columns.batch(batch.columns)
-            if taken is not None:
-                return Chunk(taken, self._columns.notes(self._source))
+            columns_read = self._columns.batch(batch.columns)
+            if columns_read is not None:
+                return Chunk(columns_read, self._columns.notes(self._source))
         return Chunk.of(self.items(batch, first))
 
     def _raw(self, row: Sequence[Any]) -> bytes:
@@ -209,9 +211,9 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column as JSON has them, for inference and reader alike.
+    """The values of a column as in JSON, for inference and reader alike.
 
-    ``Unreadable``, or bytes, for what is no value there: a text that is not UTF-8.
+    A text that is not UTF-8 is ``Unreadable`` or bytes.
     """
     try:
         values: list[Any] = column.to_pylist()
@@ -221,7 +223,7 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _is_native(kind: pa.DataType) -> bool:
-    """Whether JSON has such values: texts (but not bytes), numbers (but not decimals), true and false."""
+    """True if JSON has such values: texts (but not bytes), numbers (but not decimals), true and false."""
     return bool(
         pa.types.is_string(kind)
         or pa.types.is_large_string(kind)
@@ -232,10 +234,10 @@ def _is_native(kind: pa.DataType) -> bool:
 
 
 def json_value(value: Any) -> Any:
-    """A value of Python as JSON has it.
+    """A Python value as in JSON.
 
-    Dates and times are ISO 8601, durations seconds, maps objects; decimals stay what they are, since JSON's
-    numbers would lose digits; bytes are texts if they are UTF-8.
+    Dates and times become ISO 8601, durations seconds, maps objects, and bytes texts if they are UTF-8.
+    Decimals are unchanged, since JSON's numbers would lose digits.
     """
     if isinstance(value, dict):
         return {str(json_value(name)): json_value(inner) for name, inner in value.items()}
@@ -287,26 +289,26 @@ def _instant(kind: pa.DataType) -> Callable[[Any], int] | None:
     if not pa.types.is_timestamp(kind):
         return None
     if kind.unit == "ns":
-        return lambda nanos: nanos // 1000  # 64 bits of these stay in the calendar
+        return lambda nanos: nanos // 1000  # 64 bits of nanoseconds are within the calendar
     scale = _MICROS[kind.unit]
     return lambda units: of_calendar(units * scale)
 
 
-def _conversion(kind: pa.DataType, wanted: AttributeType) -> Convert:
+def _conversion(kind: pa.DataType, target: AttributeType) -> Convert:
     """The conversion of Python values of an Arrow column to the type ``wanted``."""
     instant = _instant(kind)
     if instant is not None:
-        return instant if wanted is AttributeType.TIMESTAMP else _refusing(wanted, instant)
+        return instant if target is AttributeType.TIMESTAMP else _refusing(target, instant)
 
     def convert(value: Any) -> Value:
-        return conversion(wanted, type(value))(value)
+        return conversion(target, type(value))(value)
 
     return convert
 
 
-def _refusing(wanted: AttributeType, instant: Callable[[Any], int]) -> Convert:
-    """Refuses times, but for those that are missing: of a column of these alone the type is not known."""
-    refuse = conversion(wanted, object)
+def _refusing(target: AttributeType, instant: Callable[[Any], int]) -> Convert:
+    """Refuses times, but accepts missing ones: a column without any value has no known type."""
+    refuse = conversion(target, object)
 
     def convert(value: Any) -> Value:
         instant(value)
@@ -345,25 +347,25 @@ def batches(
     read_together: int = READ_TOGETHER,
     least_rows: int = LEAST_ROWS,
 ) -> Iterator[RecordBatch]:
-    """The records of plain files by time, in order of the files where times are equal.
+    """The records of plain files by time, and by file if times are equal.
 
-    Of all files, ``read_together`` rows are read at a time, of each ``least_rows`` at least.
+    ``read_together``: the rows of all files that are read at a time, with at least ``least_rows`` of each.
     """
     sizes: Counter[tuple[Path, int]] = Counter()
     for split in splits:
         sizes[split.path, split.relation or 0] += split.size
     rows = max(least_rows, read_together // max(len(sizes), 1))
 
-    def read(place: int, path: Path, number: int, size: int) -> Iterator[Placed]:
+    def read(number_of_file: int, path: Path, number: int, size: int) -> Iterator[Placed]:
         with opened(path) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows):
                 if batch.num_rows:
                     part = columns_batch(batch, number, schema.relations[number])
-                    yield part.time.item(0), place, part
+                    yield part.time.item(0), number_of_file, part
                     advance(size * batch.num_rows // total)
 
-    parts = [read(place, *file, size) for place, (file, size) in enumerate(sizes.items())]
+    parts = [read(number_of_file, *file, size) for number_of_file, (file, size) in enumerate(sizes.items())]
     return merged(heapq.merge(*parts, key=itemgetter(0)))
 
 
@@ -415,12 +417,12 @@ def _checked(relation: Relation) -> list[str]:
 
 
 def _has_plain_values(batch: pa.RecordBatch, relation: Relation) -> bool:
-    """True if all rows have a time, and all values that may be out of range are in it."""
+    """True if all rows have a time, and no value is out of range."""
     return not batch.column(relation.time or "time").null_count and all(map(_in_range, batch.columns))
 
 
 def _has_plain_columns(arrow: pa.Schema, relation: Relation) -> bool:
-    """True if the columns are one of the native type for each attribute, and one for the time."""
+    """True if there is a column of the native type for each attribute, and one for the time."""
     time = relation.time or "time"
     own = [] if relation.time else [time]
     named = [*own, *relation.columns]
@@ -437,25 +439,25 @@ def _has_attributes(arrow: pa.Schema, relation: Relation, names: Sequence[str]) 
     )
 
 
-def _fits(given: pa.DataType, wanted: AttributeType) -> bool:
-    if wanted is AttributeType.TIMESTAMP:
-        return bool(pa.types.is_timestamp(given)) and given.unit == "us"
-    return given in _KINDS[wanted]
+def _fits(actual: pa.DataType, target: AttributeType) -> bool:
+    if target is AttributeType.TIMESTAMP:
+        return bool(pa.types.is_timestamp(actual)) and actual.unit == "us"
+    return actual in _KINDS[target]
 
 
 def _in_range(column: pa.Array) -> bool:
     """True if all numbers are finite and all timestamps in the calendar."""
     if pa.types.is_floating(column.type):
         return pc.all(pc.is_finite(column)).as_py() is not False
-    found = pc.min_max(column.cast(pa.int64())).as_py()
-    return found["min"] is None or (found["min"] >= EARLIEST and found["max"] <= LATEST)
+    extremes = pc.min_max(column.cast(pa.int64())).as_py()
+    return extremes["min"] is None or (extremes["min"] >= EARLIEST and extremes["max"] <= LATEST)
 
 
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
-    """The column in the type that blocks hold. Raises ArrowInvalid for a text that is not UTF-8."""
-    wanted = STORED[kind]
-    stored = column if column.type == wanted else column.cast(wanted)
-    if wanted == pa.string():
+    """The column in the type of blocks. Raises ArrowInvalid for a text that is not UTF-8."""
+    stored_type = STORED[kind]
+    stored = column if column.type == stored_type else column.cast(stored_type)
+    if stored_type == pa.string():
         stored.validate(full=True)
     return stored
 

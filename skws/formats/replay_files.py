@@ -36,29 +36,29 @@ from skws_schema.budgets import check
 from skws_schema.model import Schema
 
 RUNS: Final = 64
-"""Runs that are merged at a time; a part of each is in memory."""
+"""The number of runs that are merged at a time; a part of each is in memory."""
 
 
 def sorted_batches(
     batches: Iterable[RecordBatch], *, memory_records: int = MEMORY_RECORDS, runs_together: int = RUNS
 ) -> Iterator[RecordBatch]:
-    """The records by time, in order of arrival where times are equal; about ``memory_records`` in memory.
+    """The records by time, and by arrival if times are equal; about ``memory_records`` are in memory.
 
-    ``runs_together`` sorted runs are merged at a time. The temporary file is gone when the iterator ends, is
-    closed, or fails. Raises SourceError if it cannot be written.
+    ``runs_together`` sorted runs are merged at a time. The temporary file is removed when the iterator ends,
+    is closed, or fails. Raises SourceError if it cannot be written.
     """
     if memory_records < 1:
         raise ValueError(f"memory_records must be positive, not {memory_records}")
-    held: list[RecordBatch] = []
+    pending: list[RecordBatch] = []
     runs: _Runs | None = None
     try:
         for batch in batches:
-            held.append(batch)
-            if sum(map(len, held)) >= memory_records:
+            pending.append(batch)
+            if sum(map(len, pending)) >= memory_records:
                 runs = runs or _Runs(max(1, memory_records // runs_together), runs_together)
-                runs.add(_by_time(held))
-                held = []
-        last = _by_time(held)
+                runs.add(_by_time(pending))
+                pending = []
+        last = _by_time(pending)
         if runs is None:
             yield from _cut(last, BATCH)
         else:
@@ -80,7 +80,7 @@ def _cut(batch: RecordBatch, size: int) -> Iterator[RecordBatch]:
 
 
 _Run: TypeAlias = list[tuple[int, int, int, int]]
-"""Pieces in order of time: the first and last times, the place in the file, and the size in bytes."""
+"""Pieces in order of time: the first and last times, the offset in the file, and the size in bytes."""
 
 
 class _Runs:
@@ -93,7 +93,7 @@ class _Runs:
         self._spool = Spool()
 
     def add(self, batch: RecordBatch) -> None:
-        """Spill sorted records: to the last run if they continue it, else as a new run."""
+        """Spill sorted records, to the last run if they continue it, else as a new run."""
         if len(batch):
             _, latest, *_ = self._runs[-1][-1] if self._runs else (0, LATEST + 1)
             if batch.time[0] < latest:
@@ -103,7 +103,7 @@ class _Runs:
     def merged(self) -> Iterator[RecordBatch]:
         """The records of all runs."""
         while len(self._runs) > self._most:
-            # Neighbours only, so that the order of arrival is kept.
+            # Only neighbours, which preserves the order of arrival.
             groups = [self._runs[at : at + self._most] for at in range(0, len(self._runs), self._most)]
             self._runs = [list(self._written(self._merged(group))) for group in groups]
         return self._merged(self._runs)
@@ -130,7 +130,7 @@ T = TypeVar("T")
 class Replay:
     """Replay files. ``splits``: their parts in order of arrival; ``size_bytes``: their bytes on disk.
 
-    ``notes``: lines on files of directories that are left out.
+    ``notes``: lines on files in directories that are left out.
     """
 
     def __init__(self, splits: Sequence[Split], schema: Schema, notes: Sequence[str] = ()) -> None:
@@ -153,14 +153,13 @@ class Replay:
     def tables(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
         """The rows of static tables, at time 0, to be loaded before the stream.
 
-        Bad records of files that hold streams, too, are left to ``stream``,
-        which reads them again. ``progress`` gets the bytes read so far.
-        Raises BadRecordsError, SourceError.
+        Bad records of files with streams are left to ``stream``, which reads them again. ``progress`` gets
+        the bytes read so far. Raises BadRecordsError, SourceError.
         """
         return records_of(self.table_batches(policy, progress))
 
     def table_batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
-        """As ``tables``, many at a time."""
+        """Like ``tables``, many at a time."""
         if not self._tables:
             return
         meter = _Meter(progress)
@@ -174,15 +173,15 @@ class Replay:
                     yield chunk.only(np.isin(chunk.records.relation, list(self._tables))).records
 
     def stream(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
-        """As ``batches``, one by one."""
+        """Like ``batches``, one by one."""
         return records_of(self.batches(policy, progress))
 
     def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
-        """All other records by time, in order of arrival where times are equal.
+        """All other records by time, and by arrival if times are equal.
 
-        ``progress`` gets the bytes read so far, without those of ``tables``. They are read on demand if the
-        files are in order of time; else everything is read before the first record is given. Raises
-        BadRecordsError, SourceError.
+        They are read on demand if the files are in order of time; else everything is read before the first
+        record. ``progress`` gets the bytes read so far, without those of ``tables``. Raises BadRecordsError,
+        SourceError.
         """
         for batch in self._batches(policy, progress):
             check()
@@ -208,7 +207,7 @@ class Replay:
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     def parts(self) -> Iterator[Replay]:
-        """The splits, each alone, if they follow each other in order of time; else all together."""
+        """The splits one by one if they follow each other in order of time; else all together."""
         if not self.in_order or self._columnar:
             yield self
             return
@@ -219,7 +218,7 @@ class Replay:
         return self._of(self.splits[part:]) if part else self
 
     def _of(self, splits: Sequence[Split]) -> Replay:
-        """Some splits, which are known to be in order of time."""
+        """The replay of some splits, which are in order of time."""
         replay = Replay(splits, self.schema)
         replay.__dict__["in_order"] = True
         return replay
@@ -230,7 +229,7 @@ class Replay:
 
     @property
     def _streams(self) -> list[Split]:
-        """The files that hold more than rows of static tables."""
+        """The files with more than rows of static tables."""
         return [split for split in self.splits if split.relation not in self._tables]
 
     def arrivals(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
@@ -243,7 +242,7 @@ class Replay:
 
 
 class _Meter:
-    """Bytes read of all splits; a split counts its size, however much was read around it."""
+    """The bytes read of all splits; a split counts its size, even if more was read around it."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -1,15 +1,15 @@
 """Rows and records from JSON: checked, converted, in the order of the relation's attributes.
 
-A record is ``{"relation": ..., "time": ..., "op": ..., "row": {...}}``, or a bare
-row of one relation. A truncation has no row. A bare row may have ``time`` and ``op`` of its own beside its
-attributes, where the relation has no attributes of these names.
+A record is ``{"relation": ..., "time": ..., "op": ..., "row": {...}}``, or a bare row of one relation. A
+truncation has no row. A bare row may have ``time`` and ``op`` beside its attributes, if the relation has no
+attributes of these names.
 
-Conversions are compiled once per relation and combination of JSON types, so
-that the usual row costs one lookup and no conversion.
+Conversions are compiled once per relation and combination of JSON types, so that the usual row takes one
+look-up and no conversion.
 
-Values stand where an attribute's ``from:`` says: under another name, in nested objects, in arrays. The
-texts of an array are joined with commas, so that it can be searched. Other values of a text attribute with
-a ``from:`` are taken as JSON writes them: a column of data that nobody declared may hold several types.
+An attribute's ``from:`` tells where its value is: under another name, in nested objects, in arrays. The texts
+of an array are joined with commas, so that they can be searched. Other values of a text attribute with a
+``from:`` are written as JSON: a column of data without a declaration may have several types.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _joined(schema: Schema) -> Mapping[str, frozenset[str]]:
 class RowReader:
     """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError.
 
-    ``by_origin``: rows have what attributes are called by records, else their names. ``passed_over``: how
-    many values were passed over, by the reason.
+    ``by_origin``: rows have the columns of records, else the names of attributes. ``passed_over``: the number
+    of values that were passed over, by reason.
     """
 
     def __init__(self, schema: Schema, index: int, *, by_origin: bool = True) -> None:
@@ -80,7 +80,7 @@ class RowReader:
         self.table = self.relation.table
         self.names = tuple(a.name for a in self.relation.attributes)
         self.time_column = self._time_column()
-        # Whether an insertion takes the record's own time.
+        # True if an insertion takes the record's time.
         self.stamped = not self.table and self.time_column is None
         self._width = len(self.names)
         self._needed = needed(schema, self.relation)
@@ -129,34 +129,34 @@ class RowReader:
         return self._key if delete else self._needed
 
     def takes_time(self, *, delete: bool) -> bool:
-        """Whether the record's own time matters."""
+        """True if the record's time matters."""
         return self.stamped or (delete and not self.table)
 
-    def complete(self, row: Any, wanted: Iterable[str]) -> tuple[Any, ...]:
-        """The values of ``row`` in order, NULL where one is missing that is not in ``wanted``."""
+    def complete(self, row: Any, required: Iterable[str]) -> tuple[Any, ...]:
+        """The values of ``row`` in order, NULL if one is missing that is not in ``wanted``."""
         self._check_names(row)
         for name in self.names:
-            if name in wanted and name not in row:
+            if name in required and name not in row:
                 raise self.missing(name)
         return tuple(map(row.get, self.names))
 
     def _check_names(self, row: Any) -> None:
-        """Pass over, or refuse, what the relation lacks."""
+        """Pass over or refuse attributes that the relation lacks."""
         if type(row) is not dict:
             raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
         unknown = [name for name in row if name not in self.known]
         if unknown and len(unknown) == len(row):
-            raise self.no_attribute(unknown[0])  # it is no row of this relation
+            raise self.no_attribute(unknown[0])  # not a row of this relation
         for name in unknown:
             self.unknown(name)
 
-    def _placed(self, origins: Origins, row: Any, wanted: Collection[str]) -> Row:
+    def _placed(self, origins: Origins, row: Any, required: Collection[str]) -> Row:
         """The row of a JSON object in which some attributes have other names, or are nested."""
         self._check_names(row)
         values: list[Value] = []
         for attribute, value in zip(self.relation.attributes, origins.values(row), strict=True):
             if value is MISSING:
-                if attribute.name in wanted:
+                if attribute.name in required:
                     raise self.missing(attribute.name)
                 values.append(None)
                 continue
@@ -177,7 +177,7 @@ class RowReader:
         self.passed_over[self._unknown[name]] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
-        """What is left of a value that is missing for ``error``, which is raised for any other fault."""
+        """The value in place of one that is missing for ``error``, which is raised for any other fault."""
         named = MalformedError(f"{self.relation.name}.{name}: {error}")
         if not isinstance(error, MissingError) or name in self._never_missing:
             raise named from None
@@ -213,12 +213,14 @@ class RowReader:
         return tuple(row)
 
     def _compile(self, types: tuple[type, ...]) -> _Plan:
-        """For values of these types: which are integers to be checked, and which to convert."""
+        """For values of these types, the positions of integers to check, and of values to convert."""
         kinds = [a.type for a in self.relation.attributes]
-        found = [conversion(kind, given) for kind, given in zip(kinds, types, strict=True)]
-        integers = tuple(i for i, step in enumerate(found) if step is integer_of_int)
+        conversions = [
+            conversion(kind, type_of_value) for kind, type_of_value in zip(kinds, types, strict=True)
+        ]
+        integers = tuple(i for i, step in enumerate(conversions) if step is integer_of_int)
         passed = (unchanged, integer_of_int)
-        return integers, tuple((i, step) for i, step in enumerate(found) if step not in passed)
+        return integers, tuple((i, step) for i, step in enumerate(conversions) if step not in passed)
 
     def no_attribute(self, name: str) -> MalformedError:
         near = nearest(name, self.names)
@@ -229,7 +231,7 @@ class RowReader:
         return MalformedError(f"{self.relation.name}.{name} is missing, and {part} needs it")
 
     def record(self, row: Row, given: int | None, *, delete: bool = False) -> Record:
-        """The record of a converted row, whose own time is ``given``."""
+        """The record of a converted row. ``given``: the record's time."""
         return Record(self.index, self.time(row, given, delete=delete), row, delete)
 
     def truncation(self, given: int | None) -> Record:
@@ -240,10 +242,9 @@ class RowReader:
         return Record.truncation(self.index, given)
 
     def time(self, row: Row, given: int | None, *, delete: bool) -> int:
-        """The time of a record with ``row`` whose own time is ``given``.
+        """The time of a record with ``row``. ``given``: the record's time.
 
-        The time attribute wins for an insertion; a deletion happens at its own
-        time, and only without one at that of the row.
+        An insertion takes the time attribute first; a deletion takes the record's time first.
         """
         if self.relation.source is not None:
             raise MalformedError(f"rows of {self.relation.name} come only from its source")
@@ -282,7 +283,7 @@ TRUNCATE: Final = "truncate"
 
 
 def is_deletion(op: object) -> bool:
-    """Whether the ``op`` of a row is ``-``; raises MalformedError if it is neither that nor ``+``."""
+    """True if the ``op`` of a row is ``-``; raises MalformedError if it is neither ``-`` nor ``+``."""
     if op == "+":
         return False
     if op == "-":
@@ -297,7 +298,7 @@ def refuse_deletion(reader: RowReader) -> None:
 
 
 def notes(known: Mapping[str, RowReader], source: str) -> list[BadRecord]:
-    """What some readers have passed over since the last call."""
+    """Notes on what some readers have passed over since the last call."""
     return [note for reader in known.values() if reader.passed_over for note in reader.notes(source)]
 
 
@@ -315,17 +316,17 @@ class RecordReader:
             if "row" not in item and item.get("op") == TRUNCATE and item.keys() <= FIELDS:
                 return _truncation(reader, None, item.get("time"), arrived)
             row = item["row"]
-            given = item.get("time")
+            time_value = item.get("time")
             op = item.get("op")
         except (KeyError, TypeError, AttributeError):
             raise self._fault(item) from None
-        if (op is None or given is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
+        if (op is None or time_value is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
             raise self._fault(item)
         if op == TRUNCATE:
-            return _truncation(reader, row, given, arrived)
+            return _truncation(reader, row, time_value, arrived)
         if op is not None and op != "+" and is_deletion(op):
-            return _deletion(reader, row, given, arrived)
-        return _insertion(reader, row, given, arrived)
+            return _deletion(reader, row, time_value, arrived)
+        return _insertion(reader, row, time_value, arrived)
 
     def notes(self, source: str) -> list[BadRecord]:
         """What was passed over since the last call."""
@@ -359,7 +360,7 @@ _PLACEHOLDER_BYTES: Final = list(UNAVAILABLE.encode())
 
 
 def is_unavailable(value: Any) -> bool:
-    """Whether a value is the placeholder: as it is, as bytes are written, in an array or a map."""
+    """True if a value is the placeholder, also as bytes, in an array or in a map."""
     if isinstance(value, list):
         return value == _PLACEHOLDER_BYTES or (len(value) == 1 and is_unavailable(value[0]))
     if isinstance(value, dict):
@@ -377,7 +378,7 @@ _CLOCKS: Final = (("ts_us", 1, 1), ("ts_ns", 1, 1000), ("ts_ms", 1000, 1))
 
 
 def clock_of(item: Mapping[str, Any], prefix: str = "") -> int | None:
-    """The time that Debezium gives in the finest unit, in microseconds. Raises MalformedError."""
+    """Debezium's time in the finest available unit, as microseconds. Raises MalformedError."""
     for name, up, down in _CLOCKS:
         value = item.get(prefix + name)
         value = int(value) if isinstance(value, str) and value.isdecimal() else value
@@ -396,9 +397,9 @@ FLAT: Final = frozenset(
 
 
 class Flat(NamedTuple):
-    """What these fields say of a row: whether it is deleted or updated, and its time in microseconds.
+    """The meaning of these fields: whether a row is deleted or updated, and its time in microseconds.
 
-    The time is 0 where there is none.
+    The time is 0 if there is none.
     """
 
     deleted: bool
@@ -407,7 +408,7 @@ class Flat(NamedTuple):
 
     @classmethod
     def of(cls, item: Mapping[str, Any]) -> Flat | None:
-        """None for a row that has not been flattened. Raises MalformedError."""
+        """The fields of a flattened row; None for any other. Raises MalformedError."""
         if _DELETED not in item and "__op" not in item:
             return None
         deleted = str(item.get(_DELETED)).lower() == "true" or item.get("__op") == "d"
@@ -418,7 +419,7 @@ class Flat(NamedTuple):
 
 
 class BareRowReader:
-    """Reads rows of the one relation at position ``relation``; ``others``: fields that are no attributes."""
+    """Reads rows of the relation at position ``relation``. ``others``: fields that are no attributes."""
 
     def __init__(self, schema: Schema, relation: int, others: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)
@@ -439,19 +440,19 @@ class BareRowReader:
         flat = Flat.of(own)
         if flat is not None:
             return self._flattened(row, flat, arrived)
-        given = own.get("time")
+        time_value = own.get("time")
         if self.truncates(own):
-            return _truncation(self._reader, row, given, arrived)
+            return _truncation(self._reader, row, time_value, arrived)
         if own.get("op") is not None and is_deletion(own["op"]):
-            return _deletion(self._reader, row, given, arrived)
-        return _insertion(self._reader, row, given, arrived)
+            return _deletion(self._reader, row, time_value, arrived)
+        return _insertion(self._reader, row, time_value, arrived)
 
     def truncates(self, item: Any) -> bool:
-        """Whether a JSON value is a truncation, which has no row."""
+        """True if a JSON value is a truncation, which has no row."""
         return type(item) is dict and "op" in self._own and item.get("op") == TRUNCATE
 
     def _flattened(self, row: dict[str, Any], flat: Flat, arrived: int | None) -> Record:
-        """The record of a change event that was flattened; without a clock, of the time it arrived, or 0."""
+        """The record of a flattened change event; without a clock, at its time of arrival, or 0."""
         time = flat.time or arrived or 0
         keyed = self._reader.relation.key
         for name in [name for name, value in row.items() if is_unavailable(value)]:
@@ -464,27 +465,27 @@ class BareRowReader:
         return self._reader.record(self._reader.deletion(row), time, delete=True)
 
 
-def _insertion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+def _insertion(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
     values = reader.insertion(row)
-    if reader.stamped and given is not None:
-        return Record(reader.index, timestamp(given), values)
+    if reader.stamped and time_value is not None:
+        return Record(reader.index, timestamp(time_value), values)
     return reader.record(values, arrived)
 
 
-def _deletion(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+def _deletion(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
     refuse_deletion(reader)
     values = reader.deletion(row)
-    return reader.record(values, arrived if given is None else timestamp(given), delete=True)
+    return reader.record(values, arrived if time_value is None else timestamp(time_value), delete=True)
 
 
-def _truncation(reader: RowReader, row: Any, given: Any, arrived: int | None) -> Record:
+def _truncation(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
     if row is not None and not (type(row) is dict and all(value is None for value in row.values())):
         raise truncated_row(reader)
-    return reader.truncation(arrived if given is None else timestamp(given))
+    return reader.truncation(arrived if time_value is None else timestamp(time_value))
 
 
 def truncated_row(reader: RowReader) -> MalformedError:
-    """For a truncation that has a row, which may be meant as a deletion of that."""
+    """The error for a truncation with a row, which may be meant as a deletion of the row."""
     return MalformedError(
         f"op '{TRUNCATE}' deletes all rows of {reader.relation.name}, and takes no row ('-' deletes one)"
     )
@@ -506,17 +507,17 @@ def typed_rows(
 
 
 def _typed(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any, ...]) -> Row:
-    found: list[Value] = []
-    for place, (kind, value) in enumerate(zip(kinds, row, strict=True)):
+    values: list[Value] = []
+    for column, (kind, value) in enumerate(zip(kinds, row, strict=True)):
         try:
-            found.append(_stored(kind, value))
+            values.append(_stored(kind, value))
         except MalformedError as error:
-            found.append(reader.missing_value(reader.names[place], error))
-    return tuple(found)
+            values.append(reader.missing_value(reader.names[column], error))
+    return tuple(values)
 
 
 def _stored(kind: AttributeType, value: Any) -> Value:
-    """A value of SQLite, whose columns hold any type: an empty text is none, and a text may be a number."""
+    """A value of SQLite, whose columns have any type: an empty text is NULL, and a text may be a number."""
     if kind not in _TEXTS:
         return None if value == "" else conversion(kind, type(value))(value)
     return _written(value) if type(value) is float else conversion(kind, type(value))(value)
@@ -530,16 +531,16 @@ def _written(value: bool | float) -> str:
 
 
 MISSING: Final = object()
-"""In place of a value that a record does not have; NULL is a value."""
+"""Replaces a value that a record does not have; NULL is a value."""
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _BETWEEN: Final = ", "
 
 
 def reached(value: Any, path: str) -> Any:
-    """The value at ``path``, a list of those in arrays on the way; MISSING where there is none.
+    """The value at ``path``; a list if there are arrays on the way; MISSING if there is none.
 
-    A field whose name is the whole path, dots and all, comes first. Raises MalformedError for arrays in each
-    other that are too many for Python.
+    A field whose name is the whole path, with its dots, takes precedence. Raises MalformedError for arrays
+    that are nested too deeply for Python.
     """
     try:
         return _reached(value, path)
@@ -553,8 +554,8 @@ def _too_deep() -> MalformedError:
 
 def _reached(value: Any, path: str) -> Any:
     if isinstance(value, list):
-        found = [inner for item in value if (inner := _reached(item, path)) is not MISSING]
-        return found if found else MISSING
+        inner_values = [inner for item in value if (inner := _reached(item, path)) is not MISSING]
+        return inner_values if inner_values else MISSING
     if not isinstance(value, Mapping):
         return MISSING
     if path in value:
@@ -564,35 +565,35 @@ def _reached(value: Any, path: str) -> Any:
 
 
 DEEPEST: Final = 8
-"""Objects inside each other that ``leaves`` looks into."""
+"""The greatest depth of nested objects that ``leaves`` reads."""
 
 
 def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row that are no objects, by the path at which ``reached`` finds them.
+    """The values of a row that are no objects, by their path for ``reached``.
 
-    A list where arrays are on the way; objects more than ``DEEPEST`` deep are left out.
+    A value is a list if there are arrays on the way; objects more than ``DEEPEST`` deep are left out.
     """
-    found: dict[str, Any] = {}
+    values_by_path: dict[str, Any] = {}
     for name, value in row.items():
-        _put(found, name, value, DEEPEST, listed=False)
-    return found
+        _put(values_by_path, name, value, DEEPEST, listed=False)
+    return values_by_path
 
 
-def _put(found: dict[str, Any], path: str, value: Any, depth: int, *, listed: bool) -> None:
+def _put(values_by_path: dict[str, Any], path: str, value: Any, depth: int, *, listed: bool) -> None:
     if isinstance(value, Mapping):
         for name, inner in value.items() if depth else ():
-            _put(found, f"{path}.{name}", inner, depth - 1, listed=listed)
+            _put(values_by_path, f"{path}.{name}", inner, depth - 1, listed=listed)
     elif isinstance(value, list):
         for inner in value:
-            _put(found, path, inner, depth, listed=True)
+            _put(values_by_path, path, inner, depth, listed=True)
     elif listed:
-        found.setdefault(path, []).append(value)
+        values_by_path.setdefault(path, []).append(value)
     else:
-        found[path] = value
+        values_by_path[path] = value
 
 
 def taken(attribute: Attribute, value: Any) -> Value:
-    """A value from JSON, or from a column of objects, as one of ``attribute``. Raises MalformedError."""
+    """A value from JSON, or from a column of objects, as a value of ``attribute``. Raises MalformedError."""
     if isinstance(value, datetime | date):
         value = value.isoformat()
     if isinstance(value, list):
@@ -663,8 +664,8 @@ class Origins:
 
     @staticmethod
     def _value(row: Mapping[str, Any], origin: str | None, name: str | None) -> Any:
-        found = MISSING if origin is None else reached(row, origin)
-        return row.get(name, MISSING) if found is MISSING and name is not None else found
+        value = MISSING if origin is None else reached(row, origin)
+        return row.get(name, MISSING) if value is MISSING and name is not None else value
 
 
 def _head(origin: str) -> str:
@@ -687,8 +688,8 @@ def within(attribute: Attribute, path: str) -> Convert:
     """Takes the value at ``path`` out of a column's value."""
 
     def convert(value: Any) -> Value:
-        found = reached(value, path)
-        return None if found is MISSING else taken(attribute, found)
+        value_at_path = reached(value, path)
+        return None if value_at_path is MISSING else taken(attribute, value_at_path)
 
     return convert
 

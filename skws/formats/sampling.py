@@ -46,10 +46,10 @@ SAMPLE_RECORDS: Final = 200_000
 
 _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
-"""How much a column must look like an identifier: a row with the key of another replaces it."""
+"""The least identifier score of a key column: a row with the key of another replaces it."""
 _MANY: Final = 20
 _OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
-"""Fields that a row has, and an object around rows has not."""
+"""Fields of rows, which an object around rows does not have."""
 
 _DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[str], None]
@@ -58,10 +58,10 @@ _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
 class SampleRow(NamedTuple):
-    """A row of a relation (None: the file's); ``timed``: its record has a time of its own.
+    """A row of a relation (None: the file's). ``timed``: its record has a time of its own.
 
-    ``update``: it replaces one with its key, so that the key is no longer unique among all rows.
-    ``json``: its arrays of objects may hold rows.
+    ``update``: it replaces a row with its key, so that the key is not unique among all rows. ``json``: its
+    arrays of objects may contain rows.
     """
 
     relation: str | None
@@ -77,8 +77,9 @@ _MANY_OBJECTS: Final = 3
 class Samples:
     """The first ``SAMPLE_ROWS`` rows of each relation.
 
-    ``unreadable``: the number of bad records; ``reasons``: places and reasons of the first. ``skipped``: the
-    reasons for files that are left out. ``notes``: lines on files that hold more rows than are read.
+    ``unreadable``: the number of bad records; ``reasons``: locations and reasons of the first ones.
+    ``skipped``: the reasons for files that are left out. ``notes``: lines on files with more rows than are
+    read.
     """
 
     def __init__(self) -> None:
@@ -100,9 +101,9 @@ class Samples:
             self.reasons.append(reason)
 
     def add_file(self, own: str, rows: Iterable[SampleRow], document: Path | None = None) -> None:
-        """Add a file's rows; ``own``: the relation of bare ones, which are bad if others name a relation.
+        """Add a file's rows. ``own``: the relation of bare rows, which are bad if other rows name a relation.
 
-        ``document``: the file, if it may be one object around the rows.
+        ``document``: the file, if it may be a single object around the rows.
         """
         bare: list[SampleRow] = []
         count, named = 0, False
@@ -119,11 +120,13 @@ class Samples:
             return
         if document and count == 1 and bare[0].json:
             bare = self._unwrapped(own, bare[0])
-            if len(bare) == 1 and (found := _keyed(bare[0].values)) is not None:
-                path, size = found
-                place = "".join(f"[{orjson.dumps(name).decode()}]" for name in path)
+            if len(bare) == 1 and (keyed := _keyed(bare[0].values)) is not None:
+                path, size = keyed
+                jq_path = "".join(f"[{orjson.dumps(name).decode()}]" for name in path)
                 entries = (
-                    f".{place} | to_entries[] | {{key}} + .value" if path else "to_entries[] | {key} + .value"
+                    f".{jq_path} | to_entries[] | {{key}} + .value"
+                    if path
+                    else "to_entries[] | {key} + .value"
                 )
                 self.notes.append(
                     f"1 record of {document.name} holds {size:,} objects by name; to search them as rows:"
@@ -133,18 +136,18 @@ class Samples:
             self.add(own, row)
 
     def _unwrapped(self, own: str, row: SampleRow) -> list[SampleRow]:
-        """The rows in an object around them, as in the files before it; else the object as a row."""
-        known = self._arrays.get(own)
-        if own in self._rows and known is None:
+        """The rows in an object around them, at the path in earlier files; else the object as a row."""
+        path_of_rows = self._arrays.get(own)
+        if own in self._rows and path_of_rows is None:
             return [row]
-        path = (_wrapped(row.values) or "") if known is None else known.partition(".")[2]
-        found = reached(row.values, path) if path else MISSING
-        if not isinstance(found, list):
+        path = (_wrapped(row.values) or "") if path_of_rows is None else path_of_rows.partition(".")[2]
+        rows_at_path = reached(row.values, path) if path else MISSING
+        if not isinstance(rows_at_path, list):
             return [row]
-        if known is None:
+        if path_of_rows is None:
             self._arrays[own] = f"{own}.{path}"
             self._beside[own] = tuple(leaves(without(row.values, {path: None})))
-        return [SampleRow(None, one, json=True) for one in found if isinstance(one, dict)]
+        return [SampleRow(None, one, json=True) for one in rows_at_path if isinstance(one, dict)]
 
     def add(self, relation: str, row: SampleRow) -> None:
         rows = (self._updates if row.update else self._rows).setdefault(relation, [])
@@ -169,7 +172,7 @@ class Samples:
                     around.append(len(rows) - 1)
 
     def tables(self) -> dict[str, dict[str, list[object]]]:
-        """Columns by relation; missing attributes are NULL. Rows of arrays have the key of those around."""
+        """Columns by relation; missing attributes are NULL. Rows in arrays have the key of the outer row."""
         tables = {relation: _columns(rows) for relation, rows in (self._updates | self._rows).items()}
         for child, origin in self._arrays.items():
             parent, _, path = origin.partition(".")
@@ -188,18 +191,18 @@ class Samples:
     @cached_property
     def nested(self) -> dict[str, Nested]:
         """The relations whose rows are in arrays; outer ones first."""
-        found: dict[str, Nested] = {}
+        nested_relations: dict[str, Nested] = {}
         for child, origin in self._arrays.items():
             parent = origin.partition(".")[0]
             if parent == child:
-                found[child] = Nested(origin, beside=self._beside[child])
+                nested_relations[child] = Nested(origin, beside=self._beside[child])
                 continue
             key = self._key(parent)
-            found[child] = Nested(origin, f"{parent}.{key}", key)
-        return found
+            nested_relations[child] = Nested(origin, f"{parent}.{key}", key)
+        return nested_relations
 
     def _key(self, relation: str) -> str:
-        """The column that tells the rows of a relation apart; else their place."""
+        """The column that identifies the rows of a relation; else the one with their location."""
         columns = {
             name: values
             for name, values in _columns(self._rows[relation]).items()
@@ -215,12 +218,12 @@ class Samples:
 
 
 def sample(paths: Sequence[Path]) -> Samples:
-    """Samples of replay files and of those in directories; bad records are skipped and counted.
+    """Samples of replay files, also in directories; bad records are skipped and counted.
 
-    Files of a directory whose names differ in numbers alone, such as ``1.json`` and ``2.json``, hold one
+    Files of a directory whose names differ only in numbers, such as ``1.json`` and ``2.json``, contain one
     relation, named after the directory.
 
-    Raises SourceError: nothing there, an unknown format, a file that cannot be read, no record at all.
+    Raises SourceError for a missing file, an unknown format, a file that cannot be read, or no record at all.
     """
     samples = Samples()
     for path in paths:
@@ -240,21 +243,21 @@ def sample(paths: Sequence[Path]) -> Samples:
 
 
 def _wrapped(item: Mapping[str, Any]) -> str | None:
-    """The path to the rows in an object around them: its only list is one of objects, and it has no name."""
-    found = arrays(item)
-    if len(found) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
+    """The path to the rows in an object around them, which has one list, of objects, and no name."""
+    arrays_of_item = arrays(item)
+    if len(arrays_of_item) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
         return None
-    return next(iter(found))
+    return next(iter(arrays_of_item))
 
 
 def _keyed(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ...], int] | None:
-    """The path to an object whose values are objects of one form, several of them, and how many."""
+    """The path to an object whose values are several objects of one form, and their number."""
     inner = [value for value in item.values() if isinstance(value, Mapping)]
     if len(inner) == len(item) >= _MANY_OBJECTS and set.intersection(*map(set, inner)):
         return (), len(inner)
     for name, value in item.items() if depth else ():
-        if isinstance(value, Mapping) and (found := _keyed(value, depth - 1)) is not None:
-            return (name, *found[0]), found[1]
+        if isinstance(value, Mapping) and (keyed_below := _keyed(value, depth - 1)) is not None:
+            return (name, *keyed_below[0]), keyed_below[1]
     return None
 
 
@@ -283,7 +286,7 @@ def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
 
 
 def _is_series(files: Sequence[Path]) -> bool:
-    """Whether there are several files, whose names differ in numbers alone."""
+    """True if there are several files, whose names differ only in numbers."""
     return len(files) > 1 and len({_DIGITS.sub("0", file.name) for file in files}) == 1
 
 
@@ -319,7 +322,7 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 
 
 def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
-    """The row of a record, of a change event, or a bare row; none of deletions, which may hold only a key."""
+    """The row of a record or a change event, or a bare row; none for a deletion, which may be just a key."""
     if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
         if item.get("op") not in ("-", TRUNCATE):
             yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
@@ -330,7 +333,7 @@ def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
 
 
 def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
-    """A bare row, without what flattened change events have beside it; none of a deletion."""
+    """A bare row, without the extra fields of flattened change events; none for a deletion."""
     flat = Flat.of(item)
     if flat is None:
         yield SampleRow(None, item, json=True)
@@ -391,7 +394,7 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
     """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
-        bare = (known for row in rows for known in _of_bare(row))
+        bare = (bare_row for row in rows for bare_row in _of_bare(row))
         yield from islice(bare, SAMPLE_ROWS)  # all are of one relation
         return
     for row in rows:

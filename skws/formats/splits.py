@@ -353,14 +353,14 @@ class Packer:
 
     def rest(self) -> Iterator[tuple[PackedPiece, bytes]]:
         """What is left when the split has been read."""
-        held, in_order = self._held, self._sorted
+        pending, in_order = self._held, self._sorted
         self._held, self._sorted = [], True
-        if not held:
+        if not pending:
             return
         if in_order:
-            yield self._packed(held)
+            yield self._packed(pending)
             return
-        batch = together(held)
+        batch = together(pending)
         batch = batch.taken(np.argsort(batch.time, kind="stable"))
         for begin in range(0, len(batch), _MIXED):
             yield self._packed([batch.taken(slice(begin, begin + _MIXED))])

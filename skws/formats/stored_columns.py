@@ -1,4 +1,4 @@
-"""Rows of a database as columns, many at a time; those with an unusual value one by one."""
+"""Reads rows of a database as columns, many at a time; batches with an unusual value row by row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 def typed_batches(
     database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], together: int = _TOGETHER
 ) -> Iterator[pa.RecordBatch]:
-    """Batches with a column for each attribute, of the rows that ``typed_rows`` makes of the same values.
+    """Batches with a column for each attribute, equal to the rows of ``typed_rows`` for the same values.
 
     Raises SourceError for a bad value.
     """
@@ -39,21 +39,21 @@ def typed_batches(
 
 
 def _columns(attributes: Sequence[Attribute], rows: Sequence[tuple[Any, ...]]) -> list[pa.Array] | None:
-    """None if a value is unusual."""
-    found = []
+    """The columns; None if a value is unusual."""
+    arrays = []
     for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
         column = _column(attribute.type, values)
         if column is None:
             return None
-        found.append(column.cast(STORED[attribute.type]))
-    return found
+        arrays.append(column.cast(STORED[attribute.type]))
+    return arrays
 
 
 def _column(kind: AttributeType, values: tuple[Any, ...]) -> pa.Array | None:
-    given = set(map(type, values)) - {type(None)}
-    if not given:
+    types = set(map(type, values)) - {type(None)}
+    if not types:
         return pa.nulls(len(values))
-    stored = _KINDS.get(given.pop()) if len(given) == 1 else None
+    stored = _KINDS.get(types.pop()) if len(types) == 1 else None
     if stored is None:
         return None
     try:

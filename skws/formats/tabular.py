@@ -1,19 +1,15 @@
 """Records from columns (CSV, Parquet), and the CSV reader.
 
-The columns are ``relation``, ``time``, ``op`` and one for each attribute. A
-stream of several relations has the columns of all of them; those of other
-relations must be empty. A column ``row`` may hold the row as JSON instead. A
-file with bare rows of one relation needs no column ``relation``; ``time`` and
-``op`` are then the record's own unless the relation has attributes of these
-names. In a stream, an attribute called ``relation``, ``time``, ``op`` or
-``row`` can only travel in a column ``row``.
+The columns are ``relation``, ``time``, ``op`` and one for each attribute. A stream of several relations has
+the columns of all of them; those of other relations must be empty. A column ``row`` may contain the row as
+JSON instead. A file with bare rows of one relation needs no column ``relation``; ``time`` and ``op`` then
+belong to the record, unless the relation has attributes of these names. In a stream, an attribute called
+``relation``, ``time``, ``op`` or ``row`` can only be in a column ``row``.
 
-A CSV file begins with a header, which also shows whether its fields are separated by
-commas, semicolons, tabs or bars; an empty field is NULL. A title, comments or ``sep=;``
-may come before it, and rows may have fields beyond it (``CsvLayout``). It is read in the
-strict dialect, so that an unclosed quote makes a bad record. The lines of each record
-are kept until it is parsed: a bad record is reported with them, and with its
-line and offset.
+A CSV file begins with a header, which also shows whether its fields are separated by commas, semicolons, tabs
+or bars; an empty field is NULL. A title, comments or ``sep=;`` may precede it, and rows may have further
+fields (``CsvLayout``). It is read in the strict dialect, so that an unclosed quote makes a bad record. A bad
+record is reported with its lines, its line number and its offset.
 """
 
 from __future__ import annotations
@@ -56,10 +52,10 @@ OWN: Final = frozenset({"relation", "time", "op", "row"})
 
 
 class ColumnReader:
-    """Reads rows of ``columns``; a value is None for NULL, else what ``convert`` and ``time`` accept.
+    """Reads rows of ``columns``; a value is None for NULL, else an argument of ``convert`` or ``time``.
 
-    ``relation``: the position of the relation of bare rows, None for a stream.
-    ``time`` converts a value of the column ``time`` to microseconds.
+    ``relation``: the position of the relation of bare rows; None for a stream. ``time``: converts a value of
+    the column ``time`` to microseconds.
     """
 
     def __init__(
@@ -96,8 +92,8 @@ class ColumnReader:
         if delete:
             refuse_deletion(reader)
         row = self._row(reader, values, delete=delete)
-        given = self._given(values, "time") if reader.takes_time(delete=delete) else None
-        own = (None if flat is None else flat.time) if given is None else self._time(given)
+        time_value = self._given(values, "time") if reader.takes_time(delete=delete) else None
+        own = (None if flat is None else flat.time) if time_value is None else self._time(time_value)
         return reader.record(row, own, delete=delete)
 
     def notes(self, source: str) -> list[BadRecord]:
@@ -108,8 +104,8 @@ class ColumnReader:
         fields = {self._own.get(name) for name in ("relation", "time", "op")}
         if any(value is not None for column, value in enumerate(values) if column not in fields):
             raise truncated_row(reader)
-        given = self._given(values, "time")
-        return reader.truncation(None if given is None else self._time(given))
+        time_value = self._given(values, "time")
+        return reader.truncation(None if time_value is None else self._time(time_value))
 
     def _given(self, values: Sequence[Any], name: str) -> Any:
         column = self._own.get(name)
@@ -158,15 +154,15 @@ class _AttributeColumns:
                     " have a column of its own; put the rows as JSON in a column 'row'"
                 )
         attributes = reader.relation.attributes
-        found = [column_of(attribute, places) for attribute in attributes]
-        used = {column for column, _ in filter(None, found)}
+        columns_of_attributes = [column_of(attribute, places) for attribute in attributes]
+        used = {column for column, _ in filter(None, columns_of_attributes)}
         self._foreign = tuple(i for name, i in places.items() if name not in used)
         self._takes = tuple(
             (-1, _null) if at is None else (places[at[0]], _taking(a, at[1], convert, places[at[0]]))
-            for a, at in zip(attributes, found, strict=True)
+            for a, at in zip(attributes, columns_of_attributes, strict=True)
         )
         self._empty = bool(places) and not used
-        absent = [a.name for a, at in zip(attributes, found, strict=True) if at is None]
+        absent = [a.name for a, at in zip(attributes, columns_of_attributes, strict=True) if at is None]
         self._lacks = {
             delete: next((name for name in absent if name in reader.wanted(delete=delete)), None)
             for delete in (False, True)
@@ -202,8 +198,8 @@ def _null(_value: Any) -> Value:
     return None
 
 
-# The largest field. It bounds how much an unclosed quote can swallow; csv's own limit (128 KiB)
-# is below the size of real documents.
+# The largest field, which bounds the text after an unclosed quote; csv's own limit (128 KiB) is below the
+# size of real documents.
 FIELD_BYTES = 16 << 20
 OPEN_QUOTE: Final = "a quoted field is never closed"
 _OPEN_AT_THE_END: Final = "unexpected end of data"  # the messages of Python's csv
@@ -212,19 +208,19 @@ _LONE_LINE_END: Final = "new-line character seen in unquoted field"
 
 _SEPARATORS: Final = ",;\t|"
 _SAID: Final = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)
-"""The first line that Excel writes and reads to name the separator."""
+"""The first line by which Excel names the separator."""
 _VALUE: Final = re.compile(r"[-+]?[0-9.,:/ -]*[0-9][0-9.,:/ -]*")
-"""Of a field that is hardly a name."""
+"""A field that is hardly a name."""
 HEAD_LINES: Final = 50
-"""The lines that show how a file is laid out."""
+"""The number of lines from which the layout is determined."""
 _TITLE_LINES: Final = 10
 
 
 class CsvLayout(NamedTuple):
-    """Where the header of a CSV file is, and how its fields are separated.
+    """The position of the header of a CSV file, and the separator of its fields.
 
-    ``before``: the lines before the header. ``passed_over``: how many of them are a title or comments.
-    ``width``: the fields of a record: more than the header has if most records have more.
+    ``before``: the lines before the header. ``passed_over``: the number of lines with a title or comments.
+    ``width``: the fields of a record, more than in the header if most records have more.
     """
 
     before: int
@@ -237,35 +233,37 @@ class CsvLayout(NamedTuple):
     def of(cls, lines: Sequence[str]) -> CsvLayout:
         """The layout of the file that begins with ``lines``, ``HEAD_LINES`` or all of them.
 
-        A line is the header unless it says the separator, is a comment, or has at most half the fields of a
-        line that comes soon after, of which there are as many in most of those that follow.
+        A line is the header unless it names the separator, is a comment, or has at most half the fields of a
+        later line near it, if most of the following lines have as many fields as that line.
         """
-        told = next((place for place, line in enumerate(lines) if line.strip()), len(lines))
-        said = _SAID.fullmatch(lines[told]) if told < len(lines) else None
-        delimiters = said[1] if said else _SEPARATORS
+        first_line = next((line_number for line_number, line in enumerate(lines) if line.strip()), len(lines))
+        separator = _SAID.fullmatch(lines[first_line]) if first_line < len(lines) else None
+        delimiters = separator[1] if separator else _SEPARATORS
         lines_with_text = [
-            place for place, line in enumerate(lines) if line.strip() and place >= told + bool(said)
+            line_number
+            for line_number, line in enumerate(lines)
+            if line.strip() and line_number >= first_line + bool(separator)
         ]
-        options = [cls._at(lines, place, delimiters) for place in lines_with_text[:_TITLE_LINES]]
+        options = [cls._at(lines, line_number, delimiters) for line_number in lines_with_text[:_TITLE_LINES]]
         if not options:
             return cls(len(lines), 0, delimiters[0], 0, 0)
         comments = list(takewhile(lambda option: option.is_comment(lines), options))
         first = comments[-1] if comments else options[0]  # the last of several comments may name the columns
-        found = next((option for option in options if option.is_header_after(first, lines)), first)
-        passed = [place for place in lines_with_text if place < found.before]
-        return found._replace(passed_over=len(passed))
+        header_option = next((option for option in options if option.is_header_after(first, lines)), first)
+        passed = [line_number for line_number in lines_with_text if line_number < header_option.before]
+        return header_option._replace(passed_over=len(passed))
 
     @classmethod
-    def _at(cls, lines: Sequence[str], place: int, delimiters: str) -> CsvLayout:
-        """With the header at one line."""
-        delimiter = max(delimiters, key=lines[place].count)
-        widths = [len(_trimmed(fields)) for fields in _lenient(lines[place:], delimiter)]
+    def _at(cls, lines: Sequence[str], line_number: int, delimiters: str) -> CsvLayout:
+        """The layout with the header at a line."""
+        delimiter = max(delimiters, key=lines[line_number].count)
+        widths = [len(_trimmed(fields)) for fields in _lenient(lines[line_number:], delimiter)]
         named, rows = (widths[0] if widths else 0), Counter(widths[1:])
         width, count = rows.most_common(1)[0] if rows else (named, 0)
-        return cls(place, 0, delimiter, named, max(named, width) if 2 * count > rows.total() else named)
+        return cls(line_number, 0, delimiter, named, max(named, width) if 2 * count > rows.total() else named)
 
     def is_header_after(self, first: CsvLayout, lines: Sequence[str]) -> bool:
-        """Whether the header is here and not at ``first``, which is a title or a comment then."""
+        """True if the header is here and not at ``first``, which is then a title or a comment."""
         if self.named < 2 or self.named != self.width or self.is_comment(lines):
             return False
         if self.before == first.before:
@@ -281,19 +279,19 @@ class CsvLayout(NamedTuple):
         return 2 * first.named <= self.named and (self.named > 2 or blank)
 
     def is_comment(self, lines: Sequence[str]) -> bool:
-        """Whether the line of the header is one; "#" may also stand right before the first name."""
+        """True if the line is a comment; a "#" may also directly precede the first name of a header."""
         return lines[self.before].startswith("#") and lines[self.before][1:2] in ("#", "!", " ", "\t")
 
 
 def _trimmed(fields: list[str]) -> list[str]:
-    """Without empty fields at the end."""
+    """The fields, without empty ones at the end."""
     while fields and not fields[-1].strip():
         fields.pop()
     return fields
 
 
 def _lenient(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
-    """The records that are not empty, up to the first that cannot be read."""
+    """The non-empty records, up to the first one that cannot be read."""
     try:
         yield from filter(None, csv.reader(lines, delimiter=delimiter))
     except csv.Error:
@@ -301,7 +299,7 @@ def _lenient(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def fields_of(lines: Iterable[str], layout: CsvLayout, *, strict: bool = True) -> Iterator[list[str]]:
-    """The fields of each record, the header first; empty ones between lines that hold no record.
+    """The fields of each record, the header first; empty lists for lines without a record.
 
     Raises csv.Error.
     """
@@ -311,7 +309,7 @@ def fields_of(lines: Iterable[str], layout: CsvLayout, *, strict: bool = True) -
 
 
 def csv_fault(error: Exception) -> str:
-    """Why a record cannot be read, in the words of a message."""
+    """The reason why a record cannot be read, for a message."""
     reason = str(error)
     if reason == _OPEN_AT_THE_END:
         return OPEN_QUOTE
@@ -319,14 +317,14 @@ def csv_fault(error: Exception) -> str:
 
 
 def column_names(header: Sequence[str], width: int = 0) -> list[str]:
-    """The names of columns: an unnamed one has its number, one that is named again the count of its name.
+    """The names of columns: an unnamed one gets its number, a duplicate the count of its name.
 
-    ``width``: how many there are, if more than in the header.
+    ``width``: the number of columns, if more than in the header.
     """
     names: list[str] = []
-    for place, written in enumerate([*header, *[""] * (width - len(header))], 1):
-        given = written.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        name = given if given.strip() else f"column_{place}"
+    for place, field in enumerate([*header, *[""] * (width - len(header))], 1):
+        name_of_column = field.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        name = name_of_column if name_of_column.strip() else f"column_{place}"
         again = (f"{name}_{number}" for number in count(2))
         names.append(
             name if name not in names else next(new for new in again if new not in (*names, *header))
@@ -335,7 +333,7 @@ def column_names(header: Sequence[str], width: int = 0) -> list[str]:
 
 
 def fitted(fields: list[str], layout: CsvLayout) -> list[str]:
-    """``fields``, as many as the layout has, without empty ones beyond, and with those beyond the header.
+    """``fields``, filled up to the width of the layout, without empty ones beyond.
 
     Raises MalformedError if there are more, or fewer than the header has.
     """
@@ -361,7 +359,7 @@ def as_text(line: bytes) -> str:
 
 
 def begun(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
-    """The layout of a file that is read from its start, and all of its lines, without a byte order mark."""
+    """The layout of a file, and all of its lines without a byte order mark."""
     lines = iter(file)
     head = list(islice(lines, HEAD_LINES))
     if head:
@@ -370,9 +368,9 @@ def begun(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
 
 
 class CsvReader:
-    """Reads records from lines, the first of which are the header, and those before it.
+    """Reads records from lines, which begin with the header or lines before it.
 
-    ``layout``: that of the file; None to find it in the lines.
+    ``layout``: the layout of the file; None to determine it from the lines.
     """
 
     def __init__(
@@ -394,7 +392,7 @@ class CsvReader:
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of the columns, once the header has been read."""
+        """The names of the columns, once the header has been read."""
         return () if self._flat is None else self._flat.columns
 
     @property
@@ -402,12 +400,12 @@ class CsvReader:
         return self._layout.delimiter
 
     def items(self) -> Iterator[Record | BadRecord]:
-        """The records, and bad ones; then what was passed over in them."""
+        """The records and bad records, then notes on what was passed over."""
         yield from self.records()
         yield from self.notes()
 
     def pass_by(self, lines: Sequence[bytes]) -> None:
-        """Go on behind some lines, which have been read otherwise; between two records."""
+        """Skip lines that have been read in another way; called between two records."""
         self._advance()
         self._taken += lines
         self._advance()
@@ -415,15 +413,15 @@ class CsvReader:
     def notes(self) -> list[BadRecord]:
         """What was passed over since the last call."""
         source = str(self._split.path)
-        found = [] if self._flat is None else self._flat.notes(source)
+        passed_over = [] if self._flat is None else self._flat.notes(source)
         if not self._told:
             self._told = True
             reason = f"what comes before the header in {self._split.path.name}"
-            found.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
-        return found
+            passed_over.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
+        return passed_over
 
     def records(self) -> Iterator[Record | BadRecord]:
-        """The records, and bad ones."""
+        """The records and bad records."""
         parser = fields_of(self._texts(), self._layout)
         while True:
             try:
@@ -468,7 +466,7 @@ class CsvReader:
 
 
 def _kept_mark(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
-    """As ``begun``, with the byte order mark, which counts in offsets."""
+    """Like ``begun``, with the byte order mark, which counts in offsets."""
     lines = iter(file)
     head = list(islice(lines, HEAD_LINES))
     return begun(head)[0], chain(head, lines)
@@ -479,7 +477,7 @@ def _of_text(_column: int, attribute: Attribute) -> Convert:
 
 
 def check_utf8(text: str) -> None:
-    """Raises MalformedError if a text holds a lone surrogate, in place of bytes that are not UTF-8."""
+    """Raises MalformedError if a text contains a lone surrogate, which replaces invalid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -69,8 +69,8 @@ def inference_of(address: str, name: str | None, window: str, *, followed: bool 
 
     Raises UsageError, SourceError.
     """
-    found = database_at(address).inferred(followed=followed)
-    return replace(found, name=name or found.name, window=window)
+    inference = database_at(address).inferred(followed=followed)
+    return replace(inference, name=name or inference.name, window=window)
 
 
 def all_tables(schema: Schema) -> Schema:
@@ -191,8 +191,8 @@ def _replay(text: str, clock: Clock) -> Source:
     path, _, query = text.rpartition("?") if "?" in text else (text, "", "")
     if not path:
         raise UsageError("replay: expected replay:PATH, or replay:PATH?speed=10")
-    given = parameters(query, ("speed", "memory"), "replay: has")
-    speed, memory = _speed(given.get("speed", "1")), _records(given.get("memory", str(MEMORY_RECORDS)))
+    options = parameters(query, ("speed", "memory"), "replay: has")
+    speed, memory = _speed(options.get("speed", "1")), _records(options.get("memory", str(MEMORY_RECORDS)))
     return ReplaySource(Path(path), speed, clock, memory)
 
 

@@ -218,13 +218,13 @@ def readable(file: int | Watchable, seconds: float) -> bool:
     return bool(watched.poll(ceil(seconds * 1000)))
 
 
-def parameters(query: str, known: Collection[str], where: str, hint: str = "") -> dict[str, str]:
+def parameters(query: str, names: Collection[str], where: str, hint: str = "") -> dict[str, str]:
     """The parameters of an address. Raises UsageError, which begins with ``where``, for an unknown one."""
-    given = dict(parse_qsl(query, keep_blank_values=True))
-    for name in given:
-        if name not in known:
-            raise UsageError(f"{where} no parameter {name!r}{nearest(name, known)}{hint}")
-    return given
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    for name in values:
+        if name not in names:
+            raise UsageError(f"{where} no parameter {name!r}{nearest(name, names)}{hint}")
+    return values
 
 
 HIDDEN: Final = "***"

@@ -80,12 +80,16 @@ class FilePart(FeedPart):
         return SourceError(f"{self.split.path} is gone or has changed since its records were planned")
 
 
-def divides(found: SourceFile, schema: Schema) -> bool:
+def divides(source_file: SourceFile, schema: Schema) -> bool:
     """Whether parts of the file can be read without what is before them. Raises SourceError."""
-    if not found.whole:
-        return found.format is Format.JSON_LINES
+    if not source_file.whole:
+        return source_file.format is Format.JSON_LINES
     # Of nested rows nobody knows how many records they make.
-    return found.format is Format.PARQUET and found.named is not None and not has_nested(schema, found.named)
+    return (
+        source_file.format is Format.PARQUET
+        and source_file.named is not None
+        and not has_nested(schema, source_file.named)
+    )
 
 
 class _Step(NamedTuple):
@@ -111,7 +115,9 @@ class Backlogs:
         self._positions = positions
         self._files = files
         self._schema = schema
-        self._groups = {found.name: _row_groups(found.path) for found in files if found.whole}
+        self._groups = {
+            source_file.name: _row_groups(source_file.path) for source_file in files if source_file.whole
+        }
         self._lines = {f.name: _line_bytes(f.path, positions[f.name].at) for f in files if not f.whole}
         self.records = sum(map(self._waiting, files))
 
@@ -123,7 +129,9 @@ class Backlogs:
         last: dict[str, _Step] = {}
         records, reach, stop = 0.0, EARLIEST, None
         # A step is looked at when all before it are taken.
-        for step in merge(*(self._steps(found, limit) for found in self._files), key=attrgetter("time")):
+        for step in merge(
+            *(self._steps(source_file, limit) for source_file in self._files), key=attrgetter("time")
+        ):
             if records >= limit and step.time > reach:
                 stop = step.time
                 break
@@ -131,99 +139,101 @@ class Backlogs:
             records, reach = records + step.records, max(reach, step.last)
         ends = {name: step.end for name, step in last.items()}
         if stop is not None:
-            for found in self._files:
-                if not found.whole and found.name in last:
-                    ends[found.name] = _line_after(found, self._schema, last[found.name], stop)
+            for source_file in self._files:
+                if not source_file.whole and source_file.name in last:
+                    ends[source_file.name] = _line_after(
+                        source_file, self._schema, last[source_file.name], stop
+                    )
         return {
-            found.name: self._positions[found.name].moved(
-                found, ends[found.name], done=self._done(found, ends)
+            source_file.name: self._positions[source_file.name].moved(
+                source_file, ends[source_file.name], done=self._done(source_file, ends)
             )
-            for found in self._files
-            if found.name in ends
+            for source_file in self._files
+            if source_file.name in ends
         }
 
-    def _done(self, found: SourceFile, ends: Mapping[str, int]) -> bool:
-        return found.whole and ends[found.name] == self._groups[found.name][-1]
+    def _done(self, source_file: SourceFile, ends: Mapping[str, int]) -> bool:
+        return source_file.whole and ends[source_file.name] == self._groups[source_file.name][-1]
 
-    def _waiting(self, found: SourceFile) -> float:
-        at = self._positions[found.name].at
-        if found.whole:
-            return self._groups[found.name][-1] - at
-        return (found.size - at) / self._lines[found.name]
+    def _waiting(self, source_file: SourceFile) -> float:
+        at = self._positions[source_file.name].at
+        if source_file.whole:
+            return self._groups[source_file.name][-1] - at
+        return (source_file.size - at) / self._lines[source_file.name]
 
-    def _steps(self, found: SourceFile, limit: int) -> Iterator[_Step]:
+    def _steps(self, source_file: SourceFile, limit: int) -> Iterator[_Step]:
         """Of a file, as far as it may be read."""
-        at, time = self._positions[found.name].at, EARLIEST
-        if found.whole:
-            ends = self._groups[found.name]
-            times = _group_times(found, self._schema)
-            for place, (begin, end) in enumerate(pairwise(ends)):
+        at, time = self._positions[source_file.name].at, EARLIEST
+        if source_file.whole:
+            ends = self._groups[source_file.name]
+            times = _group_times(source_file, self._schema)
+            for number, (begin, end) in enumerate(pairwise(ends)):
                 if end > at:
-                    time = max(time, times[place][0])
-                    yield _Step(time, end - max(at, begin), found.name, begin, end, times[place][1])
+                    time = max(time, times[number][0])
+                    yield _Step(time, end - max(at, begin), source_file.name, begin, end, times[number][1])
             if len(ends) == 1:
-                yield _Step(time, 0, found.name, 0, 0)
+                yield _Step(time, 0, source_file.name, 0, 0)
             return
-        line = self._lines[found.name]
+        line = self._lines[source_file.name]
         probes = max(2, _PROBES // len(self._files))
-        size = max(1, min(found.size - at, ceil(limit * line)) // probes)
-        while (end := _line_end(found.path, at, at + size, found.size)) > at:
-            time = max(time, _time_at(found, self._schema, at))
-            yield _Step(time, (end - at) / line, found.name, at, end)
+        size = max(1, min(source_file.size - at, ceil(limit * line)) // probes)
+        while (end := _line_end(source_file.path, at, at + size, source_file.size)) > at:
+            time = max(time, _time_at(source_file, self._schema, at))
+            yield _Step(time, (end - at) / line, source_file.name, at, end)
             at = end
 
 
-def first_unread(found: SourceFile, schema: Schema, position: FilePosition) -> int | None:
+def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition) -> int | None:
     """The time of the first record behind a position; None if there is none. Raises SourceError."""
-    if not found.whole:
-        return _first_time(found, schema, position.at, min(position.at + _SAMPLE, found.size))
+    if not source_file.whole:
+        return _first_time(source_file, schema, position.at, min(position.at + _SAMPLE, source_file.size))
     if position.done:
         return None
-    ends = _row_groups(found.path)
-    place = next((number for number, end in enumerate(ends[1:]) if end > position.at), None)
-    return None if place is None else _group_times(found, schema)[place][0]
+    ends = _row_groups(source_file.path)
+    group = next((number for number, end in enumerate(ends[1:]) if end > position.at), None)
+    return None if group is None else _group_times(source_file, schema)[group][0]
 
 
-def _time_at(found: SourceFile, schema: Schema, at: int) -> int:
+def _time_at(source_file: SourceFile, schema: Schema, at: int) -> int:
     """The time of the record on the line that begins at byte ``at``; before all others if there is none."""
-    time = _first_time(found, schema, at, at + 1)
+    time = _first_time(source_file, schema, at, at + 1)
     return EARLIEST if time is None else time
 
 
-def _first_time(found: SourceFile, schema: Schema, at: int, end: int) -> int | None:
+def _first_time(source_file: SourceFile, schema: Schema, at: int, end: int) -> int | None:
     """That of the first record on the lines that begin between two bytes."""
-    split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
+    split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
     return next((one.time for one in read_split(split, schema) if isinstance(one, Record)), None)
 
 
-def _line_after(found: SourceFile, schema: Schema, step: _Step, time: int) -> int:
+def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int) -> int:
     """Where the first line of a step begins that is after a time, if the file is in order."""
     low, high = step.begin, step.end
     while True:  # what is at ``low`` is not after it, what is at ``high`` is
-        middle = _line_end(found.path, low, (low + high) // 2, high)
+        middle = _line_end(source_file.path, low, (low + high) // 2, high)
         if middle >= high:
-            middle = _line_end(found.path, low, low + 1, high)
+            middle = _line_end(source_file.path, low, low + 1, high)
             if middle >= high:
                 return high
-        if _time_at(found, schema, middle) > time:
+        if _time_at(source_file, schema, middle) > time:
             high = middle
         else:
             low = middle
 
 
-def _group_times(found: SourceFile, schema: Schema) -> list[tuple[int, int]]:
+def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int]]:
     """The first and the last time of each row group, as far as the file knows."""
     from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
-    assert found.named is not None  # noqa: S101 - else it does not divide
-    name = schema.relations[found.named].time or "time"
-    with opened(found.path) as file:
-        place = next((at for at, known in enumerate(file.schema.names) if known == name), None)
+    assert source_file.named is not None  # noqa: S101 - else it does not divide
+    name = schema.relations[source_file.named].time or "time"
+    with opened(source_file.path) as file:
+        column = next((at for at, statistics in enumerate(file.schema.names) if statistics == name), None)
         groups = range(file.num_row_groups)
-        if place is None:
+        if column is None:
             return [(EARLIEST, EARLIEST)] * len(groups)
-        known = [file.metadata.row_group(group).column(place).statistics for group in groups]
-    ends = [(one.min, one.max) if one is not None and one.has_min_max else (None, None) for one in known]
+        statistics = [file.metadata.row_group(group).column(column).statistics for group in groups]
+    ends = [(one.min, one.max) if one is not None and one.has_min_max else (None, None) for one in statistics]
     return [(_micros(first), _micros(last)) for first, last in ends]
 
 
@@ -234,7 +244,7 @@ def _micros(time: object) -> int:
 
 
 def parts_of(
-    found: SourceFile,
+    source_file: SourceFile,
     schema: Schema,
     first: int,
     position: FilePosition,
@@ -246,16 +256,16 @@ def parts_of(
 
     Raises SourceError.
     """
-    path, relation, end = found.path.absolute(), found.relation(schema), position.at
-    if found.whole:
+    path, relation, end = source_file.path.absolute(), source_file.relation(schema), position.at
+    if source_file.whole:
         ends = _row_groups(path)
         if first not in ends or end not in ends:
             return None
         first, end = ends.index(first), ends.index(end)
     number = max(1, min(number, end - first))
-    bounds = [first + (end - first) * place // number for place in range(number + 1)]
+    bounds = [first + (end - first) * index // number for index in range(number + 1)]
     return [
-        FilePart(Split(path, found.format, relation, at, to, to - at, 0), static, position, unread)
+        FilePart(Split(path, source_file.format, relation, at, to, to - at, 0), static, position, unread)
         for at, to in pairwise(bounds)
         if at < to
     ]
@@ -294,8 +304,8 @@ def _line_end(path: Path, at: int, target: int, size: int) -> int:
         while end > at:
             begin = max(at, end - _BLOCK)
             file.seek(begin)
-            place = file.read(end - begin).rfind(b"\n")
-            if place >= 0:
-                return begin + place + 1
+            line_end = file.read(end - begin).rfind(b"\n")
+            if line_end >= 0:
+                return begin + line_end + 1
             end = begin
     return at

@@ -45,9 +45,9 @@ class SourceFile:
         """The relation whose bare rows it holds; None if its records name their own. Raises SourceError."""
         if self.named is None:
             return None
-        told = names_relations(self.path, self.format, schema, self.named)
+        named_relations = names_relations(self.path, self.format, schema, self.named)
         own = "relation" in schema.relations[self.named].columns
-        return None if told and not own else self.named
+        return None if named_relations and not own else self.named
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +104,29 @@ class Lookout:
         return self._last
 
     def _see(self, files: Sequence[SourceFile | None], now: int) -> None:
-        found = tuple(file for file in files if file is not None)
+        present = tuple(file for file in files if file is not None)
         before, unknown = self._known, tuple(sorted(self._unknown))
-        if found == self._last.files and unknown == self._last.unknown:
+        if present == self._last.files and unknown == self._last.unknown:
             return
-        self._known = {file.name: file for file in found}
-        self._hot |= {file.name: now for file in found if before.get(file.name) is not file}
+        self._known = {file.name: file for file in present}
+        self._hot |= {file.name: now for file in present if before.get(file.name) is not file}
         latest = sorted(self._hot.items(), key=lambda entry: entry[1])[-_MOST_HOT:]
         self._hot = {name: at for name, at in latest if name in self._known and now - at <= _HOT}
-        self._last = Listing(found, unknown)
+        self._last = Listing(present, unknown)
 
     def _changed(self, now: int) -> dict[str, SourceFile | None]:
         """The files that have grown lately and have changed again; None for one that is gone."""
         hot = [self._known[name] for name, at in self._hot.items() if now - at <= _HOT]
-        seen = {known.name: self._seen_again(known) for known in hot}
-        return {known.name: seen[known.name] for known in hot if seen[known.name] is not known}
+        current = {source_file.name: self._seen_again(source_file) for source_file in hot}
+        return {
+            source_file.name: current[source_file.name]
+            for source_file in hot
+            if current[source_file.name] is not source_file
+        }
 
-    def _seen_again(self, known: SourceFile) -> SourceFile | None:
+    def _seen_again(self, source_file: SourceFile) -> SourceFile | None:
         try:
-            return self._file(known.path, known.name, None, known.path.stat())
+            return self._file(source_file.path, source_file.name, None, source_file.path.stat())
         except FileNotFoundError:
             return None
 
@@ -138,8 +142,8 @@ class Lookout:
         self._folders.clear()
         self._unknown.clear()
         if self._root.is_dir():
-            found = self._within(self._root, "", None)
-            return sorted(found, key=lambda file: arrival(file.name))
+            entries = self._within(self._root, "", None)
+            return sorted(entries, key=lambda file: arrival(file.name))
         try:
             one = self._file(self._root, self._root.name, None, self._root.stat())
         except FileNotFoundError:
@@ -160,8 +164,8 @@ class Lookout:
                 state = entry.stat()
             except FileNotFoundError:
                 continue
-            if (known := self._known.get(name)) is not None and known.state == _state(state):
-                yield known
+            if (former := self._known.get(name)) is not None and former.state == _state(state):
+                yield former
                 continue
             path = folder / entry.name
             if stat.S_ISDIR(state.st_mode):
@@ -175,20 +179,20 @@ class Lookout:
 
     def _file(self, path: Path, name: str, inherited: int | None, state: os.stat_result) -> SourceFile | None:
         """The object that is known if nothing has changed; None for a file of unknown format."""
-        known = self._known.get(name)
+        former = self._known.get(name)
         now = _state(state)
-        if known is not None and known.state == now:
-            return known
+        if former is not None and former.state == now:
+            return former
         try:
-            kind = format_of(path.with_name(_ROTATED.sub("", path.name))) if known is None else known.format
+            kind = format_of(path.with_name(_ROTATED.sub("", path.name))) if former is None else former.format
         except SourceError:
             self._unknown.add(name)
             return None
-        if known is None:
+        if former is None:
             named = relation_named(path, self._schema)
             named = inherited if named is None else named
         else:
-            named = known.named
+            named = former.named
         try:
             whole = kind is Format.PARQUET or is_packed(path)
         except FileNotFoundError:
@@ -236,12 +240,12 @@ class FilePosition(NamedTuple):
     size: int = 0
     done: bool = False
 
-    def holds_for(self, found: SourceFile) -> bool:
+    def holds_for(self, source_file: SourceFile) -> bool:
         """Whether the file is still the one that was read. Raises OSError."""
         if self.at == 0 and not self.done:
             return True
-        fits = found.size == self.size if found.whole else found.size >= self.at
-        return fits and _checksum(found.path, self.head) == self.crc
+        fits = source_file.size == self.size if source_file.whole else source_file.size >= self.at
+        return fits and _checksum(source_file.path, self.head) == self.crc
 
     def holds_at(self, path: Path, *, whole: bool) -> bool:
         """Whether the file that was read is at a path now, on whatever machine. Raises OSError."""
@@ -249,16 +253,18 @@ class FilePosition(NamedTuple):
         fits = size == self.size if whole else size >= self.at
         return fits and _checksum(path, self.head) == self.crc
 
-    def is_of_copy(self, found: SourceFile) -> bool:
+    def is_of_copy(self, source_file: SourceFile) -> bool:
         """Whether a file begins with what was read, or with as much of it as the checksum is of."""
-        enough = self.at > 0 and not found.whole and found.size >= self.head
-        return enough and _checksum(found.path, self.head) == self.crc
+        enough = self.at > 0 and not source_file.whole and source_file.size >= self.head
+        return enough and _checksum(source_file.path, self.head) == self.crc
 
-    def moved(self, found: SourceFile, at: int, *, done: bool = False) -> FilePosition:
+    def moved(self, source_file: SourceFile, at: int, *, done: bool = False) -> FilePosition:
         """The position after the latest read. Raises OSError."""
-        head = min(found.size if found.whole else at, HEAD_BYTES)
-        crc = self.crc if head == self.head else _checksum(found.path, head)
-        return FilePosition(self.id, at, head, crc, found.inode, found.size if found.whole else 0, done)
+        head = min(source_file.size if source_file.whole else at, HEAD_BYTES)
+        crc = self.crc if head == self.head else _checksum(source_file.path, head)
+        return FilePosition(
+            self.id, at, head, crc, source_file.inode, source_file.size if source_file.whole else 0, done
+        )
 
 
 _MOST_GONE: Final = 1_000
@@ -328,84 +334,96 @@ class FileMatcher:
         if positions.files and not files:
             # All gone at once: more likely an unmounted disk than every file deleted.
             return positions, []
-        named = {found.name: found for found in files}
-        inodes = {found.inode: found for found in files}
-        kept: dict[str, FilePosition] = {}
+        named = {source_file.name: source_file for source_file in files}
+        inodes = {source_file.inode: source_file for source_file in files}
+        matched: dict[str, FilePosition] = {}
         cut: dict[str, FilePosition] = {}
-        gone: dict[str, FilePosition] = {}
+        missing: dict[str, FilePosition] = {}
         notices: list[str] = []
         for name, position in positions.files.items():
             now, moved = named.get(name), inodes.get(position.inode)
             if now is not None and now.inode == position.inode and self._holds(position, now):
-                kept[name] = position
+                matched[name] = position
             elif moved is not None and moved.name != name and self._holds(position, moved):
-                kept[moved.name] = position
+                matched[moved.name] = position
                 notices.append(f"{name} was renamed to {moved.name}; following it there")
             elif now is not None and self._holds(position, now):
-                kept[name] = position
+                matched[name] = position
             elif now is not None:
                 cut[name] = position
             else:
-                gone[name] = position
-        new = [found for found in files if found.name not in kept and found.name not in cut]
-        for found in new:
-            self._take_up_copy(found, kept, cut, notices)
-        back = {found.name: found for found in new if found.name not in kept}
-        known = {name: position for name, position in positions.gone.items() if name not in kept}
-        for name, found in back.items():
-            if name in known and known[name].at and self._holds(known[name], found):
-                kept[name] = known[name]
+                missing[name] = position
+        new = [
+            source_file
+            for source_file in files
+            if source_file.name not in matched and source_file.name not in cut
+        ]
+        for source_file in new:
+            self._take_up_copy(source_file, matched, cut, notices)
+        back = {source_file.name: source_file for source_file in new if source_file.name not in matched}
+        still_missing = {name: position for name, position in positions.gone.items() if name not in matched}
+        for name, source_file in back.items():
+            if (
+                name in still_missing
+                and still_missing[name].at
+                and self._holds(still_missing[name], source_file)
+            ):
+                matched[name] = still_missing[name]
                 notices.append(f"{name} is back; reading goes on where it had come to")
         notices += [_begun_anew(name, position, named[name]) for name, position in cut.items()]
         number = positions.next
-        for found in files:
-            if found.name not in kept and not self._awaits_cut(found, kept, named):
-                kept[found.name] = FilePosition(number, inode=found.inode)
+        for source_file in files:
+            if source_file.name not in matched and not self._awaits_cut(source_file, matched, named):
+                matched[source_file.name] = FilePosition(number, inode=source_file.inode)
                 number += 1
-        left = {name: position for name, position in {**known, **gone}.items() if name not in kept}
+        left = {
+            name: position for name, position in {**still_missing, **missing}.items() if name not in matched
+        }
         latest = dict(list(left.items())[-_MOST_GONE:])
         # Rotation deletes the oldest files.
-        return Positions(kept, number, latest), notices + _gone(
-            [name for name in gone if not arrival(name)[1]]
+        return Positions(matched, number, latest), notices + _gone(
+            [name for name in missing if not arrival(name)[1]]
         )
 
-    def _holds(self, position: FilePosition, found: SourceFile) -> bool:
+    def _holds(self, position: FilePosition, source_file: SourceFile) -> bool:
         """Whether the file is still the one that was read; opened only after a change. Raises OSError."""
-        now = position, found.state
+        now = position, source_file.state
         if self._held.get(position.id) != now:
-            if not position.holds_for(found):
+            if not position.holds_for(source_file):
                 return False
             self._held[position.id] = now
         return True
 
     def _take_up_copy(
         self,
-        found: SourceFile,
-        kept: dict[str, FilePosition],
+        source_file: SourceFile,
+        matched: dict[str, FilePosition],
         cut: dict[str, FilePosition],
         notices: list[str],
     ) -> None:
         """If a new file is the copy of one that was cut, let it go on there. Raises OSError."""
-        awaited = self._copies.pop(found.name, None)
+        awaited = self._copies.pop(source_file.name, None)
         for name, position in cut.items():
-            if awaited == position.id or position.is_of_copy(found):
+            if awaited == position.id or position.is_of_copy(source_file):
                 # Lines that came behind the copy and were cut with the file, too, were read.
-                kept[found.name] = position.moved(found, min(position.at, found.size))
+                matched[source_file.name] = position.moved(source_file, min(position.at, source_file.size))
                 del cut[name]
-                notices.append(f"{name} was copied to {found.name} and cut: the copy is read on, then {name}")
+                notices.append(
+                    f"{name} was copied to {source_file.name} and cut: the copy is read on, then {name}"
+                )
                 return
 
     def _awaits_cut(
-        self, found: SourceFile, kept: Mapping[str, FilePosition], named: Mapping[str, SourceFile]
+        self, source_file: SourceFile, matched: Mapping[str, FilePosition], named: Mapping[str, SourceFile]
     ) -> bool:
         """Whether a new file is the rotated copy, perhaps under way, of one that is followed."""
-        base = _ROTATED.sub("", found.name)
-        if base == found.name or base not in kept or not kept[base].at or found.whole:
+        base = _ROTATED.sub("", source_file.name)
+        if base == source_file.name or base not in matched or not matched[base].at or source_file.whole:
             return False
-        length, of = min(HEAD_BYTES, found.size), named[base]
-        if found.size > of.size or _checksum(found.path, length) != _checksum(of.path, length):
+        length, of = min(HEAD_BYTES, source_file.size), named[base]
+        if source_file.size > of.size or _checksum(source_file.path, length) != _checksum(of.path, length):
             return False
-        self._copies[found.name] = kept[base].id
+        self._copies[source_file.name] = matched[base].id
         return True
 
 

@@ -51,19 +51,21 @@ class FilePortion:
     done: bool = False
 
 
-def read_part(found: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END) -> FilePortion:
+def read_part(
+    source_file: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END
+) -> FilePortion:
     """At most ``limit`` records from byte ``at`` on, those that begin before ``end``. Raises SourceError."""
-    if found.format is Format.CSV:
-        return _csv_part(found, schema, at, limit, end)
-    return _json_part(found, schema, at, limit, end)
+    if source_file.format is Format.CSV:
+        return _csv_part(source_file, schema, at, limit, end)
+    return _json_part(source_file, schema, at, limit, end)
 
 
-def _json_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
+def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
     if end == END:
-        end = _lines_end(found.path, at, limit)
+        end = _lines_end(source_file.path, at, limit)
     if end == at:
         return FilePortion(NOTHING, at)
-    split = Split(found.path, Format.JSON_LINES, found.relation(schema), at, end, end - at, 0)
+    split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
     # A smaller part is faster read line by line.
     if end - at >= CHUNK_BYTES and reads_columns(split, schema):
         return FilePortion(Chunk.together(chunk_reader(schema).read(split)), end)
@@ -92,8 +94,8 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
-    with opened(found.path) as file:
+def _csv_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
+    with opened(source_file.path) as file:
         head = _header(file)
         if head is None:
             return FilePortion(NOTHING, at)
@@ -103,7 +105,7 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
             layout = layout._replace(passed_over=0)  # told before
         start = max(at, size)
         file.seek(start)
-        split = Split(found.path, Format.CSV, found.relation(schema), 0, END, found.size, 0)
+        split = Split(source_file.path, Format.CSV, source_file.relation(schema), 0, END, source_file.size, 0)
         reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)), layout)
         items: list[Item] = []
         at = start
@@ -111,7 +113,7 @@ def _csv_part(found: SourceFile, schema: Schema, at: int, limit: int, end: int) 
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
                     return FilePortion(Chunk.of([*items, *reader.notes()]), at)
-                item = _placed(item, found.path, start, header)  # noqa: PLW2901
+                item = _placed(item, source_file.path, start, header)  # noqa: PLW2901
             items.append(item)
             at = reader.end + start - size
             if len(items) >= limit:
@@ -149,49 +151,57 @@ class WholeFiles:
         self._schema = schema
         self._open: dict[int, tuple[int, Iterator[Item]]] = {}
 
-    def part(self, number: int, found: SourceFile, at: int, limit: int) -> FilePortion:
+    def part(self, number: int, source_file: SourceFile, at: int, limit: int) -> FilePortion:
         """At most ``limit`` items of the file with the id ``number``, from the ``at``-th on.
 
         Raises SourceError if the file is not whole, or damaged.
         """
         at_item, items = self._open.pop(number, (-1, iter(())))
         if at_item != at:
-            check_whole(found)
-            items = islice(whole_items(found, self._schema), at, None)
-        taken = list(islice(items, limit))
-        done = len(taken) < limit
+            check_whole(source_file)
+            items = islice(whole_items(source_file, self._schema), at, None)
+        items_read = list(islice(items, limit))
+        done = len(items_read) < limit
         if not done:
             self._open[number] = (at + limit, items)
-        return FilePortion(Chunk.of(taken), at + len(taken), done=done)
+        return FilePortion(Chunk.of(items_read), at + len(items_read), done=done)
 
     def close(self) -> None:
         self._open.clear()
 
 
-def whole_items(found: SourceFile, schema: Schema) -> Iterator[Item]:
+def whole_items(source_file: SourceFile, schema: Schema) -> Iterator[Item]:
     """All items of a file. Raises SourceError."""
-    split = Split(found.path, found.format, found.relation(schema), 0, _end(found), found.size, 0)
+    split = Split(
+        source_file.path,
+        source_file.format,
+        source_file.relation(schema),
+        0,
+        _end(source_file),
+        source_file.size,
+        0,
+    )
     return read_split(split, schema)
 
 
-def check_whole(found: SourceFile) -> None:
+def check_whole(source_file: SourceFile) -> None:
     """Raises SourceError if the file ends too early, or is damaged."""
-    if found.format is Format.PARQUET:
-        _end(found)
+    if source_file.format is Format.PARQUET:
+        _end(source_file)
         return
-    with opened(found.path) as file:
-        if found.size == 0:
-            raise SourceError(f"{found.path}: empty")
+    with opened(source_file.path) as file:
+        if source_file.size == 0:
+            raise SourceError(f"{source_file.path}: empty")
         while file.read(BLOCK):
             pass
 
 
-def _end(found: SourceFile) -> int:
-    if found.format is not Format.PARQUET:
+def _end(source_file: SourceFile) -> int:
+    if source_file.format is not Format.PARQUET:
         return END
     from skws.formats.parquet_files import group_ranges  # noqa: PLC0415 - Arrow is slow to import
 
-    ranges = group_ranges(found.path, END)
+    ranges = group_ranges(source_file.path, END)
     return ranges[-1][1] if ranges else 0
 
 
@@ -236,14 +246,16 @@ class FilesFeed(Feed):
         """The present rows of static tables, in files of their own or among streams."""
         if not self._static:
             return
-        for found in self._lookout.look(everything=True).files:
-            self._tables_read[found.name] = found.state
-            if self._is_foreign(found):
+        for source_file in self._lookout.look(everything=True).files:
+            self._tables_read[source_file.name] = source_file.state
+            if self._is_foreign(source_file):
                 continue
-            own = self._is_table(found)
-            if not own and found.relation(self._schema) is not None:
+            own = self._is_table(source_file)
+            if not own and source_file.relation(self._schema) is not None:
                 continue
-            for item in whole_items(found, self._schema) if found.whole else self._grown(found):
+            for item in (
+                whole_items(source_file, self._schema) if source_file.whole else self._grown(source_file)
+            ):
                 if own or (isinstance(item, Record) and item.relation in self._static):
                     yield item
 
@@ -256,7 +268,7 @@ class FilesFeed(Feed):
             try:
                 return self._polled(listed, start, limit)
             except (OSError, SourceError) as error:
-                if all(found.path.exists() for found in listed.files):
+                if all(source_file.path.exists() for source_file in listed.files):
                     raise self._failure(error) from None
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
@@ -265,7 +277,7 @@ class FilesFeed(Feed):
         before = Positions.of(start)
         positions, moves = self._matcher.match(before, listed.files)
         notices += self._all_gone(before, listed.files)
-        files = [found for found in listed.files if found.name in positions.files]
+        files = [source_file for source_file in listed.files if source_file.name in positions.files]
         read, after = self._read_new(positions, files, limit, notices)
         now = replace(positions, files=after)
         end = start if now == before else now.offset()
@@ -281,18 +293,20 @@ class FilesFeed(Feed):
 
     def _planned(self, listed: Listing, start: Offset, limit: int) -> BatchPlan | None:
         before = Positions.of(start)
-        known = [f for f in listed.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)]
-        streams = [f for f in known if not (self._is_table(f) or self._is_foreign(f))]
-        if not streams or not all(divides(found, self._schema) for found in streams):
+        readable = [
+            f for f in listed.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)
+        ]
+        streams = [f for f in readable if not (self._is_table(f) or self._is_foreign(f))]
+        if not streams or not all(divides(source_file, self._schema) for source_file in streams):
             return None
-        new = {found.name: FilePosition(0) for found in streams}
+        new = {source_file.name: FilePosition(0) for source_file in streams}
         if Backlogs({**new, **before.files}, streams, self._schema).records * _WORTH < limit:
             return None
         positions, moves = self._matcher.match(before, listed.files)
         notices = moves + self._all_gone(before, listed.files)
-        files = [found for found in listed.files if found.name in positions.files]
+        files = [source_file for source_file in listed.files if source_file.name in positions.files]
         pending = self._pending(positions, files, notices)
-        if not all(divides(found, self._schema) for found in pending):
+        if not all(divides(source_file, self._schema) for source_file in pending):
             return None
         backlogs = Backlogs(positions.files, pending, self._schema)
         after = backlogs.ends(limit)
@@ -303,16 +317,17 @@ class FilesFeed(Feed):
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         stretches = list(self._stretches(start, end))
-        if not all(divides(found, self._schema) for found, _, _ in stretches):
+        if not all(divides(source_file, self._schema) for source_file, _, _ in stretches):
             return None
         sizes = [
-            (position.at - first) * (ROW_BYTES if found.whole else 1) for found, position, first in stretches
+            (position.at - first) * (ROW_BYTES if source_file.whole else 1)
+            for source_file, position, first in stretches
         ]
         parts: list[FeedPart] = []
         unread = self._unread(Positions.of(end))
-        for (found, position, first), size in zip(stretches, sizes, strict=True):
+        for (source_file, position, first), size in zip(stretches, sizes, strict=True):
             own = max(1, round(number * size / max(sum(sizes), 1)))
-            some = parts_of(found, self._schema, first, position, self._static, unread, own)
+            some = parts_of(source_file, self._schema, first, position, self._static, unread, own)
             if some is None:
                 return None
             parts += some
@@ -325,46 +340,58 @@ class FilesFeed(Feed):
         others were looked at: they may have come further than that in between.
         """
         times = [
-            first_unread(found, self._schema, position)
-            for found in self._lookout.look().files
-            if (position := positions.files.get(found.name)) is not None
-            and self._has_news(found, position)
-            and not self._is_foreign(found)
-            and divides(found, self._schema)
+            first_unread(source_file, self._schema, position)
+            for source_file in self._lookout.look().files
+            if (position := positions.files.get(source_file.name)) is not None
+            and self._has_news(source_file, position)
+            and not self._is_foreign(source_file)
+            and divides(source_file, self._schema)
         ]
         return min((time for time in times if time is not None), default=None)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
         return Chunk.together(
-            self._between(found, position, first).read.without(self._static)
-            for found, position, first in self._stretches(start, end)
+            self._between(source_file, position, first).read.without(self._static)
+            for source_file, position, first in self._stretches(start, end)
         )
 
     def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, FilePosition, int]]:
         """The files with something between two offsets: where reading comes to, and where it begins."""
         before, after = Positions.of(start).by_id, Positions.of(end)
-        files = {found.name: found for found in self._lookout.look(everything=True).files}
-        inodes = {found.inode: found for found in files.values()}
+        files = {matching.name: matching for matching in self._lookout.look(everything=True).files}
+        inodes = {matching.inode: matching for matching in files.values()}
         for name, position in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
             first = before.get(position.id, FilePosition(position.id)).at
             if first >= position.at:
                 continue
             places = (files.get(name), inodes.get(position.inode))
-            found = next((f for f in places if f is not None and position.holds_for(f)), None)
-            if found is None:  # the file was copied, then cut
+            matching = next((f for f in places if f is not None and position.holds_for(f)), None)
+            if matching is None:  # the file was copied, then cut
                 copies = (f for f in files.values() if f.size >= position.at and position.is_of_copy(f))
-                found = next(copies, None)
-            if found is None:
+                matching = next(copies, None)
+            if matching is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
-            yield found, position, first
+            yield matching, position, first
 
     def backlog(self, offset: Offset) -> Backlog:
         positions, _ = self._matcher.match(Positions.of(offset), self._lookout.look().files)
-        files = [found for found in self._lookout.look().files if found.name in positions.files]
-        streams = [found for found in files if not (self._is_table(found) or self._is_foreign(found))]
-        waiting = sum(found.size - positions.files[found.name].at for found in streams if not found.whole)
-        whole = sum(found.whole and not positions.files[found.name].done for found in streams)
+        files = [
+            source_file for source_file in self._lookout.look().files if source_file.name in positions.files
+        ]
+        streams = [
+            source_file
+            for source_file in files
+            if not (self._is_table(source_file) or self._is_foreign(source_file))
+        ]
+        waiting = sum(
+            source_file.size - positions.files[source_file.name].at
+            for source_file in streams
+            if not source_file.whole
+        )
+        whole = sum(
+            source_file.whole and not positions.files[source_file.name].done for source_file in streams
+        )
         return Backlog(f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else ""))
 
     def close(self) -> None:
@@ -377,86 +404,91 @@ class FilesFeed(Feed):
         pending = self._pending(positions, files, notices)
         share = max(1, limit // max(1, len(pending)))
         parts: list[Chunk] = []
-        for found in pending:
-            position = positions.files[found.name]
-            part = self._part(found, position, share, notices)
+        for source_file in pending:
+            position = positions.files[source_file.name]
+            part = self._part(source_file, position, share, notices)
             parts.append(part.read.without(self._static))
             if len(parts[-1]) < len(part.read):
-                notices += self._table_notice(found)
+                notices += self._table_notice(source_file)
             if part.at != position.at or part.done:
-                after[found.name] = position.moved(found, part.at, done=part.done)
+                after[source_file.name] = position.moved(source_file, part.at, done=part.done)
             elif not len(part.read):
-                self._exhausted[position.id] = found.state
+                self._exhausted[position.id] = source_file.state
         return Chunk.together(parts), after
 
     def _pending(
         self, positions: Positions, files: Sequence[SourceFile], notices: list[str]
     ) -> list[SourceFile]:
         """The files with new records of the stream."""
-        for found in files:
-            if self._is_table(found):
-                notices += self._table_notice(found)
+        for source_file in files:
+            if self._is_table(source_file):
+                notices += self._table_notice(source_file)
         fresh = [f for f in files if self._has_news(f, positions.files[f.name])]
-        for found in fresh:
-            if self._is_foreign(found):
+        for source_file in fresh:
+            if self._is_foreign(source_file):
                 notices += self._once(
-                    f"{found.name} is skipped: its records name no relation, and no relation of schema"
+                    f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
                     f" {self._schema.name} is called so"
                 )
         return [f for f in fresh if not self._is_foreign(f)]
 
-    def _part(self, found: SourceFile, position: FilePosition, share: int, notices: list[str]) -> FilePortion:
-        if not found.whole:
-            return read_part(found, self._schema, position.at, limit=share)
+    def _part(
+        self, source_file: SourceFile, position: FilePosition, share: int, notices: list[str]
+    ) -> FilePortion:
+        if not source_file.whole:
+            return read_part(source_file, self._schema, position.at, limit=share)
         try:
-            return self._whole.part(position.id, found, position.at, share)
+            return self._whole.part(position.id, source_file, position.at, share)
         except SourceError as error:
             if position.at:
                 raise
             notices += self._once(f"{error}; it is read once it is complete")
             return FilePortion(NOTHING, 0)
 
-    def _has_news(self, found: SourceFile, position: FilePosition) -> bool:
-        if self._exhausted.get(position.id) == found.state:
+    def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
+        if self._exhausted.get(position.id) == source_file.state:
             return False
-        news = not position.done if found.whole else found.size > position.at
-        return news and not self._is_table(found)
+        news = not position.done if source_file.whole else source_file.size > position.at
+        return news and not self._is_table(source_file)
 
-    def _is_foreign(self, found: SourceFile) -> bool:
+    def _is_foreign(self, source_file: SourceFile) -> bool:
         """True for a file of the folder whose rows belong to no relation of the schema."""
-        if found.named is not None or found.path == self._root:
+        if source_file.named is not None or source_file.path == self._root:
             return False
-        if found.inode in self._foreign and self._foreign[found.inode] in (None, found.state):
-            return self._foreign[found.inode] is not None
+        if source_file.inode in self._foreign and self._foreign[source_file.inode] in (
+            None,
+            source_file.state,
+        ):
+            return self._foreign[source_file.inode] is not None
         try:
-            told = names_relations(found.path, found.format, self._schema, None)
+            named = names_relations(source_file.path, source_file.format, self._schema, None)
         except SourceError:  # it is not complete, or cannot be read: that is said where it is read
             return False
-        if told is not None:
-            self._foreign[found.inode] = None if told else found.state
-        return told is False
+        if named is not None:
+            self._foreign[source_file.inode] = None if named else source_file.state
+        return named is False
 
-    def _between(self, found: SourceFile, position: FilePosition, first: int) -> FilePortion:
-        if found.whole:
-            return WholeFiles(self._schema).part(position.id, found, first, position.at - first)
-        return read_part(found, self._schema, first, end=position.at)
+    def _between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
+        if source_file.whole:
+            return WholeFiles(self._schema).part(position.id, source_file, first, position.at - first)
+        return read_part(source_file, self._schema, first, end=position.at)
 
-    def _grown(self, found: SourceFile) -> Iterator[Item]:
+    def _grown(self, source_file: SourceFile) -> Iterator[Item]:
         """The items of a growing file up to now."""
-        part = read_part(found, self._schema, 0, limit=_PORTION)
+        part = read_part(source_file, self._schema, 0, limit=_PORTION)
         while len(part.read):
             yield from part.read
-            part = read_part(found, self._schema, part.at, limit=_PORTION)
+            part = read_part(source_file, self._schema, part.at, limit=_PORTION)
 
-    def _is_table(self, found: SourceFile) -> bool:
-        return found.named in self._static and found.relation(self._schema) is not None
+    def _is_table(self, source_file: SourceFile) -> bool:
+        return source_file.named in self._static and source_file.relation(self._schema) is not None
 
-    def _table_notice(self, found: SourceFile) -> list[str]:
-        read = self._tables_read.get(found.name)
-        if read is None or read == found.state:
+    def _table_notice(self, source_file: SourceFile) -> list[str]:
+        read = self._tables_read.get(source_file.name)
+        if read is None or read == source_file.state:
             return []
         return self._once(
-            f"{found.name} has changed; its rows of static tables are read again at the next start"
+            f"{source_file.name} has changed; its rows of static tables are read again at the next start"
         )
 
     def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:

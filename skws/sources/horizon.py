@@ -68,8 +68,8 @@ class RefusalMark(NamedTuple):
     @classmethod
     def of(cls, offset: Offset) -> RefusalMark | None:
         """That in an offset. Raises as malformed offsets do."""
-        found = offset.get(HORIZON)
-        return None if found is None else cls(*map(int, found))
+        stored = offset.get(HORIZON)
+        return None if stored is None else cls(*map(int, stored))
 
     @classmethod
     def behind(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
@@ -211,8 +211,8 @@ class BoundedFeed(Feed):
         return bounded(read, latest, self._horizon, self._name, self._schema)
 
     @staticmethod
-    def _notice(read: Chunk, kept: Chunk) -> str:
-        first = kept.bad[len(read.bad)]
+    def _notice(read: Chunk, accepted: Chunk) -> str:
+        first = accepted.bad[len(read.bad)]
         return f"{first.source} {first.where}: {first.reason}; such records are left out and counted"
 
 

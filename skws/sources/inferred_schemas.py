@@ -64,20 +64,20 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
             load_schema(path),
             (*summary(inference), f"schema written to {from_here(path)}; edit it as you like"),
         )
-    kept = load_schema(path)
+    stored = load_schema(path)
     note = f"schema: {from_here(path)}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
-        return InferredSchema(path, kept, (note,))
-    inference = inferred(sources, followed=followed, known=kept)
-    if parse_schema(inference.to_yaml()) == kept:
-        return InferredSchema(path, kept, (note,))
+        return InferredSchema(path, stored, (note,))
+    inference = inferred(sources, followed=followed, earlier=stored)
+    if parse_schema(inference.to_yaml()) == stored:
+        return InferredSchema(path, stored, (note,))
     if _is_edited(text):
         return InferredSchema(
-            path, kept, (f"{note}; it was edited, or the data has changed, so it stays as it is",)
+            path, stored, (f"{note}; it was edited, or the data has changed, so it stays as it is",)
         )
-    if data is None and _same_catalog(inference, kept):
-        return InferredSchema(path, kept, (note,))
+    if data is None and _same_catalog(inference, stored):
+        return InferredSchema(path, stored, (note,))
     path = _keep([path], lambda: _text(inference, data))
     schema = load_schema(path)
     return InferredSchema(
@@ -85,7 +85,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
         schema,
         (
             *summary(inference),
-            *_lost(kept, schema),
+            *_lost(stored, schema),
             f"schema: {from_here(path)}, inferred again to fit the data",
         ),
     )
@@ -100,13 +100,13 @@ def schema_for(sources: Sequence[str]) -> Schema:
     path = _kept(places)
     if path is None:
         return inferred(sources, followed=False).schema()
-    kept = load_schema(path)
+    stored = load_schema(path)
     text = path.read_text(encoding="utf-8-sig")
     data = _stamp(places)
     if _is_edited(text) or (data is not None and _told(text, _DATA) == data):
-        return kept
-    inference = inferred(sources, followed=False, known=kept)
-    return kept if data is None and _same_catalog(inference, kept) else inference.schema()
+        return stored
+    inference = inferred(sources, followed=False, earlier=stored)
+    return stored if data is None and _same_catalog(inference, stored) else inference.schema()
 
 
 def _kept(places: Sequence[str]) -> Path | None:
@@ -118,23 +118,23 @@ def _is_edited(text: str) -> bool:
     return _told(text, _DRAFT) != _digest(_body(text))
 
 
-def _lost(kept: Schema, schema: Schema) -> Iterator[str]:
+def _lost(stored: Schema, schema: Schema) -> Iterator[str]:
     """What the kept schema joined, and the new one does not."""
     lost = [
-        join.name for join in kept.joins if not any(sides(join) == sides(other) for other in schema.joins)
+        join.name for join in stored.joins if not any(sides(join) == sides(other) for other in schema.joins)
     ]
     if lost:
         yield f"warning: joined no more, as their attributes are gone or differ in type: {_listed(lost)}"
 
 
-def _same_catalog(inference: Inference, kept: Schema) -> bool:
+def _same_catalog(inference: Inference, stored: Schema) -> bool:
     """True if the catalog of a server is as before; joins were inferred from rows, which change."""
 
     def outline(schema: Schema) -> list[tuple[str, tuple[str, ...], list[str]]]:
         return [(each.name, each.key, [a.name for a in each.attributes]) for each in schema.relations]
 
-    declared = any(found.confidence == 1 for found in inference.joins)
-    return bool(kept.joins) and not declared and outline(inference.schema()) == outline(kept)
+    declared = any(finding.confidence == 1 for finding in inference.joins)
+    return bool(stored.joins) and not declared and outline(inference.schema()) == outline(stored)
 
 
 def _place(source: str) -> str:
@@ -155,7 +155,7 @@ def inferred(
     *,
     followed: bool = True,
     tell: Callable[[str], None] = lambda _: None,
-    known: Schema | None = None,
+    earlier: Schema | None = None,
 ) -> Inference:
     """What samples of ``sources``, as for ``draft_of``, say about the schema; ``tell`` takes a note.
 
@@ -163,12 +163,12 @@ def inferred(
     UsageError, SourceError, SchemaError.
     """
     places = [_place(source) for source in sources]
-    if any(is_postgres(place) or is_sqlite(place) for place in places):
+    if any(is_postgres(address) or is_sqlite(address) for address in places):
         if len(places) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
         inference = inference_of(places[0], name, window, followed=followed)
-        return keeping(inference, known) if known else inference
-    samples = sample([Path(place) for place in places])
+        return keeping(inference, earlier) if earlier else inference
+    samples = sample([Path(address) for address in places])
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
@@ -177,7 +177,7 @@ def inferred(
         chosen,
         timed=samples.timed,
         window=window,
-        earlier=known,
+        earlier=earlier,
         nested=samples.nested,
     )
     return replace(found, notes=tuple(samples.notes))
@@ -205,31 +205,31 @@ def _is_own(folder: Path) -> bool:
         return False
 
 
-def _path(place: str) -> Path:
-    return Path(place.removeprefix("sqlite://").removeprefix(SQLITE))
+def _path(address: str) -> Path:
+    return Path(address.removeprefix("sqlite://").removeprefix(SQLITE))
 
 
-def _identity(place: str) -> str:
-    return postgres_identity(place) if is_postgres(place) else str(_path(place).resolve())
+def _identity(address: str) -> str:
+    return postgres_identity(address) if is_postgres(address) else str(_path(address).resolve())
 
 
-def _name(place: str) -> str:
-    whole = _identity(place).partition(" ")[0] if is_postgres(place) else place.split("?", 1)[0]
+def _name(address: str) -> str:
+    whole = _identity(address).partition(" ")[0] if is_postgres(address) else address.split("?", 1)[0]
     last = whole.rstrip("/").rpartition("/")[2]
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in last[:100]) or "schema"
 
 
 def _user_folder() -> Path:
-    given = os.environ.get("XDG_DATA_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / ".local" / "share"
+    data_home = os.environ.get("XDG_DATA_HOME", "")
+    base = Path(data_home) if os.path.isabs(data_home) else Path.home() / ".local" / "share"
     return base / "skws" / "schemas"
 
 
 def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
     """Write to the first path that can be written. Raises SourceError if there is none; SchemaError."""
-    written = text()
-    parse_schema(written)  # what is kept can be used
-    data, fault = written.encode(), ""
+    content = text()
+    parse_schema(content)  # what is kept can be used
+    data, fault = content.encode(), ""
     for path in paths:
         try:
             if path.parent.is_relative_to(_user_folder()):
@@ -269,8 +269,8 @@ def _stamp(places: Sequence[str]) -> str | None:
         return None
     states = [
         (str(file), state.st_size, state.st_mtime_ns)
-        for place in places
-        for file in _files(_path(place))
+        for address in places
+        for file in _files(_path(address))
         for state in (file.stat(),)
     ]
     return _digest(repr(states))
@@ -293,9 +293,9 @@ def summary(inference: Inference) -> Iterator[str]:
     relations = [relation.name for relation in schema.relations]
     yield f"inferred {counted(len(relations), 'relation')}: {_listed(relations)}"
     joins = [
-        f"{found.value.name} ({found.confidence:.2f})"
-        for found in inference.joins
-        if inference.accepts(found)
+        f"{finding.value.name} ({finding.confidence:.2f})"
+        for finding in inference.joins
+        if inference.accepts(finding)
     ]
     yield (
         f"{counted(len(joins), 'join')}: {_listed(joins)}"

@@ -76,17 +76,17 @@ class TimeBuckets:
 
     def larger(self, other: TimeBuckets) -> TimeBuckets:
         """The larger count of two in each bucket: of events that were counted twice, at least in part."""
-        found = TimeBuckets(self._most)
-        found.first = min(_known(self.first, other.first), default=None)
-        found.last = max(_known(self.last, other.last), default=None)
+        larger = TimeBuckets(self._most)
+        larger.first = min(_known(self.first, other.first), default=None)
+        larger.last = max(_known(self.last, other.last), default=None)
         width = max(self._buckets[0], other._buckets[0])
-        while found.last is not None and found.first is not None:
-            if found.last // width - found.first // width < self._most:
+        while larger.last is not None and larger.first is not None:
+            if larger.last // width - larger.first // width < self._most:
                 break
             width *= 2
         mine, others = self._counts(width), other._counts(width)
-        found._buckets = width, {at: max(mine.get(at, 0), others.get(at, 0)) for at in mine.keys() | others}
-        return found
+        larger._buckets = width, {at: max(mine.get(at, 0), others.get(at, 0)) for at in mine.keys() | others}
+        return larger
 
     def before(self, time: int) -> int:
         """A time shortly before the last event up to ``time``, or its own; not before the first event."""
@@ -115,10 +115,10 @@ class TimeBuckets:
 
 
 def _summed(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    sums: dict[int, int] = {}
     for at, count in counts:
-        found[at] = found.get(at, 0) + count
-    return found
+        sums[at] = sums.get(at, 0) + count
+    return sums
 
 
 def _known(*times: int | None) -> Iterable[int]:
@@ -145,16 +145,16 @@ class RecordTimeline:
 
     def take(self, limit: int, until: int = _LATEST) -> RecordBatch:
         """The next records whose time is at most ``until``."""
-        taken: list[RecordBatch] = []
+        batches: list[RecordBatch] = []
         count = 0
         while count < limit and (batch := self._front()) is not None:
             due = min(int(np.searchsorted(batch.time, until, "right")), limit - count)
             if due:
-                taken.append(self._cut(batch, due))
+                batches.append(self._cut(batch, due))
                 count += due
             if due < len(batch):
                 break
-        return together(taken).packed() if taken else NO_RECORDS
+        return together(batches).packed() if batches else NO_RECORDS
 
     def skip_to(self, time: int, same: int) -> None:
         """Skip all records before ``time``, and ``same`` records of that time, or all there are."""
@@ -176,12 +176,12 @@ class RecordTimeline:
             self._first = batch if len(batch) else None
         return self._first
 
-    def _cut(self, batch: RecordBatch, place: int) -> RecordBatch:
+    def _cut(self, batch: RecordBatch, index: int) -> RecordBatch:
         """Take the first records of the front batch."""
-        if place == len(batch):
+        if index == len(batch):
             self._first = None
             return batch
-        done, self._first = batch.cut(place)
+        done, self._first = batch.cut(index)
         return done
 
 
@@ -249,14 +249,14 @@ class ReplayFeed(Feed):
         self._seek(_Position.of(start))
         now = self._clock.now()
         bad, self._bad = self._bad[:limit], self._bad[limit:]
-        taken = NO_RECORDS
+        records = NO_RECORDS
         if (first := self._records.next_time) is not None:
             self._origin = self._origin or (first, now)
-            taken = self._records.take(limit - len(bad), self._due_until(now))
-        self._position = self._position.after(len(bad), taken.time)
+            records = self._records.take(limit - len(bad), self._due_until(now))
+        self._position = self._position.after(len(bad), records.time)
         ended = not self._bad and self._records.next_time is None
         notices, self._notices = self._notices, ()
-        return Batch(Chunk(taken, bad), self._position.offset(), notices, ended=ended)
+        return Batch(Chunk(records, bad), self._position.offset(), notices, ended=ended)
 
     @property
     def times(self) -> TimeBuckets | None:
@@ -282,10 +282,10 @@ class ReplayFeed(Feed):
         self._seek(self._position)
         self._origin = (now, self._clock.now())
         while True:
-            taken = self._records.take(_SOUGHT, now)
-            self._position = self._position.after(0, taken.time)
-            yield Batch(Chunk(taken), self._position.offset())
-            if len(taken) < _SOUGHT:
+            records = self._records.take(_SOUGHT, now)
+            self._position = self._position.after(0, records.time)
+            yield Batch(Chunk(records), self._position.offset())
+            if len(records) < _SOUGHT:
                 return
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
@@ -336,7 +336,7 @@ class ReplayFeed(Feed):
 
     def _scanned(self) -> _Scan:
         log, times = _BadRecords(), TimeBuckets()
-        kept: list[RecordBatch] = []
+        pending: list[RecordBatch] = []
         starts: list[int] = []
         count = 0
         for part in self._replay.parts():
@@ -347,11 +347,11 @@ class ReplayFeed(Feed):
                 if len(batch):
                     start = min(start, batch.time.item(0))
                 if count <= self._memory_records:
-                    kept.append(batch)
+                    pending.append(batch)
             starts.append(start)
         # A part without records is as late as the next one.
         starts = list(accumulate(reversed(starts), min))[::-1]
-        return _Scan(log.all, kept if count <= self._memory_records else None, times, starts)
+        return _Scan(log.all, pending if count <= self._memory_records else None, times, starts)
 
 
 @dataclass(frozen=True)
@@ -394,8 +394,8 @@ class _Position:
         return cls(int(offset["items"]), None if time is None else int(time), int(offset.get("same", 0)))
 
     def offset(self) -> Offset:
-        found: Offset = {"items": self.items}
-        return found if self.time is None else {**found, "time": self.time, "same": self.same}
+        offset: Offset = {"items": self.items}
+        return offset if self.time is None else {**offset, "time": self.time, "same": self.same}
 
     def after(self, bad: int, times: Ints) -> _Position:
         """The position after so many bad records, and records of these times, in order."""
@@ -403,5 +403,5 @@ class _Position:
             return _Position(self.items + bad, self.time, self.same)
         last: int = times.item(-1)
         same = len(times) - int(np.searchsorted(times, last, "left"))
-        known = self.same if same == len(times) and not bad and self.time == last else 0
-        return _Position(self.items + bad + len(times), last, known + same)
+        earlier = self.same if same == len(times) and not bad and self.time == last else 0
+        return _Position(self.items + bad + len(times), last, earlier + same)

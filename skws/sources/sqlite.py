@@ -116,8 +116,8 @@ class SqliteDatabase:
     def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - one file has them all
         """Path, size and time of the file and of its write-ahead log."""
         files = (self._path, Path(f"{self._path}-wal"))
-        found = [file.stat() for file in files if file.exists()]
-        return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in found]))
+        states = [file.stat() for file in files if file.exists()]
+        return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in states]))
 
     def inferred(self, *, followed: bool = False) -> Inference:  # noqa: ARG002 - a file has no changes
         """From declared types, keys and references.
@@ -130,10 +130,10 @@ class SqliteDatabase:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
         compared = {
-            place
-            for join in (found.value for found in joins)
+            attribute
+            for join in (inference.value for inference in joins)
             for near, far in join.on
-            for place in ((join.left, near), (join.right, far))
+            for attribute in ((join.left, near), (join.right, far))
         }
         kinds = {
             (table, column.name): self._kind(
@@ -146,8 +146,8 @@ class SqliteDatabase:
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, kinds, referring) for name, columns in usable.items())
         left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
-        found = Inference(self._path.stem, relations, joins, "none", left_out)
-        return renamed(found if joins else joined_by_values(found, self._first_rows(usable)))
+        inference = Inference(self._path.stem, relations, joins, "none", left_out)
+        return renamed(inference if joins else joined_by_values(inference, self._first_rows(usable)))
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         return typed_rows(self.name, reader, self._values(reader.relation))
@@ -197,12 +197,12 @@ class SqliteDatabase:
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
         """None for a view or virtual table that cannot be read as the database is now."""
         try:
-            found = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
+            rows = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
         except sqlite3.OperationalError:
             return []
         return [
             CatalogColumn(name, declared.upper().removesuffix(_GENERATED), key)
-            for _, name, declared, _, _, key, hidden in found
+            for _, name, declared, _, _, key, hidden in rows
             if hidden != _INTERNAL
         ]
 
@@ -214,9 +214,9 @@ class SqliteDatabase:
         whole = not any(column.key for column in left_out)
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
         attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
-        found = Finding(key, 1.0, "the primary key") if key else None
+        key_finding = Finding(key, 1.0, "the primary key") if key else None
         reasons = tuple(Omission(c.name, BYTES if c.name else NAMELESS) for c in left_out)
-        return InferredRelation(table, attributes, found, None, _STATIC, reasons)
+        return InferredRelation(table, attributes, key_finding, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:
         """Why a table is in no schema."""
@@ -272,9 +272,11 @@ class SqliteDatabase:
                     return Finding(kind, 1.0, told if kind is declared else f"{told}, {_THOUGH[kind]}")
             return Finding(AttributeType.TEXT, 1.0, f"{column.declared.lower()}, but not all values are")
         if self._classes[table][column.name] & {"integer", "real"} or not column.declared:
-            found = profile(column.name, self._sample(table, column.name))
-            if found.type is not AttributeType.TEXT and self._fits(table, column.name, found.type):
-                return Finding(found.type, 0.8, f"holds {found.reason}")
+            column_profile = profile(column.name, self._sample(table, column.name))
+            if column_profile.type is not AttributeType.TEXT and self._fits(
+                table, column.name, column_profile.type
+            ):
+                return Finding(column_profile.type, 0.8, f"holds {column_profile.reason}")
         return Finding(AttributeType.TEXT, 0.9, column.declared.lower() or "no numbers")
 
     def _fits(self, table: str, column: str, kind: AttributeType) -> bool:
@@ -290,21 +292,21 @@ class SqliteDatabase:
             return True
         with self._opened() as connection:
             name, places = _quoted(column), ", ".join("?" * len(other))
-            found = connection.execute(
+            rows = connection.execute(
                 f"SELECT DISTINCT {name} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
                 f" WHERE typeof({name}) IN ({places}) AND {name} IS NOT '' LIMIT {LOOKED_AT}",
                 sorted(other),
             )
-            return all(_converts(value, kind) for (value,) in found)
+            return all(_converts(value, kind) for (value,) in rows)
 
     def _has_long(self, table: str, column: str) -> bool:
         name = _quoted(column)
         with self._opened() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 f"SELECT 1 FROM {_quoted(table)} WHERE typeof({name}) = 'integer'"  # noqa: S608 - as above
                 f" AND {name} NOT BETWEEN {-EXACT} AND {EXACT} LIMIT 1"
             )
-            return found.fetchone() is not None
+            return rows.fetchone() is not None
 
     def _agree(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
         """Give columns that refer to each other types that can be equal: SQLite compares any.
@@ -322,19 +324,23 @@ class SqliteDatabase:
                 unlike = True
                 options = [kind for kind in (theirs, mine) if kind not in _TEXTS]
                 kind = next(
-                    (kind for kind in options if all(self._fits(*place, kind) for place in (one, other))),
+                    (
+                        kind
+                        for kind in options
+                        if all(self._fits(*attribute, kind) for attribute in (one, other))
+                    ),
                     AttributeType.STRING,
                 )
-                for place in (one, other):
-                    if kinds[place].value.family is not kind.family:
-                        kinds[place] = Finding(kind, 0.9, "as the column that it is compared with")
+                for attribute in (one, other):
+                    if kinds[attribute].value.family is not kind.family:
+                        kinds[attribute] = Finding(kind, 0.9, "as the column that it is compared with")
 
     def _sample(self, table: str, column: str) -> list[object]:
         with self._opened() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 f"SELECT {_quoted(column)} FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
             )
-            return [value for (value,) in found]
+            return [value for (value,) in rows]
 
     def _first_rows(self, usable: dict[str, list[CatalogColumn]]) -> dict[str, dict[str, list[object]]]:
         """Values of the first rows by table and column; of tables alone, since views repeat them."""
@@ -347,12 +353,12 @@ class SqliteDatabase:
                     f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}"  # noqa: S608 - as above
                     f" LIMIT {SAMPLE_OF_DATABASE}"
                 ).fetchall()
-                first[table] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+                first[table] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
         return first
 
     def _joins(self, usable: dict[str, list[CatalogColumn]]) -> Iterator[Finding[Join]]:
         alike = {name.lower(): name for name in usable}
-        seen: set[Join] = set()
+        distinct: set[Join] = set()
         for table in usable:
             for to, pairs in self._references(table):
                 target = alike.get(to.lower())
@@ -360,15 +366,15 @@ class SqliteDatabase:
                 if target is None or on is None:
                     continue
                 join = Join.of(table, target, on)
-                if join not in seen:
-                    seen.add(join)
+                if join not in distinct:
+                    distinct.add(join)
                     yield Finding(join, 1.0, "a foreign key")
 
     def _references(self, table: str) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
         with self._opened() as connection:
-            found = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
-        for number in dict.fromkeys(row[0] for row in found):
-            mine = sorted((row for row in found if row[0] == number), key=lambda row: row[1])
+            rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+        for number in dict.fromkeys(row[0] for row in rows):
+            mine = sorted((row for row in rows if row[0] == number), key=lambda row: row[1])
             yield mine[0][2], [(row[3], row[4]) for row in mine]
 
     def _condition(
@@ -383,8 +389,8 @@ class SqliteDatabase:
         others = {column.name.lower(): column.name for column in usable[target]}
         key = [column.name for column in sorted(self._tables[target], key=lambda c: c.key) if column.key]
         on = []
-        for place, (near, far) in enumerate(pairs):
-            there = far if far is not None else key[place] if place < len(key) else ""
+        for index, (near, far) in enumerate(pairs):
+            there = far if far is not None else key[index] if index < len(key) else ""
             if near.lower() not in own or there.lower() not in others:
                 return None
             on.append((own[near.lower()], others[there.lower()]))
@@ -436,11 +442,11 @@ def _is_usable(table: str) -> bool:
     return as_name(table) != "" and "." not in table
 
 
-def _attribute(place: tuple[str, str], kinds: _Kinds, referring: set[tuple[str, str]]) -> Finding[Attribute]:
-    found = kinds[place]
-    if found.value is AttributeType.TEXT and place in referring:
-        found = Finding(AttributeType.STRING, found.confidence, REFERS)
-    return Finding(Attribute(place[1], found.value), found.confidence, found.reason)
+def _attribute(key: tuple[str, str], kinds: _Kinds, referring: set[tuple[str, str]]) -> Finding[Attribute]:
+    kind = kinds[key]
+    if kind.value is AttributeType.TEXT and key in referring:
+        kind = Finding(AttributeType.STRING, kind.confidence, REFERS)
+    return Finding(Attribute(key[1], kind.value), kind.confidence, kind.reason)
 
 
 def _converts(value: Any, kind: AttributeType) -> bool:

@@ -521,13 +521,13 @@ _mutant(
 _mutant(
     "posts-put-aside-twice",
     "results that a run put aside twice stay in the file of undelivered ones",
-    (f"{_SINKS}.webhook:WebhookSink._opened", 'kept.get("letters", {}), run.tell)', "{}, run.tell)"),
+    (f"{_SINKS}.webhook:WebhookSink._opened", 'progress.get("letters", {}), run.tell', "{}, run.tell"),
     hook="letters",
 )
 _mutant(
     "given-up-at-once",
     "results that a server cannot take now are passed over",
-    (f"{_SINKS}.webhook:WebhookSink._give_up", "self._letters.write", "(lambda _: None)"),
+    (f"{_SINKS}.webhook:WebhookSink._give_up", "self._dead_letters.write", "(lambda _: None)"),
     hook="letters",
 )
 _mutant(

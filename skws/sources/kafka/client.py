@@ -84,8 +84,8 @@ class Client:
 
     def topics(self) -> dict[str, int]:
         """All topics, with the number of their partitions."""
-        found = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
-        return {name: len(topic.partitions) for name, topic in found.items()}
+        metadata = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in metadata.items()}
 
     def ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of topics, if the brokers have any: a topic that is created again has another."""
@@ -94,21 +94,23 @@ class Client:
         if not topics or cluster.controller_id not in cluster.brokers:
             return {}
         admin = AdminClient(dict(self._settings.values), logger=SILENT)
-        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
-        found: dict[str, str] = {}
-        for topic, answer in asked.items():
+        descriptions = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
+        ids: dict[str, str] = {}
+        for topic, answer in descriptions.items():
             try:
-                found[topic] = str(answer.result().topic_id)
+                ids[topic] = str(answer.result().topic_id)
             except KafkaException as error:
                 # Brokers that cannot tell ids, or may not, are no reason to read nothing.
                 if transient(error.args[0]):
                     raise
-        return {topic: name for topic, name in found.items() if name != _NO_ID}
+        return {topic: name for topic, name in ids.items() if name != _NO_ID}
 
     def partitions(self, topic: str) -> list[Partition]:
         """The partitions of a topic; none if there is no such topic."""
-        found = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
-        return [] if found.error is not None else [(topic, number) for number in sorted(found.partitions)]
+        metadata = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+        return (
+            [] if metadata.error is not None else [(topic, number) for number in sorted(metadata.partitions)]
+        )
 
     def answers(self, seconds: float) -> None:
         """Raises KafkaException if no broker answers."""
@@ -122,15 +124,15 @@ class Client:
 
     def known_end(self, partition: Partition) -> int:
         """The offset after the last message, as of the latest fetch; below 0 before the first."""
-        found = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
-        return found[1] if found else -1
+        watermarks = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
+        return watermarks[1] if watermarks else -1
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
         """Read only these partitions, from these offsets on."""
-        given = [TopicPartition(*one, at) for one, at in offsets.items()]
-        self._consumer.assign(given)
+        assignment = [TopicPartition(*one, at) for one, at in offsets.items()]
+        self._consumer.assign(assignment)
         # A paused partition stays paused, even if assigned again.
-        self._consumer.resume(given)
+        self._consumer.resume(assignment)
 
     def add(self, partition: Partition, offset: int) -> None:
         self._consumer.incremental_assign([TopicPartition(*partition, offset)])
@@ -152,8 +154,8 @@ class Client:
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets to the consumer group, for its monitoring; runs resume from their own."""
-        told = [TopicPartition(*one, at) for one, at in offsets.items()]
-        self._consumer.commit(offsets=told, asynchronous=True)
+        offsets_to_commit = [TopicPartition(*one, at) for one, at in offsets.items()]
+        self._consumer.commit(offsets=offsets_to_commit, asynchronous=True)
 
     def errors(self) -> Iterable[KafkaError]:
         """The errors to report since the last call."""
@@ -166,11 +168,11 @@ class Client:
     def failure(self, error: KafkaException) -> SourceError:
         """The error for users, without passwords; NotYetError if it is transient."""
         cause = error.args[0]
-        told = described(cause)
-        if self._reason and self._reason not in told:
-            told = f"{told} ({self._reason})"
+        reason = described(cause)
+        if self._reason and self._reason not in reason:
+            reason = f"{reason} ({self._reason})"
         kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
-        return kind(f"{self._shown}: {self._settings.clean(told)}")
+        return kind(f"{self._shown}: {self._settings.clean(reason)}")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in _FINAL:

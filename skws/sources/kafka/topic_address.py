@@ -74,7 +74,7 @@ class TopicAddress:
                 " sasl.password in the file of ?config=FILE, or SKWS_KAFKA_SASL_USERNAME and"
                 " SKWS_KAFKA_SASL_PASSWORD in the environment"
             )
-        given = parameters(
+        options = parameters(
             query,
             _PARAMETERS,
             f"{redacted(text)}: a Kafka address has",
@@ -83,19 +83,19 @@ class TopicAddress:
         return cls(
             tuple(_broker(one, text) for one in brokers.split(",")),
             tuple(_topic(unquote(one), text) for one in topics.split(",")) if topics else (),
-            _choice(StartPoint, given, "from", StartPoint.EARLIEST),
-            _choice(Form, given, "format", Form.AUTO),
-            _choice(Lost, given, "lost", Lost.FAIL),
-            _stated(given, "group", str),
-            _stated(given, "config", Path),
+            _choice(StartPoint, options, "from", StartPoint.EARLIEST),
+            _choice(Form, options, "format", Form.AUTO),
+            _choice(Lost, options, "lost", Lost.FAIL),
+            _stated(options, "group", str),
+            _stated(options, "config", Path),
         )
 
 
 def _broker(one: str, text: str) -> str:
-    found = _BROKER.fullmatch(one)
-    if found is None or int(found[1] or 0) > 65535:
+    match = _BROKER.fullmatch(one)
+    if match is None or int(match[1] or 0) > 65535:
         raise UsageError(f"{redacted(text)}: {one!r} is not a broker: expected HOST or HOST:PORT")
-    return one if found[1] else f"{one}:{_PORT}"
+    return one if match[1] else f"{one}:{_PORT}"
 
 
 def _topic(one: str, text: str) -> str:
@@ -104,20 +104,20 @@ def _topic(one: str, text: str) -> str:
     return one
 
 
-def _choice(kind: type[_Choice], given: dict[str, str], name: str, default: _Choice) -> _Choice:
+def _choice(kind: type[_Choice], options: dict[str, str], name: str, default: _Choice) -> _Choice:
     try:
-        return kind(given.get(name, default))
+        return kind(options.get(name, default))
     except ValueError:
-        raise UsageError(f"{name}={given[name]}: expected {' or '.join(kind)}") from None
+        raise UsageError(f"{name}={options[name]}: expected {' or '.join(kind)}") from None
 
 
 _Stated = TypeVar("_Stated", str, Path)
 
 
-def _stated(given: dict[str, str], name: str, kind: Callable[[str], _Stated]) -> _Stated | None:
-    if given.get(name) == "":
+def _stated(options: dict[str, str], name: str, kind: Callable[[str], _Stated]) -> _Stated | None:
+    if options.get(name) == "":
         raise UsageError(f"{name}= is empty")
-    return kind(given[name]) if name in given else None
+    return kind(options[name]) if name in options else None
 
 
 CONFIG: Final = "SKWS_KAFKA_CONFIG"
@@ -169,19 +169,19 @@ class Settings:
         ``own``: settings that users may not change. Raises SchemaError for a file that cannot be used.
         """
         named = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
-        given = {} if named is None else _read(named)
-        given |= {
+        properties = {} if named is None else _read(named)
+        properties |= {
             name.removeprefix(PREFIX).lower().replace("_", "."): value
             for name, value in environment.items()
             if name.startswith(PREFIX) and name != CONFIG
         }
-        for name in given:
+        for name in properties:
             if name in own:
                 raise SchemaError(f"{name}: skws sets it, so that no message is lost or repeated")
             if name in _OF_THE_ADDRESS:
                 raise SchemaError(f"{name}: set it in the address, as {_OF_THE_ADDRESS[name]}")
-        place = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
-        return cls({**defaults, **given, **own, **place})
+        fixed = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
+        return cls({**defaults, **properties, **own, **fixed})
 
     def clean(self, text: str) -> str:
         """``text`` without any secret."""
@@ -199,7 +199,7 @@ def _read(path: Path) -> dict[str, str]:
         raise SchemaError(f"{path}: cannot read the settings for Kafka: {error.strerror}") from None
     except UnicodeDecodeError:
         raise SchemaError(f"{path}: the settings for Kafka are not UTF-8") from None
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
@@ -207,5 +207,5 @@ def _read(path: Path) -> dict[str, str]:
         if not equals or not name.strip():
             # Do not show the line: it may be half a secret.
             raise SchemaError(f"{path}:{number}: expected a line name=value")
-        found[name.strip()] = value.strip()
-    return found
+        properties[name.strip()] = value.strip()
+    return properties

@@ -124,19 +124,19 @@ class KafkaFeed(Feed):
     def poll(self, start: Offset, limit: int) -> Batch:
         """Messages that have arrived. While the brokers are away, empty."""
         position = self._checked(start)
-        taken: list[Message] = []
+        messages: list[Message] = []
         # Never back, should the clock be set back: what was good when it was fetched stays good.
         self._latest = max(self._latest, self._horizon.latest(), *(r.latest for r in self._readers.values()))
         try:
             if self._answering():
                 reader, position = self._at(position)
-                taken = self._take(reader, limit)
-                refused = any(message.refused for message in taken)
+                messages = self._take(reader, limit)
+                refused = any(message.refused for message in messages)
                 horizon = RefusalMark.behind(position.horizon, self._latest) if refused else position.horizon
                 position = replace(position, next=reader.offsets(), horizon=horizon)
         except KafkaException as error:
             self._failed(error)
-        return Batch(self._streamed(taken), position.offset(), self._take_notices())
+        return Batch(self._streamed(messages), position.offset(), self._take_notices())
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """Of each partition the same share of what waits there: those that are in step stay so.
@@ -218,14 +218,14 @@ class KafkaFeed(Feed):
 
     def backlog(self, offset: Offset) -> Backlog:
         """How many messages wait, as of the latest fetch."""
-        given = self._checked(offset).next
-        waiting = {one: self._client.known_end(one) - at for one, at in given.items()}
+        position = self._checked(offset).next
+        waiting = {one: self._client.known_end(one) - at for one, at in position.items()}
         busy = {one: count for one, count in waiting.items() if count > 0}
         if not busy:
             return Backlog("0 messages behind")
         (topic, number), most = max(busy.items(), key=lambda entry: entry[1])
         line = f"{sum(busy.values()):,} messages behind"
-        return Backlog(line if len(given) == 1 else f"{line}, {most:,} of them in {topic}[{number}]")
+        return Backlog(line if len(position) == 1 else f"{line}, {most:,} of them in {topic}[{number}]")
 
     def close(self) -> None:
         self._client.close()
@@ -289,8 +289,8 @@ class KafkaFeed(Feed):
                 )
             self._notices.append(f"{lost}; its messages that were not read are lost")
             position, self._reading = position.without(topic), None
-        told = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
-        return replace(position, ids=told | position.ids)
+        ids = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
+        return replace(position, ids=ids | position.ids)
 
     def _loss(self, topic: str, position: TopicPosition) -> str:
         size = self._topics.sizes.get(topic, 0)
@@ -303,14 +303,14 @@ class KafkaFeed(Feed):
         return ""
 
     def _take(self, reader: PartitionReader, limit: int) -> list[Message]:
-        taken: list[Message] = []
+        messages: list[Message] = []
         count = 0
         while count < limit:
             some = reader.take(limit - count, self._latest)
-            taken += some
+            messages += some
             count += sum(len(message.items) for message in some)
             try:
-                if count >= limit or not (reader.fill(0 if taken else _WAIT_SECONDS) or some):
+                if count >= limit or not (reader.fill(0 if messages else _WAIT_SECONDS) or some):
                     break
             except GapError as gap:
                 self._skip_gap(gap, reader)
@@ -320,7 +320,7 @@ class KafkaFeed(Feed):
                 break
             self._active_at = self._clock.now()
         self._check_brokers(reader)
-        return taken
+        return messages
 
     def _check_brokers(self, reader: PartitionReader) -> None:
         """Notice brokers that are away, and partitions that have more but give nothing."""
@@ -386,13 +386,13 @@ class KafkaFeed(Feed):
         """Skip offsets that are gone, if the address allows it. Raises SourceError, KafkaException."""
         first, end = self._client.reach(gap.partition)
         topic, number = gap.partition
-        place = f"{topic}[{number}]"
+        partition_name = f"{topic}[{number}]"
         there = (
             f"it begins at {first}"
             if gap.offset < first
             else f"it ends at {end}: was the topic created again?"
         )
-        lost = f"{self._address.shown}: {place} no longer has the offset {gap.offset}; {there}"
+        lost = f"{self._address.shown}: {partition_name} no longer has the offset {gap.offset}; {there}"
         if self._address.lost is Lost.FAIL:
             raise SourceError(
                 f"{lost} (start a new run, or skip the lost messages by ?lost=skip in the address)"
@@ -402,21 +402,21 @@ class KafkaFeed(Feed):
 
     def _streamed(self, messages: list[Message]) -> Chunk:
         read = chunk_of(messages)
-        given = read.without(self._static)
-        if len(given) < len(read) and not self._static_rows:
+        streamed = read.without(self._static)
+        if len(streamed) < len(read) and not self._static_rows:
             self._static_rows = True
             self._notices.append(
                 f"{self._address.shown}: rows of static tables are not part of the stream; they are read at"
                 " the start, from topics of their own"
             )
-        return given
+        return streamed
 
     def _take_notices(self) -> tuple[str, ...]:
         for reader in self._readers.values():
             self._notices += reader.notices()
-        told = (*self._notices, *self._retry.take_notices())
+        notices = (*self._notices, *self._retry.take_notices())
         self._notices.clear()
-        return told
+        return notices
 
 
 @dataclass(frozen=True)
@@ -487,17 +487,17 @@ class TopicPosition:
         )
 
     def offset(self) -> Offset:
-        found: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
-        found |= {"first": _nested(self.first)} if self.first else {}
-        found |= {} if self.horizon is None else {HORIZON: list(self.horizon)}
-        return found | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
+        offset: Offset = {"cluster": self.cluster, "next": _nested(self.next)}
+        offset |= {"first": _nested(self.first)} if self.first else {}
+        offset |= {} if self.horizon is None else {HORIZON: list(self.horizon)}
+        return offset | ({"ids": dict(sorted(self.ids.items()))} if self.ids else {})
 
     def without(self, topic: str) -> TopicPosition:
         return TopicPosition(
             self.cluster,
             {one: at for one, at in self.next.items() if one[0] != topic},
             {one: at for one, at in self.first.items() if one[0] != topic},
-            {name: given for name, given in self.ids.items() if name != topic},
+            {name: topic_id for name, topic_id in self.ids.items() if name != topic},
             self.horizon,
         )
 
@@ -507,7 +507,7 @@ def _flat(nested: _Nested) -> dict[Partition, int]:
 
 
 def _nested(flat: dict[Partition, int]) -> _Nested:
-    found: _Nested = {}
+    nested: _Nested = {}
     for (topic, number), at in sorted(flat.items()):
-        found.setdefault(topic, {})[str(number)] = at
-    return found
+        nested.setdefault(topic, {})[str(number)] = at
+    return nested

@@ -168,10 +168,10 @@ class TopicReader:
         try:
             return self._changes.records(item, arrived)
         except MalformedError:
-            told = _key(key)
-            if told is None:
+            key_fields = _key(key)
+            if key_fields is None:
                 raise
-            return self._changes.records({"key": told, "value": item}, arrived)
+            return self._changes.records({"key": key_fields, "value": item}, arrived)
 
     def _tombstone(self, key: bytes | None, arrived: int | None) -> list[Item]:
         """A null value deletes the row of its key in a topic of rows; elsewhere it is ignored."""
@@ -293,19 +293,19 @@ class Topics:
 
 def find_topics(address: TopicAddress, schema: Schema, client: Client) -> Topics:
     """Raises SourceError if a topic of the address is missing; KafkaException."""
-    known = client.topics()
-    gone = schema.evolution.removed_relations
-    here = {r.name for n, r in enumerate(schema.relations) if n not in gone and r.source is None}
-    wanted = address.topics or tuple(name for name in schema.index if name in here)
-    missing = [topic for topic in wanted if topic not in known]
+    topics = client.topics()
+    removed = schema.evolution.removed_relations
+    here = {r.name for n, r in enumerate(schema.relations) if n not in removed and r.source is None}
+    names = address.topics or tuple(name for name in schema.index if name in here)
+    missing = [topic for topic in names if topic not in topics]
     if missing and address.topics:
-        raise SourceError(f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], known)}")
-    there = {topic: client.partitions(topic) for topic in wanted if topic in known}
+        raise SourceError(f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], topics)}")
+    there = {topic: client.partitions(topic) for topic in names if topic in topics}
     tables = {topic: tuple(there[topic]) for topic in there if _is_table(topic, schema)}
     streams = tuple(topic for topic in there if topic not in tables)
     notices = tuple(f"there is no topic {topic} yet; waiting for it" for topic in missing)
     partitions = tuple(one for topic in streams for one in there[topic])
-    return Topics(partitions, streams, tables, known, client.ids(streams), notices)
+    return Topics(partitions, streams, tables, topics, client.ids(streams), notices)
 
 
 def _is_table(topic: str, schema: Schema) -> bool:
@@ -385,9 +385,9 @@ def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST
 
     Those with times after ``latest`` are refused.
     """
-    taken: list[Message] = []
+    messages: list[Message] = []
     if any(queue.dry for queue in queues):
-        return taken
+        return messages
     heads = [(queue.head(latest).time, n) for n, queue in enumerate(queues) if queue.waiting]
     heapify(heads)
     count = 0
@@ -396,13 +396,13 @@ def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST
         queue = queues[n]
         message = queue.waiting.popleft()
         queue.given = message.next
-        taken.append(message)
+        messages.append(message)
         count += len(message.items)
         if queue.waiting:
             heappush(heads, (queue.head(latest).time, n))
         elif queue.dry:
             break
-    return taken
+    return messages
 
 
 def in_order(messages: Iterable[Message]) -> list[Item]:
@@ -494,11 +494,11 @@ class PartitionReader:
 
     def take(self, limit: int, latest: int = LATEST) -> list[Message]:
         """Messages of about ``limit`` items, in order; those with times after ``latest`` are refused."""
-        taken = take_merged(list(self._queues.values()), limit, latest)
+        messages = take_merged(list(self._queues.values()), limit, latest)
         for partition in [p for p in self._paused if len(self._queues[p].waiting) < self._share // 2]:
             self._paused.remove(partition)
             self._client.resume(partition)
-        return taken
+        return messages
 
     def all(self) -> list[Message]:
         """All fetched messages, partition by partition."""

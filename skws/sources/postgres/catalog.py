@@ -225,8 +225,8 @@ def tables(connected: connection) -> dict[str, CatalogTable]:
 def _queried(connected: connection) -> _Rows:
     with connected.cursor() as statement:
         statement.execute(_TABLES)
-        found = statement.fetchall()
-        oids = [row[0] for row in found]
+        rows = statement.fetchall()
+        oids = [row[0] for row in rows]
         statement.execute(_COLUMNS, (oids,))
         columns: dict[int, dict[int, TableColumn]] = defaultdict(dict)
         for oid, number, *column in statement.fetchall():
@@ -235,27 +235,29 @@ def _queried(connected: connection) -> _Rows:
         keys = statement.fetchall()
         statement.execute(_REFERENCES, (oids, oids))
         references = statement.fetchall()
-        roots = [oid for oid, _, _, kind, *_ in found if kind == "p"]
-        return _Rows(found, columns, keys, references, _partitions(statement, roots))
+        roots = [oid for oid, _, _, kind, *_ in rows if kind == "p"]
+        return _Rows(rows, columns, keys, references, _partitions(statement, roots))
 
 
 def _partitions(statement: cursor, roots: list[int]) -> dict[int, list[Partition]]:
-    found: dict[int, list[Partition]] = defaultdict(list)
+    by_table: dict[int, list[Partition]] = defaultdict(list)
     if roots:
         statement.execute(_PARTITIONS, (roots,))
         for root, namespace, name, identity, columns, logged in statement.fetchall():
-            found[root].append(
+            by_table[root].append(
                 Partition(namespace, name, ReplicaIdentity(identity), frozenset(columns), logged)
             )
-    return found
+    return by_table
 
 
 def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
     names = {oid: name for oid, _, name, *_ in rows.tables}
-    found: dict[int, list[ForeignKey]] = defaultdict(list)
+    by_table: dict[int, list[ForeignKey]] = defaultdict(list)
     for name, oid, to, numbers, to_numbers in rows.references:
-        found[oid].append(ForeignKey(name, rows.named(oid, numbers), names[to], rows.named(to, to_numbers)))
-    return found
+        by_table[oid].append(
+            ForeignKey(name, rows.named(oid, numbers), names[to], rows.named(to, to_numbers))
+        )
+    return by_table
 
 
 def _identity_columns(
@@ -282,45 +284,45 @@ class MatchedTables:
 
 
 def match_tables(
-    schema: Schema, known: Mapping[str, CatalogTable], database: str, *, resuming: bool = False
+    schema: Schema, tables: Mapping[str, CatalogTable], database: str, *, resuming: bool = False
 ) -> MatchedTables:
     """Match relations to tables by name. Raises SourceError that names everything that is missing.
 
     ``resuming``: the log may still have columns that a streamed table has lost: they are warnings.
     """
     faults: list[str] = []
-    gone: list[str] = []
-    found: dict[int, CatalogTable] = {}
+    missing: list[str] = []
+    matched: dict[int, CatalogTable] = {}
     for position, relation in enumerate(schema.relations):
         if position in schema.evolution.removed_relations or relation.source is not None:
             continue
-        table = known.get(relation.stored)
+        table = tables.get(relation.stored)
         if resuming and table is not None and not relation.table:
-            gone += [f"{fault}: reading the log up to that change" for fault in _lacking(relation, table)]
+            missing += [f"{fault}: reading the log up to that change" for fault in _lacking(relation, table)]
             faults += _unfit(relation, table)
         else:
-            faults += mismatches(relation, known)
+            faults += mismatches(relation, tables)
         if table is not None:
-            found[position] = table
+            matched[position] = table
     if all(relation.table for relation in schema.relations):
         faults.append("all its relations are static tables, and there is nothing to follow")
     if faults and resuming:
-        return match_tables(schema, known, database)  # names the columns, too
+        return match_tables(schema, tables, database)  # names the columns, too
     if faults:
         raise SourceError(f"{database} does not fit schema {schema.name}: " + "; ".join(faults))
-    streams = {i: table for i, table in found.items() if not schema.relations[i].table}
-    static = {i: table for i, table in found.items() if schema.relations[i].table}
+    streams = {i: table for i, table in matched.items() if not schema.relations[i].table}
+    static = {i: table for i, table in matched.items() if schema.relations[i].table}
     warnings = (warning for i, table in streams.items() for warning in _warnings(schema.relations[i], table))
-    return MatchedTables(streams, static, (*gone, *warnings))
+    return MatchedTables(streams, static, (*missing, *warnings))
 
 
-def mismatches(relation: Relation, known: Mapping[str, CatalogTable]) -> Iterator[str]:
+def mismatches(relation: Relation, tables: Mapping[str, CatalogTable]) -> Iterator[str]:
     """The reasons why a relation cannot be read; none if it can."""
-    if relation.stored in known:
-        yield from _lacking(relation, known[relation.stored])
-        yield from _unfit(relation, known[relation.stored])
+    if relation.stored in tables:
+        yield from _lacking(relation, tables[relation.stored])
+        yield from _unfit(relation, tables[relation.stored])
     else:
-        yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, known)}"
+        yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, tables)}"
 
 
 def _lacking(relation: Relation, table: CatalogTable) -> Iterator[str]:
@@ -389,13 +391,13 @@ _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 
 
 def _first_rows(
-    connected: connection, found: Inference, known: Mapping[str, CatalogTable]
+    connected: connection, inference: Inference, tables: Mapping[str, CatalogTable]
 ) -> dict[str, dict[str, list[object]]]:
     """Values of the first rows by table and column, where a column may be in a join; views repeat others."""
     first: dict[str, dict[str, list[object]]] = {}
-    for relation in found.relations:
+    for relation in inference.relations:
         names = [a.value.name for a in relation.attributes if a.value.type in _JOINED]
-        table = known[relation.name]
+        table = tables[relation.name]
         if not names or table.kind not in _WITH_ROWS:
             continue
         values = _sampled(connected, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
@@ -411,7 +413,7 @@ def _sampled(connected: connection, table: CatalogTable, columns: Sequence[Compo
     with connected.cursor() as cursor:
         cursor.execute(statement)
         rows = cursor.fetchall()
-    return [[row[place] for row in rows] for place in range(len(columns))]
+    return [[row[index] for row in rows] for index in range(len(columns))]
 
 
 def as_text(table: CatalogTable, column: str) -> Composable:
@@ -420,10 +422,10 @@ def as_text(table: CatalogTable, column: str) -> Composable:
     return text.format(Identifier(column))
 
 
-def _exact(connected: connection, known: Mapping[str, CatalogTable]) -> Iterator[Place]:
+def _exact(connected: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
     """The columns of numerics in which a double would not do, by the catalog and the first rows."""
-    referring = {place for pair in _references_of(known) for place in pair}
-    for table in known.values():
+    referring = {place for pair in _references_of(tables) for place in pair}
+    for table in tables.values():
         wide = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
         sure = [c for c in wide if c.name in table.key or (table.name, c.name) in referring]
         yield from ((table.name, column.name) for column in sure)
@@ -433,25 +435,25 @@ def _exact(connected: connection, known: Mapping[str, CatalogTable]) -> Iterator
                 yield table.name, column.name
 
 
-def _references_of(known: Mapping[str, CatalogTable]) -> list[tuple[Place, Place]]:
+def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[Place, Place]]:
     """The columns of foreign keys, each with the one that it refers to."""
     return [
         ((table.name, near), (reference.to, far))
-        for table in known.values()
+        for table in tables.values()
         for reference in table.references
         for near, far in zip(reference.columns, reference.to_columns, strict=True)
     ]
 
 
-def _integers(known: Mapping[str, CatalogTable]) -> set[Place]:
+def _integers(tables: Mapping[str, CatalogTable]) -> set[Place]:
     """The columns of integers, and those whose values foreign keys find among these."""
-    found = {
+    integers = {
         (table.name, column.name)
-        for table in known.values()
+        for table in tables.values()
         for column in table.columns
         if not _fault(column) and _type(column, exact=False) is AttributeType.INTEGER
     }
-    return spread(found, ((far, near) for near, far in _references_of(known)))
+    return spread(integers, ((far, near) for near, far in _references_of(tables)))
 
 
 def _first_numbers(
@@ -467,14 +469,14 @@ def _first_numbers(
         return [()] * len(columns)
 
 
-def _inference(known: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
-    usable = {table.name: table for table in known.values() if _usable(table)}
+def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
+    usable = {table.name: table for table in tables.values() if _usable(table)}
     joins = list(_joins(usable))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
     relations = tuple(_relation(table, referring, exact) for table in usable.values())
     left_out = tuple(
         Omission(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
-        for table in known
+        for table in tables
         if table not in usable
     )
     return Inference(name, relations, tuple(joins), left_out=left_out)
@@ -506,18 +508,18 @@ def _left_out(column: TableColumn) -> Omission:
 
 
 def _relation(table: CatalogTable, referring: Container[Place], exact: Container[Place]) -> InferredRelation:
-    taken = [column for column in table.columns if not _fault(column)]
+    columns = [column for column in table.columns if not _fault(column)]
     attributes = tuple(
         _attribute(column, refers=place in referring, exact=place in exact)
-        for column, place in ((column, (table.name, column.name)) for column in taken)
+        for column, place in ((column, (table.name, column.name)) for column in columns)
     )
-    names = {column.name for column in taken}
+    names = {column.name for column in columns}
     key = table.key if table.key and names.issuperset(table.key) else ()
     return InferredRelation(
         table.name,
         attributes,
         Finding(key, _SURE, _key_reason(table)) if key else None,
-        _time(taken),
+        _time(columns),
         f"changes of {table.unfollowed} cannot be followed" if table.unfollowed else "",
         tuple(_left_out(column) for column in table.columns if _fault(column)),
     )
@@ -552,13 +554,13 @@ def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
 
 
 def _joins(usable: Mapping[str, CatalogTable]) -> Iterable[Finding[Join]]:
-    seen: set[Join] = set()
+    distinct: set[Join] = set()
     for table in usable.values():
         for reference in table.references:
             on = tuple(zip(reference.columns, reference.to_columns, strict=True))
             join = Join.of(table.name, reference.to, on)
-            if join not in seen and _joinable(table, reference, usable):
-                seen.add(join)
+            if join not in distinct and _joinable(table, reference, usable):
+                distinct.add(join)
                 yield Finding(join, _SURE, reference.name)
 
 
@@ -595,8 +597,8 @@ class PostgresDatabase:
 
     def stamp(self, relations: Sequence[Relation]) -> str:
         """The number of rows, and the sum of their hashes, of each table; the server reads all rows."""
-        found = [self._stamp(relation) for relation in relations]
-        return repr((self.identity, found))
+        stamps = [self._stamp(relation) for relation in relations]
+        return repr((self.identity, stamps))
 
     def _stamp(self, relation: Relation) -> tuple[str, ...]:
         table = self._table_of(relation)
@@ -609,17 +611,17 @@ class PostgresDatabase:
 
     def inferred(self, *, followed: bool = False) -> Inference:
         with self.address.sql() as connected:
-            known = tables(connected)
+            catalog_tables = tables(connected)
             if not followed:
-                known = {name: _readable(table) for name, table in known.items()}
-            if not any(map(_usable, known.values())):
+                catalog_tables = {name: _readable(table) for name, table in catalog_tables.items()}
+            if not any(map(_usable, catalog_tables.values())):
                 raise SourceError(f"{self.name}: no tables in the search path to infer a schema from")
-            exact, integers = set(_exact(connected, known)), _integers(known)
-            found = _inference(known, connected.info.dbname, exact)
-            if not found.joins:
-                found = joined_by_values(found, _first_rows(connected, found, known))
+            exact, integers = set(_exact(connected, catalog_tables)), _integers(catalog_tables)
+            inference = _inference(catalog_tables, connected.info.dbname, exact)
+            if not inference.joins:
+                inference = joined_by_values(inference, _first_rows(connected, inference, catalog_tables))
             heading = f"# Inferred from {self.name}. What is uncertain is commented out."
-            return replace(renamed(with_texts(found, exact - integers)), heading=heading)
+            return replace(renamed(with_texts(inference, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         return typed_rows(self.name, reader, self._values(reader.relation))

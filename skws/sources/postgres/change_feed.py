@@ -148,8 +148,8 @@ class PostgresFeed(Feed):
         if state is None:
             return Backlog(f"the slot {self._address.slot!r} is gone")
         waiting = max(0, state.current - LogPosition.of(offset).lsn)
-        kept = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
-        return Backlog(f"{waiting:,} bytes of log behind; {kept}", waiting, state.kept_bytes)
+        note = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
+        return Backlog(f"{waiting:,} bytes of log behind; {note}", waiting, state.kept_bytes)
 
     def close(self) -> None:
         self._stream.close()
@@ -287,9 +287,9 @@ class Dropped:
 
     def told(self, address: DatabaseAddress) -> str:
         """A line for the user."""
-        said = "dropped the slot" if self.slot else "there is no slot"
-        kept = f"; its publication stays: {', '.join(self.readers)} may read it" if self.readers else ""
-        return f"{said} {address.slot!r} in {address.shown}{kept}"
+        outcome = "dropped the slot" if self.slot else "there is no slot"
+        note = f"; its publication stays: {', '.join(self.readers)} may read it" if self.readers else ""
+        return f"{outcome} {address.slot!r} in {address.shown}{note}"
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ def _begin(
 
     Raises SourceError; NotYetError if it is worth trying again.
     """
-    wanted = _wanted(schema, matched)
+    required = _wanted(schema, matched)
     with address.sql() as connected:
         _check_level(connected)
         _drop_abandoned(connected, address)
@@ -344,12 +344,12 @@ def _begin(
             state = slot_state(cursor, address.slot)
         if state is not None and not _half_made(state, spool):
             position = _existing(address, state, spool)
-            extend_publication(connected, address, wanted)
+            extend_publication(connected, address, required)
             return position
         if state is not None:
             drop_slot(address)
         try:
-            ensure_publication(connected, address, wanted)
+            ensure_publication(connected, address, required)
             # Before the slot: none of its changes may be older than the snapshot's rows.
             time = _time(connected)
             spool.begin()

@@ -118,15 +118,15 @@ class ChangeDecoder:
             return []
 
     def _described_anew(self, table: RelationMessage) -> list[str]:
-        known = self._oids.get(table.oid)
-        if known not in (None, (table.namespace, table.name)) and self._called(table.oid) == known:
-            table = replace(table, namespace=known[0], name=known[1])  # renamed, and renamed back
+        former_oid = self._oids.get(table.oid)
+        if former_oid not in (None, (table.namespace, table.name)) and self._called(table.oid) == former_oid:
+            table = replace(table, namespace=former_oid[0], name=former_oid[1])  # renamed, and renamed back
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
         if reader is None:
-            if known is not None:
+            if former_oid is not None:
                 raise SourceError(
-                    f"the table {'.'.join(known)} was renamed to {name};"
+                    f"the table {'.'.join(former_oid)} was renamed to {name};"
                     " rename the relation in the schema and resume"
                 )
             return self._partition(table)
@@ -137,9 +137,9 @@ class ChangeDecoder:
 
     def _partition(self, table: RelationMessage) -> list[str]:
         """Set what a partition logs of old rows; gives notices of what was not told at the start."""
-        known, root = self._roots.get(self._described), self._followed.get(self._described)
+        former, root = self._roots.get(self._described), self._followed.get(self._described)
         self._described = 0
-        if known is None or root is None or _names(root.table) != _names(table):
+        if former is None or root is None or _names(root.table) != _names(table):
             return []
         key = frozenset(column.name for column in table.columns if column.key)
         partition = Partition(table.namespace, table.name, table.identity, key)
@@ -148,7 +148,7 @@ class ChangeDecoder:
             self._partial[root.table.oid].pop(table.oid, None)
             return []
         self._partial[root.table.oid][table.oid] = partition
-        return [] if partition in known.partitions else [fault]
+        return [] if partition in former.partitions else [fault]
 
     def items(self, change: RowChange, at: Moment) -> list[Item]:
         """The items of a change; none for tables that the schema does not have.
@@ -184,7 +184,7 @@ class ChangeDecoder:
         reader = table.reader
         try:
             row = reader.insertion(
-                {name: _value(table, name, place, new, old) for name, place in table.places}
+                {name: _value(table, name, index, new, old) for name, index in table.places}
             )
             return reader.record(row, at.time if reader.takes_time(delete=False) else None)
         except MalformedError as error:
@@ -203,7 +203,7 @@ class ChangeDecoder:
                 _check_identity(table)
             self._check_partitions(table, logged)
             row = {
-                name: _value(table, name, place, cells, None) for name, place in table.places if name in names
+                name: _value(table, name, index, cells, None) for name, index in table.places if name in names
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
@@ -226,7 +226,7 @@ class ChangeDecoder:
                 )
 
     def _follow(self, reader: RowReader, table: RelationMessage) -> _Followed:
-        places = {column.name: place for place, column in enumerate(table.columns)}
+        places = {column.name: index for index, column in enumerate(table.columns)}
         called = {attribute.name: attribute.column for attribute in reader.relation.attributes}
         for name in called.values():
             if name not in places:
@@ -241,8 +241,8 @@ class ChangeDecoder:
             tuple((name, places[column]) for name, column in called.items()),
             identifies(reader.relation, table.identity, key),
             frozenset(
-                place
-                for place, column in enumerate(table.columns)
+                index
+                for index, column in enumerate(table.columns)
                 if column.type == NUMBER_OF_TYPE or column.name in self._numerics[table.namespace, table.name]
             ),
         )
@@ -257,15 +257,15 @@ def _check_identity(table: _Followed) -> None:
         raise MalformedError(advice(table.reader.relation, table.written))
 
 
-def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | None) -> str | None:
+def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
     """The text of a value; the old row's where it did not change and was not logged again.
 
     The blanks that fill up a ``char(n)`` are not part of it, as for PostgreSQL itself, nor the zeros at the
     end of a ``numeric``.
     """
-    cell = cells[place]
+    cell = cells[index]
     if cell is UNCHANGED and old is not None:
-        cell = old[place]
+        cell = old[index]
     if cell is UNCHANGED:
         raise MalformedError(
             f"{table.name}.{name}: its value did not change and was not logged"
@@ -274,10 +274,10 @@ def _value(table: _Followed, name: str, place: int, cells: Cells, old: Cells | N
     if cell is None:
         return None
     try:
-        text = (cell.rstrip(b" ") if table.table.columns[place].padded else cell).decode()
+        text = (cell.rstrip(b" ") if table.table.columns[index].padded else cell).decode()
     except UnicodeDecodeError:
         raise MalformedError(f"{table.name}.{name}: not UTF-8: {cell[:40]!r}") from None
-    return without_zeros(text) if place in table.numerics else text
+    return without_zeros(text) if index in table.numerics else text
 
 
 def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
@@ -372,8 +372,8 @@ class LogReader:
             return []
         # Commit times may differ from the order of commits; event time does not go back.
         time = max(self.position.time, begun.time)
-        known = time if time <= self._horizon.latest() else self.position.time
+        accepted_time = time if time <= self._horizon.latest() else self.position.time
         items = self._decoder.items(change, Moment(begun.lsn, time, self._number))
         at = self.position  # ``replace`` takes as long as the rest of this method
-        self.position = LogPosition(at.lsn, self._number, known, at.spool, at.server)
+        self.position = LogPosition(at.lsn, self._number, accepted_time, at.spool, at.server)
         return items

@@ -67,17 +67,17 @@ class CopiedRows:
 
     def times(self, lines: bytes) -> Ints:
         """The time of each line; of one that is no record the earliest."""
-        found = np.full(lines.count(b"\n"), self._time, dtype=np.int64)
+        times = np.full(lines.count(b"\n"), self._time, dtype=np.int64)
         for number, some, mine in _by_relation(lines):
             reader = self._readers[number]
             if reader.time_column is not None:
                 (column,) = _columns(some, len(reader.names), reader.time_column)
                 values = typed(column, AttributeType.TIMESTAMP)
                 if values is not None:
-                    found[mine] = values.fill_null(EARLIEST).to_numpy(zero_copy_only=False)
+                    times[mine] = values.fill_null(EARLIEST).to_numpy(zero_copy_only=False)
                 else:
-                    found[mine] = [EARLIEST if text is None else _time(text) for text in column.to_pylist()]
-        return found
+                    times[mine] = [EARLIEST if text is None else _time(text) for text in column.to_pylist()]
+        return times
 
     def _together(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
         """The records of rows as columns; None if some value is unusual."""
@@ -117,8 +117,8 @@ def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
     ends = np.flatnonzero(np.frombuffer(lines, dtype=np.uint8) == ord("\n")) + 1
     starts = np.concatenate([[0], ends[:-1]])
     prefix = lines[: lines.index(b"\t") + 1]
-    letters = np.frombuffer(lines + bytes(len(prefix)), dtype=np.uint8)
-    if all((letters.take(starts + place) == letter).all() for place, letter in enumerate(prefix)):
+    characters = np.frombuffer(lines + bytes(len(prefix)), dtype=np.uint8)
+    if all((characters.take(starts + index) == letter).all() for index, letter in enumerate(prefix)):
         yield int(prefix), lines, np.arange(len(starts))
         return
     groups: dict[bytes, list[int]] = {}

@@ -116,15 +116,15 @@ class DatabaseAddress:
 
         Also with the search path, if the address has one: it says which tables are meant.
         """
-        given = {name: self.parameters.get(name) or os.environ.get(of, "") for name, of in _LOCATED.items()}
+        values = {name: self.parameters.get(name) or os.environ.get(of, "") for name, of in _LOCATED.items()}
         user = self.parameters.get("user") or os.environ.get("PGUSER") or getuser()
         hosts = [
             "localhost" if host in _THIS_MACHINE or host.startswith("/") else host.lower()
-            for host in (given["host"] or given["hostaddr"]).split(",")
+            for host in (values["host"] or values["hostaddr"]).split(",")
         ]
         options = self.parameters.get("options", "")
-        place = f"{','.join(hosts)}:{given['port'] or _PORT}/{given['dbname'] or user}"
-        return f"{place} {given['service']} {options if 'search_path' in options else ''}".strip()
+        location = f"{','.join(hosts)}:{values['port'] or _PORT}/{values['dbname'] or user}"
+        return f"{location} {values['service']} {options if 'search_path' in options else ''}".strip()
 
     def of_one_run(self) -> DatabaseAddress:
         """With a slot for this process alone, unless the URI names one or a run is to go on from it.
@@ -151,13 +151,13 @@ class DatabaseAddress:
     def connected(self) -> connection:
         """A connection for SQL. Raises SourceError, NotYetError while the server is away."""
         try:
-            made = self._opened(connection)
+            opened = self._opened(connection)
         except psycopg2.Error as error:
             raise self.failure(error) from None
-        if made.server_version < OLDEST:
-            made.close()
+        if opened.server_version < OLDEST:
+            opened.close()
             raise SourceError(f"{self.shown}: PostgreSQL {OLDEST // 10000} or later is needed")
-        return made
+        return opened
 
     def replicating(self) -> LogicalReplicationConnection:
         """A connection for replication commands.
@@ -177,18 +177,18 @@ class DatabaseAddress:
 
     def _opened(self, kind: type[Connected]) -> Connected:
         try:
-            made: Connected = psycopg2.connect(None, kind, **self._arguments())
+            connection: Connected = psycopg2.connect(None, kind, **self._arguments())
         except psycopg2.OperationalError as error:
             # The message about the last of several hosts.
             if _AWAY.search(str(error).rpartition("connection to server ")[2]):
                 raise
             raise SourceError(self._text(error)) from None
-        return made
+        return connection
 
     def _arguments(self) -> dict[str, Any]:
-        given = {**_DEFAULTS, **self.parameters}
-        options = f"{_UNLIMITED} {given.get('options', '')} {_SETTINGS}"
-        return {**given, "client_encoding": "UTF8", "options": options}
+        arguments = {**_DEFAULTS, **self.parameters}
+        options = f"{_UNLIMITED} {arguments.get('options', '')} {_SETTINGS}"
+        return {**arguments, "client_encoding": "UTF8", "options": options}
 
 
 def _parted(query: str) -> tuple[dict[str, str], str]:
@@ -203,8 +203,12 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
         return parse_dsn(uri)
     except psycopg2.Error as error:
         # libpq quotes what it does not understand, which may be the password.
-        known = "invalid URI query parameter" in str(error)
-        what = str(error).strip() if known and "password" not in str(error) else "cannot be understood"
+        invalid_parameter = "invalid URI query parameter" in str(error)
+        what = (
+            str(error).strip()
+            if invalid_parameter and "password" not in str(error)
+            else "cannot be understood"
+        )
         raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
 
 
@@ -246,7 +250,7 @@ def _seconds(text: str) -> float:
 
 
 def _yes(text: str) -> bool:
-    known = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-    if text.lower() not in known:
-        raise UsageError(f"snapshot={text}: expected yes or no{nearest(text, known)}")
-    return known[text.lower()]
+    values = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in values:
+        raise UsageError(f"snapshot={text}: expected yes or no{nearest(text, values)}")
+    return values[text.lower()]

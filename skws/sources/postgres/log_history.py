@@ -31,19 +31,19 @@ class LogHistory(NamedTuple):
 
 
 def check_server(
-    replicating: cursor, now: LogHistory, known: LogHistory, lsn: int, end: int, shown: str
+    replicating: cursor, now: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
 ) -> None:
     """Raises SourceError unless the server has the log of the ``known`` one up to ``lsn``; psycopg2.Error.
 
     ``now``: the server. ``end`` of its log. ``shown``: the address.
     """
-    if now.cluster != known.cluster:
+    if now.cluster != expected.cluster:
         raise SourceError(
-            f"{shown}: the saved offset is of the cluster with the system identifier {known.cluster}, and"
+            f"{shown}: the saved offset is of the cluster with the system identifier {expected.cluster}, and"
             f" this is {now.cluster}; start a new run"
         )
-    left = _left_at(replicating, now, known.timeline) if now.timeline > known.timeline else end
-    if lsn > left or now.timeline < known.timeline:
+    left = _left_at(replicating, now, expected.timeline) if now.timeline > expected.timeline else end
+    if lsn > left or now.timeline < expected.timeline:
         raise SourceError(
             f"{shown}: this server has been restored from before the saved offset: it does not have the log"
             f" of that, which ends here at {lsn_text(left)}, up to {lsn_text(lsn)}; start a new run"

@@ -70,17 +70,17 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     """
     pairs = [
         ((join.left, near), (join.right, far))
-        for join in (found.value for found in inference.joins if inference.accepts(found))
+        for join in (finding.value for finding in inference.joins if inference.accepts(finding))
         for near, far in join.on
     ]
     pairs += [(far, near) for near, far in pairs]
     kinds = {
-        (relation.name, found.value.name): found.value.type
+        (relation.name, finding.value.name): finding.value.type
         for relation in inference.relations
-        for found in relation.attributes
+        for finding in relation.attributes
     }
-    doubles = spread((place for place, kind in kinds.items() if kind is AttributeType.NUMBER), pairs)
-    texts = spread((place for place in exact if place not in doubles), pairs)
+    doubles = spread((attribute for attribute, kind in kinds.items() if kind is AttributeType.NUMBER), pairs)
+    texts = spread((attribute for attribute in exact if attribute not in doubles), pairs)
     types = dict.fromkeys(doubles.intersection(exact), AttributeType.NUMBER)
     types |= dict.fromkeys(texts, AttributeType.STRING)
     return replace(inference, relations=tuple(_retyped(one, types) for one in inference.relations))
@@ -88,18 +88,18 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
 
 def spread(places: Iterable[Place], ways: Iterable[tuple[Place, Place]]) -> set[Place]:
     """The places, and all that ``ways`` lead to from them."""
-    found, ways = set(places), list(ways)
-    while more := {end for start, end in ways if start in found} - found:
-        found |= more
-    return found
+    reached, ways = set(places), list(ways)
+    while more := {end for start, end in ways if start in reached} - reached:
+        reached |= more
+    return reached
 
 
 def _retyped(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:
-    def typed(found: Finding[Attribute]) -> Finding[Attribute]:
-        kind = types.get((relation.name, found.value.name), found.value.type)
-        if kind is found.value.type:
-            return found
-        reason = found.reason if kind is AttributeType.NUMBER else f"{found.reason}, {_EXACT}"
-        return replace(found, value=replace(found.value, type=kind), reason=reason)
+    def typed(finding: Finding[Attribute]) -> Finding[Attribute]:
+        kind = types.get((relation.name, finding.value.name), finding.value.type)
+        if kind is finding.value.type:
+            return finding
+        reason = finding.reason if kind is AttributeType.NUMBER else f"{finding.reason}, {_EXACT}"
+        return replace(finding, value=replace(finding.value, type=kind), reason=reason)
 
     return replace(relation, attributes=tuple(map(typed, relation.attributes)))

@@ -180,15 +180,15 @@ class Wire:
         end = self._at + count
         if count < 0 or end > len(self._payload):
             raise self._fault("is cut")
-        found = self._payload[self._at : end]
+        data = self._payload[self._at : end]
         self._at = end
-        return found
+        return data
 
     def cells(self) -> Cells:
         """The values of a row: as many as the number before them says."""
         count = self.int16()
         payload, at, end = self._payload, self._at, len(self._payload)
-        found: list[Cell] = []
+        cells: list[Cell] = []
         for _ in range(count):
             kind = payload[at : at + 1]
             at += 1
@@ -198,32 +198,32 @@ class Wire:
                 if first > end or not first <= at <= end:
                     self._at = min(first, end)
                     raise self._fault("is cut")
-                found.append(payload[first:at])
+                cells.append(payload[first:at])
             elif kind == b"n":
-                found.append(None)
+                cells.append(None)
             elif kind == b"u":
-                found.append(UNCHANGED)
+                cells.append(UNCHANGED)
             else:
                 self._at = at - 1
                 self.expect("n", "u", "t", "b")
         self._at = at
-        return tuple(found)
+        return tuple(cells)
 
     def text(self) -> str:
         """Up to the next zero byte."""
         end = self._payload.find(b"\0", self._at)
         if end < 0:
             raise self._fault("is cut")
-        found = self._payload[self._at : end]
+        data = self._payload[self._at : end]
         self._at = end + 1
-        return found.decode("utf-8", "replace")
+        return data.decode("utf-8", "replace")
 
     def expect(self, *kinds: str) -> str:
         """A letter, one of ``kinds``."""
-        found = chr(self.byte())
-        if found not in kinds:
-            raise self._fault(f"has {found!r} where one of {', '.join(kinds)} was expected")
-        return found
+        character = chr(self.byte())
+        if character not in kinds:
+            raise self._fault(f"has {character!r} where one of {', '.join(kinds)} was expected")
+        return character
 
     def finish(self) -> None:
         """Raises SourceError if anything is left."""

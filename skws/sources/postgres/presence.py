@@ -22,8 +22,8 @@ _NAME: Final = """
 def name_of(statement: cursor, oid: int) -> tuple[str, str] | None:
     """Namespace and name of a table now; None if it is there no more. Raises psycopg2.Error."""
     statement.execute(_NAME, (oid,))
-    found: tuple[str, str] | None = statement.fetchone()
-    return found
+    row: tuple[str, str] | None = statement.fetchone()
+    return row
 
 
 class FollowedTables:

@@ -49,13 +49,13 @@ class Publication:
     def read(cls, statement: cursor, name: str) -> Publication:
         """Raises SourceError if there is none of this name, psycopg2.Error."""
         statement.execute(_ACTIONS, (name,))
-        found = statement.fetchone()
-        if found is None:
+        row = statement.fetchone()
+        if row is None:
             raise SourceError(
                 f"the publication {name!r} is gone, and a slot is not read by one that is made later;"
                 " drop the slot and start a new run"
             )
-        *actions, via_root = found
+        *actions, via_root = row
         lists = _LISTS if statement.connection.server_version >= _LISTS_SINCE else _NO_LISTS
         statement.execute(_TABLES.format(lists), (name,))
         parts = {
@@ -68,12 +68,12 @@ class Publication:
     def lacking(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
         return [table for table in tables if not self._has(table)]
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, required: Wanted) -> None:
         """Raises SourceError that names all that is left out, with the statements that mend it."""
         alter = f"ALTER PUBLICATION {written(self.name)} "
         faults = [
             f"{what} ({'; '.join(alter + change for change in changes)})"
-            for what, *changes in self._faults(wanted)
+            for what, *changes in self._faults(required)
         ]
         if faults:
             raise SourceError(
@@ -81,21 +81,21 @@ class Publication:
                 " another with ?publication="
             )
 
-    def _faults(self, wanted: Wanted) -> Iterator[tuple[str, ...]]:
+    def _faults(self, required: Wanted) -> Iterator[tuple[str, ...]]:
         """What is left out, and what mends it."""
         if self.left_out:
             yield f"leaves out {', '.join(self.left_out)}", f"SET (publish = '{', '.join(_KINDS)}')"
-        roots = ", ".join(table.full_name for table in wanted if table.kind == "p")
+        roots = ", ".join(table.full_name for table in required if table.kind == "p")
         if roots and not self.via_root:
             yield (
                 f"publishes the partitions of {roots} under their own names",
                 "SET (publish_via_partition_root = true)",
             )
-        lacking = self.lacking(list(wanted))
+        lacking = self.lacking(list(required))
         if lacking:
             names = ", ".join(table.full_name for table in lacking)
             yield f"lacks {names}", f"ADD TABLE {', '.join(table.alone_written for table in lacking)}"
-        for table, columns in wanted.items():
+        for table, columns in required.items():
             part = self.parts.get((table.namespace, table.name))
             if part is None:
                 continue

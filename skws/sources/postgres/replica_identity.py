@@ -81,10 +81,10 @@ class Partition:
 
 def faults(relation: Relation, root: str, partitions: Sequence[Partition]) -> Iterator[str]:
     """A line for each of the first partitions with a fault, and one for all others."""
-    found = [fault for partition in partitions if (fault := partition.fault(relation, root))]
-    yield from found[:_SHOWN]
-    if len(found) > _SHOWN:
-        yield f"so it is with {len(found) - _SHOWN:,} more partitions of {root}"
+    partition_faults = [fault for partition in partitions if (fault := partition.fault(relation, root))]
+    yield from partition_faults[:_SHOWN]
+    if len(partition_faults) > _SHOWN:
+        yield f"so it is with {len(partition_faults) - _SHOWN:,} more partitions of {root}"
 
 
 def identifies(relation: Relation, identity: ReplicaIdentity, columns: frozenset[str]) -> bool:

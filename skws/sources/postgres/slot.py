@@ -49,23 +49,23 @@ class LogPosition:
     server: LogHistory | None = None
 
     def offset(self) -> Offset:
-        found: Offset = {"lsn": lsn_text(self.lsn), "change": self.change, "time": self.time}
+        offset: Offset = {"lsn": lsn_text(self.lsn), "change": self.change, "time": self.time}
         if self.spool is not None:
-            found["snapshot"] = self.spool
+            offset["snapshot"] = self.spool
         if self.server is not None:
-            found["server"] = [*self.server]
-        return found
+            offset["server"] = [*self.server]
+        return offset
 
     @classmethod
     def of(cls, offset: Offset) -> LogPosition:
         """Raises SourceError for an offset of another kind of source, or one that names no server."""
-        found = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
-        if found.server is None:
+        parsed = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
+        if parsed.server is None:
             raise SourceError(
                 f"the saved offset {offset!r} does not say of which server's log it is (expected server:"
                 " [system identifier, timeline]), and means nothing in another one; start a new run"
             )
-        return found
+        return parsed
 
     @classmethod
     def _parse(cls, offset: Offset) -> LogPosition:
@@ -150,10 +150,10 @@ class SlotState:
 def slot_state(statement: cursor, name: str) -> SlotState | None:
     """The state of a slot; None if it does not exist. Raises SourceError if it is not one of ours."""
     statement.execute(_STATE.format(name))
-    found = statement.fetchone()
-    if found is None:
+    row = statement.fetchone()
+    if row is None:
         return None
-    plugin, own, pid, confirmed, status, current, kept = found
+    plugin, own, pid, confirmed, status, current, kept_bytes = row
     if plugin != PLUGIN or not own:
         raise SourceError(
             f"the replication slot {name!r} exists already, for"
@@ -164,7 +164,7 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
         pid,
         lsn_of(confirmed) if confirmed else end,
         end,
-        lsn_of(kept) if kept else end,
+        lsn_of(kept_bytes) if kept_bytes else end,
         status == "lost",
     )
 
@@ -177,12 +177,12 @@ def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddr
     end in time.
     """
     with replicating.cursor() as statement:
-        made = run_with_timeout(
+        row = run_with_timeout(
             replicating,
             lambda: statement.create_replication_slot(address.slot, output_plugin=PLUGIN),
             address.patience,
         )
-        if not made:
+        if not row:
             raise NotYetError(
                 f"{address.shown}: the replication slot could not be made: PostgreSQL waits for every"
                 f" transaction that writes, and after {address.patience:g} seconds one is still"
@@ -196,8 +196,8 @@ def _writers(address: DatabaseAddress) -> str:
     """The transaction that has been writing the longest, for a message."""
     with address.sql() as connected, connected.cursor() as statement:
         statement.execute(_OLDEST)
-        found = statement.fetchone()
-    return f" (the server's process {found[0]}: {client_of(*found[1:])})" if found else ""
+        row = statement.fetchone()
+    return f" (the server's process {row[0]}: {client_of(*row[1:])})" if row else ""
 
 
 _READER: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
@@ -231,10 +231,10 @@ def _released(statement: cursor, name: str) -> SlotState | None:
 
 
 def _row(statement: cursor) -> tuple[Any, ...]:
-    found = statement.fetchone()
-    if found is None:
+    row = statement.fetchone()
+    if row is None:
         raise SourceError("PostgreSQL made no replication slot")
-    return found
+    return row
 
 
 # Consecutive requests for a reply at which a server counts as stopping.
@@ -279,13 +279,13 @@ class SlotStream:
         """
         if self._messages is None:
             raise psycopg2.InterfaceError("not connected")
-        asked = self._messages.asked
+        reply_requested = self._messages.asked
         payload = self._messages.read()
         if payload is None and seconds > 0:
             readable(self._messages, seconds)
             payload = self._messages.read()
         if payload is None:
-            self._check_insisted(asked=self._messages.asked > asked)
+            self._check_insisted(reply_requested=self._messages.asked > reply_requested)
             return None
         self._insisted = 0
         return decode(payload)
@@ -351,12 +351,12 @@ class SlotStream:
             self._clock.sleep(_RELEASE_WAIT)
         return _streaming(self._address, start)
 
-    def _check_insisted(self, *, asked: bool) -> None:
+    def _check_insisted(self, *, reply_requested: bool) -> None:
         """Break off if the server is stopping: it would wait until everything it sent is confirmed.
 
         Such a server asks again as soon as it is answered; a running one, every half minute.
         """
-        self._insisted = self._insisted + 1 if asked else 0
+        self._insisted = self._insisted + 1 if reply_requested else 0
         if self._insisted >= _INSISTING:
             raise psycopg2.OperationalError("the server is about to stop")
 
@@ -441,12 +441,12 @@ def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: boo
     return _SHARED if going_on or shared != _OURS else address.slot
 
 
-def ensure_publication(connected: connection, address: DatabaseAddress, wanted: Wanted) -> None:
+def ensure_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
     """Make a publication of at least the ``wanted`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
-    tables = list(wanted)
+    tables = list(required)
     with publishing(connected, tables, address.shown) as statement:
         name = publication_of(statement, address, going_on=False)
         comments = _comments(statement, name)
@@ -458,30 +458,30 @@ def ensure_publication(connected: connection, address: DatabaseAddress, wanted: 
                 " leave ?publication= out, or name another"
             )
         elif comments[name] in {_OURS, _OWN}:
-            _extend(statement, name, wanted)
+            _extend(statement, name, required)
         elif address.publication is None and name != _SHARED:
             raise SourceError(
                 f"there is a publication {name!r} that skws did not make: use it with"
                 f" ?publication={name}, or choose another slot with ?slot="
             )
         else:
-            Publication.read(statement, name).check(wanted)
+            Publication.read(statement, name).check(required)
 
 
-def extend_publication(connected: connection, address: DatabaseAddress, wanted: Wanted) -> None:
+def extend_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
     """Add tables to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
-    with publishing(connected, list(wanted), address.shown) as statement:
+    with publishing(connected, list(required), address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
-            _extend(statement, name, wanted)
+            _extend(statement, name, required)
         else:
-            Publication.read(statement, name).check(wanted)
+            Publication.read(statement, name).check(required)
 
 
-def check_publication(address: DatabaseAddress, wanted: Wanted) -> None:
+def check_publication(address: DatabaseAddress, required: Wanted) -> None:
     """Raises SourceError if the publication of a slot does not have all that a run goes on with."""
     with address.sql() as connected, connected.cursor() as statement:
-        Publication.read(statement, publication_of(statement, address, going_on=True)).check(wanted)
+        Publication.read(statement, publication_of(statement, address, going_on=True)).check(required)
 
 
 def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[str, ...]:
@@ -522,20 +522,20 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
     try:
         yield
     except InsufficientPrivilege as error:
-        known = statement.connection.info
+        session = statement.connection.info
         listed = ", ".join(table.alone_written for table in tables)
         raise SourceError(
-            f"the role {known.user!r} may not publish {listed}: {str(error).splitlines()[0]}; it needs"
-            f" GRANT CREATE ON DATABASE {known.dbname} TO {known.user}, and to own the tables; or their owner"
-            f" runs CREATE PUBLICATION {name} FOR TABLE {listed} WITH (publish_via_partition_root = true),"
-            f" and ?publication={name} names it"
+            f"the role {session.user!r} may not publish {listed}: {str(error).splitlines()[0]}; it needs"
+            f" GRANT CREATE ON DATABASE {session.dbname} TO {session.user}, and to own the tables; or their"
+            f" owner runs CREATE PUBLICATION {name} FOR TABLE {listed} WITH"
+            f" (publish_via_partition_root = true), and ?publication={name} names it"
         ) from None
 
 
-def _extend(statement: cursor, name: str, wanted: Wanted) -> None:
+def _extend(statement: cursor, name: str, required: Wanted) -> None:
     """Add what is lacking to a publication of ours, which others may have altered. Raises SourceError."""
-    for table in Publication.read(statement, name).lacking(list(wanted)):
+    for table in Publication.read(statement, name).lacking(list(required)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _needing_rights(statement, name, [table]):
             statement.execute(add.format(Identifier(name), table.alone))
-    Publication.read(statement, name).check(wanted)
+    Publication.read(statement, name).check(required)

@@ -127,21 +127,21 @@ def publishing(connected: connection, tables: Sequence[CatalogTable], shown: str
 def _holder(statement: cursor, tables: Sequence[CatalogTable], modes: Sequence[str]) -> str:
     """A table that is locked in one of ``modes``, or about to be, and by whom; empty if there is none."""
     statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
-    found = statement.fetchone()
-    if found is None:
+    row = statement.fetchone()
+    if row is None:
         return ""
-    table, pid, user, application, state, query = found
+    table, pid, user, application, state, query = row
     if pid is None:
         return f"{table} is locked by a prepared transaction (pg_prepared_xacts)"
     return f"{table} is locked by the server's process {pid} ({client_of(user, application, state, query)})"
 
 
-def client_of(*known: str | None) -> str:
+def client_of(*names: str | None) -> str:
     """A process as ``pg_stat_activity`` shows it, its statement last.
 
     Of the statement two words, as the rest may be secret.
     """
-    *about, query = (text or "" for text in known)
+    *about, query = (text or "" for text in names)
     return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)
 
 
@@ -319,14 +319,16 @@ _UNPADDED: Final = SQL("{}::text")  # of a char(n)
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
-def copy_tables(connected: connection, found: Mapping[int, CatalogTable], schema: Schema, path: Path) -> None:
+def copy_tables(
+    connected: connection, tables: Mapping[int, CatalogTable], schema: Schema, path: Path
+) -> None:
     """Write the rows of tables, by position of their relation.
 
     Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
     """
     with _written(path) as file, connected.cursor() as cursor:
         cursor.execute(_ALL_ROWS)
-        for position, table in found.items():
+        for position, table in tables.items():
             relation = schema.relations[position]
             special = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
             special |= dict.fromkeys(table.numerics, AS_TEXT)

@@ -208,6 +208,10 @@ class Operator(ABC):
         found = self.process(arrived)
         return sum(matches(result) for results in found.values() for result in results)
 
+    def untouched_by(self, change: SchemaChange, plans: Sequence[QueryPlan]) -> bool:  # noqa: ARG002
+        """True if it reads nothing that changes. ``plans``: those of its queries over the new schema."""
+        return False
+
     def take_over(self, former: Self) -> dict[str, list[Result]]:  # noqa: ARG002 - few results outlive a change
         """Take the place of an operator of the same queries over the schema before; gives what changes."""
         return {}
@@ -314,6 +318,11 @@ class QueryPlan(ABC):
         """The window that holds for the query."""
 
     @property
+    def reads(self) -> frozenset[int] | None:
+        """The relations that it reads, by position; None if it may be any."""
+        return None
+
+    @property
     def warning(self) -> str:
         """About windows that may pile up; empty if none may."""
         return ""
@@ -406,6 +415,12 @@ class QueryOperator(Operator):
         self.evaluator = self._new()
         for _ in self.evaluator.begin(map(self._counted, self._state.in_order(past))):
             pass
+
+    def untouched_by(self, change: SchemaChange, plans: Sequence[QueryPlan]) -> bool:
+        reads = self._plan.reads
+        if reads is None or any(plan.reads != reads for plan in plans):
+            return False
+        return not reads & (change.removed_relations | change.added[0])
 
     def _past(self) -> Iterator[OrderedBatch]:
         return map(self._counted, self._state.logged_in_order(self.keeps))

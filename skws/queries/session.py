@@ -219,13 +219,20 @@ class Session:
             if each is state.live:
                 found[key] = state.live.change_schema(change, text)
             else:
-                self.operators[key], found[key] = self._made_anew(key, each)
+                self.operators[key], found[key] = self._over(change, key, each)
         return [result for results in self._by_query(_merged(found.values())) for result in results]
 
-    def _made_anew(self, key: Key, former: Operator) -> tuple[Operator, dict[str, list[Result]]]:
-        """An operator in place of another, over the schema that holds now, and the changes to its results."""
+    def _over(
+        self, change: SchemaChange, key: Key, former: Operator
+    ) -> tuple[Operator, dict[str, list[Result]]]:
+        """An operator over the schema that holds now, in place of a former one, and what its results change.
+
+        The former one itself if it reads nothing that changes.
+        """
         state = self._state
         plans = [self._plan(name) for name, its in self._placed.items() if its == key]
+        if former.untouched_by(change, plans):
+            return former, {}
         operator = plans[0].operator(state)
         states = former.snapshot()
         if former.keeps is None:

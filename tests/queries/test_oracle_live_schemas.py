@@ -229,3 +229,25 @@ def windowed(rng: random.Random) -> tuple[int, int]:
         with_notes += any(t.relation == "note" for r in told for t in r.tuples)
         found += len(told)
     return with_notes, found
+
+
+def test_a_pattern_that_reads_nothing_of_what_changes_goes_on_as_it_is() -> None:
+    """One that reads all relations reads the log again, also for those that are added."""
+    log: list[LoggedBatch] = []
+    reads: list[str] = []
+
+    def past() -> Sequence[LoggedBatch]:
+        reads.append("again")
+        return log
+
+    for text, times in (("customer c ; customer d where c.cid = d.cid", 1), ("customer c ; * d", 2)):
+        live, number = Session(Stream(SHOP, TimeWindow(10_000_000)), keywords=False, past=past), len(reads)
+        live.add(Query(text, 4, PATTERN, name="q"))
+        first = RecordBatch.of([Record(0, 1_000_000, (1, "ada"))])
+        log[:] = [LoggedBatch(0, 0, first)]
+        assert not live.take(first)
+        live.change_schema(WITH_NOTES)
+        (found,) = live.take(RecordBatch.of([Record(0, 2_000_000, (1, "ada lovelace"))]))
+        assert [each.position for each in found.tuples] == [0, 1]
+        assert len(reads) - number == times
+        log.clear()

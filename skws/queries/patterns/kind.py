@@ -151,6 +151,11 @@ class PatternPlan(SeparatePlan):
         remedy = "within 10 minutes in its text, or --window, lets them expire"
         return (*found, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
 
+    @property
+    def reads(self) -> frozenset[int] | None:
+        """With those that ``*`` reads."""
+        return frozenset(self._pattern.pcea.relations)
+
     def check_change(self, before: Stream) -> None:
         """A pattern is rebuilt from the log, without the tuples of removed relations that ``*`` read."""
         schema = self.stream.schema

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # Arrow is slow to import
 class Database(Protocol):
     """A database to read from. All methods may raise SourceError.
 
-    ``name`` may be shown to anyone. ``identity``: the same however the address is spelled.
+    ``name`` contains no secret. ``identity``: the same for all spellings of the address.
     """
 
     @property
@@ -41,16 +41,16 @@ class Database(Protocol):
         """A text that changes when the rows of ``relations`` change."""
 
     def inferred(self, *, followed: bool) -> Inference:
-        """The schema that the catalog implies; ``followed``: changes will be read, too, if they can be."""
+        """The schema that the catalog implies. ``followed``: changes will be read, too, if possible."""
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         """The rows of the table of the reader's relation, with the types of its attributes.
 
-        The reader counts the values that are missing since no attribute can hold them.
+        The reader counts values that are missing because they do not fit their attributes.
         """
 
     def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
-        """As ``rows``, with a column for each attribute."""
+        """Like ``rows``, with a column for each attribute."""
 
 
 def database_at(text: str) -> Database:
@@ -65,7 +65,7 @@ def database_at(text: str) -> Database:
 
 
 def inference_of(address: str, name: str | None, window: str, *, followed: bool = True) -> Inference:
-    """What the catalog of a database implies, with how sure it is; ``followed``: PostgreSQL's changes are.
+    """The schema that the catalog of a database implies. ``followed``: changes of PostgreSQL will be read.
 
     Raises UsageError, SourceError.
     """
@@ -95,13 +95,12 @@ def parse_source(
     resumable: bool = True,
     ahead: int | None = None,
 ) -> Source:
-    """The source that ``text`` names; nothing is opened yet.
+    """The source at an address, which is not opened.
 
-    ``folder``: where a database's snapshot is kept while it is read; that of
-    the run's offsets, if there is one. ``resumable``: False for a run without offsets, which leaves
-    nothing at the source. ``ahead``: how far, in microseconds, records of a source that goes on may be ahead
-    of the clock; None for any time. Raises UsageError for an invalid
-    address, SourceError if a library for the source is missing.
+    ``folder``: the folder for a database's snapshot while it is read; that of the run's offsets, if there is
+    one. ``resumable``: False for a run without offsets, which leaves nothing at the source. ``ahead``: how
+    far, in microseconds, records of a live source may be ahead of the clock; None for any time. Raises
+    UsageError for an invalid address, SourceError if a library for the source is missing.
     """
     horizon = ANY_TIME if ahead is None else Horizon(ahead)
     if text.startswith(KAFKA):
@@ -111,7 +110,7 @@ def parse_source(
 
 
 def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, horizon: Horizon) -> Source:
-    """A source other than Kafka's; only that of a database knows the horizon."""
+    """A source other than Kafka's; only a database's gets the horizon."""
     if text == "-":
         return StdinSource()
     if text.startswith(POSTGRES) or is_sqlite(text):
@@ -134,7 +133,7 @@ def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, ho
 
 
 def _of_extension(text: str) -> Source | None:
-    """The source of another package whose scheme ``text`` begins with; a file of that name goes before."""
+    """The source of another package for the scheme of ``text``; a file of that name takes precedence."""
     scheme, colon, _ = text.partition(":")
     if not colon or scheme == "file" or Path(text).exists():
         return None
@@ -148,14 +147,14 @@ def is_postgres(text: str) -> bool:
 
 
 def postgres_identity(text: str) -> str:
-    """The same for all spellings of one database, without secrets. Raises UsageError, SourceError."""
+    """An identity for all spellings of one database, without secrets. Raises UsageError, SourceError."""
     with installed():
         from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415 - psycopg2 is an extra
     return DatabaseAddress.of(text).identity
 
 
 def is_sqlite(text: str) -> bool:
-    """True for the address of a SQLite file, or a path with a suffix of one."""
+    """True for the address of a SQLite file, or a path with the suffix of one."""
     return text.startswith(SQLITE) or (
         Path(text).suffix in _SQLITE_SUFFIXES and "://" not in text and not text.startswith(_REPLAY)
     )

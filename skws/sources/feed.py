@@ -1,9 +1,8 @@
-"""The protocol of live sources (``Source``, ``Feed``), and what all sources share.
+"""The protocol of live sources (``Source``, ``Feed``), and code that all sources share.
 
-A feed gives batches of records between offsets. An offset is a small JSON
-object that only its source understands. A run can resume from its last offset
-in another process: the records between two offsets are the same each time, as
-far as the source can read them again.
+A feed gives batches of records between offsets. An offset is a small JSON object that only its source
+understands. A run can resume from its last offset in another process: the records between two offsets are the
+same each time, if the source can read them again.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ def parse_offset(offset: Offset, source: str, parse: Callable[[], _Position]) ->
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one poll: what was read, and the offset after it.
+    """The result of one poll: the records, and the offset after them.
 
-    ``notices`` are lines for the user (a file was cut, a connection lost).
-    ``ended``: the source has ended; no more will come.
+    ``notices``: lines for the user (a file was truncated, a connection lost). ``ended``: the source has
+    ended.
     """
 
     read: Chunk
@@ -49,11 +48,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How much of a source is not read yet.
+    """The unread part of a source.
 
-    ``text``: a line for the user in the source's own words; empty if unknown. ``behind_bytes``: of a
-    database's log. ``kept_bytes``: of the log that the server keeps since this run may read it again. None
-    of other sources.
+    ``text``: a line for the user, in the terms of the source; empty if unknown. ``behind_bytes``: the unread
+    bytes of a database's log. ``kept_bytes``: the bytes of the log that the server keeps for this run. Both
+    are None for other sources.
     """
 
     text: str = ""
@@ -63,9 +62,9 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The end of a batch that nobody has read yet: who wants its records reads its parts (``Feed.parts``).
+    """The end of a batch that is read in parts (``Feed.parts``).
 
-    ``rest``: there is more behind it. ``notices``: as of a batch.
+    ``rest``: there are further records. ``notices``: as in ``Batch``.
     """
 
     end: Offset
@@ -74,11 +73,11 @@ class BatchPlan:
 
 
 class FeedPart(Protocol):
-    """A part of what is between two offsets: any process reads it, on any machine that sees the source.
+    """A part of the records between two offsets, for any process with access to the source.
 
-    ``partition``: a number above 0 of what it is a part of, as a file: such parts follow each other. None if
-    its chunks tell (``Chunk.partitions``). ``until``: the least time of what is unread behind the batch, also
-    in what it has nothing of; None if all that may be earlier than its records is in the batch.
+    ``partition``: a number above 0 of the file or partition, whose parts follow each other. None if its
+    chunks tell it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also
+    in files without a part; None if all records that may be earlier than its own are in the batch.
     """
 
     @property
@@ -90,72 +89,72 @@ class FeedPart(Protocol):
         return None
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
-        """The records, as often as it is called. Raises SourceError."""
+        """The records; may be called repeatedly. Raises SourceError."""
 
 
 class Feed(Protocol):
     """An open source. For one thread at a time; all methods may raise SourceError."""
 
     def start(self) -> Offset:
-        """The first offset of a new run, ready to be polled. Not called when a run resumes from an offset."""
+        """The first offset of a new run. Not called when a run resumes from an offset."""
 
     @property
     def tables_pending(self) -> bool:
-        """Whether rows of static tables may still come before the stream: call ``tables`` again."""
+        """True if further rows of static tables may precede the stream; ``tables`` is then called again."""
         return False
 
     def tables(self) -> Iterator[Item]:
-        """The rows of static tables, to be loaded whole before the first poll and after any ``start``."""
+        """The rows of static tables, which are all loaded before the first poll, and after any ``start``."""
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """At most about ``limit`` records after ``start``; does not wait for more to arrive.
+        """At most about ``limit`` records after ``start``; does not wait for more.
 
-        A change that makes two records is never split, so one more may come.
+        A change that makes two records is never split, so there may be one more.
         """
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """What polls gave between two offsets, once more; also in another process.
+        """Reads the records between two offsets again, also in another process.
 
         Raises SourceError if the source no longer has them.
         """
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:  # noqa: ARG002 - most cannot be divided
-        """Where a batch of about ``limit`` records after ``start`` ends, if it can be read in parts.
+        """The end of a batch of about ``limit`` records after ``start``, if it can be read in parts.
 
-        None to ``poll``: the source cannot be divided, or has too little to be worth that.
+        None if the source cannot be divided, or has too few records; it is then polled.
         """
         return None
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:  # noqa: ARG002 - see ``plan``
-        """What ``replay`` gives between two offsets, in about so many parts that follow each other.
+        """The records of ``replay`` in about ``number`` consecutive parts.
 
-        None if it cannot be divided. Raises SourceError if the source no longer has it.
+        None if they cannot be divided. Raises SourceError if the source no longer has them.
         """
         return None
 
     def commit(self, end: Offset) -> None:  # noqa: ARG002 - files keep everything
-        """Let the source forget everything before ``end``: it will not be read again."""
+        """Let the source forget the records before ``end``, which will not be read again."""
         return
 
     def backlog(self, offset: Offset) -> Backlog:  # noqa: ARG002 - most sources cannot tell
-        """How much of the source comes after ``offset``."""
+        """The unread part of the source after ``offset``."""
         return Backlog()
 
     def change_schema(self, schema: Schema) -> None:
-        """Read records by a later schema of the same search, from the next poll on.
+        """Read records by a changed schema, from the next poll on.
 
-        Raises SourceError if the source does not fit it; then nothing has changed.
+        Raises SourceError, without any effect, if the source does not fit it.
         """
 
     def close(self) -> None:
-        """Close files and connections. Items that were not committed can be read again."""
+        """Close files and connections. Uncommitted items can be read again."""
         return
 
 
 class Source(Protocol):
-    """A place that records come from; ``name`` may be shown to anyone (it holds no password).
+    """The origin of records. ``name`` contains no password.
 
-    ``bounded``: it ends by itself. ``local_only``: only a loop in one process can read it.
+    ``bounded``: it ends. ``local_only``: only a job in one process can read it.
     """
 
     @property
@@ -170,10 +169,10 @@ class Source(Protocol):
         return False
 
     def open(self, schema: Schema) -> Feed:
-        """Raises SourceError if the source is not there or does not fit the schema."""
+        """Open the source. Raises SourceError if it does not exist or does not fit the schema."""
 
     def leave_nothing(self) -> str:
-        """Remove what a run that cannot be resumed has made there; a line for the user, or an empty text.
+        """Remove the objects of a run that cannot be resumed; returns a line for the user, or an empty text.
 
         Raises SourceError.
         """
@@ -189,7 +188,7 @@ class Clock(Protocol):
     """The time for sources that need it; tests pass their own."""
 
     def now(self) -> int:
-        """Microseconds since some fixed instant, never going back."""
+        """Microseconds since a fixed instant, never decreasing."""
 
     def sleep(self, micros: int) -> None: ...
 
@@ -209,9 +208,9 @@ class Watchable(Protocol):
 
 
 def readable(file: int | Watchable, seconds: float) -> bool:
-    """Wait at most ``seconds`` until ``file`` has data or has ended; whether it does.
+    """Wait at most ``seconds`` until ``file`` has data or has ended; True if so.
 
-    By poll, since select refuses the descriptors from 1,024 on that a process with many files has.
+    By poll, since select refuses descriptors from 1,024 on, which a process with many files has.
     """
     watched = poll()
     watched.register(file, POLLIN)
@@ -219,7 +218,7 @@ def readable(file: int | Watchable, seconds: float) -> bool:
 
 
 def parameters(query: str, names: Collection[str], where: str, hint: str = "") -> dict[str, str]:
-    """The parameters of an address. Raises UsageError, which begins with ``where``, for an unknown one."""
+    """The parameters of an address. Raises UsageError for an unknown one, with a message after ``where``."""
     values = dict(parse_qsl(query, keep_blank_values=True))
     for name in values:
         if name not in names:
@@ -228,7 +227,7 @@ def parameters(query: str, names: Collection[str], where: str, hint: str = "") -
 
 
 HIDDEN: Final = "***"
-# To the last @, so that a password with one in it is hidden whole (a query may be hidden with it).
+# Up to the last @, so that a password that contains one is hidden (perhaps with the query).
 _USER_INFO: Final = re.compile(r"(?<=://)([^:/?#@]*):(.*)@", re.S)
 _PARAMETER: Final = re.compile(
     r"(?i)((?:^|[?&\s;])[\w.]*(?:password|secret|token)\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s;]*)"

@@ -1,7 +1,7 @@
-"""New records of files, found without reading them: where a batch ends, and the parts that others read.
+"""Plans batches of files' new records without reading them, and divides them into parts for other processes.
 
-JSON lines divide at any byte, Parquet between its row groups. A batch ends at one time in all files, as far
-as each is in order: of files side by side none is ahead, and files that follow each other are read so.
+JSON lines are divided at any byte, Parquet between row groups. A batch ends at one time in all files that are
+in order: parallel files advance together, and consecutive files are read one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skws.sources.folder import FilePosition, SourceFile
 from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 
-_SAMPLE: Final = 64 << 10  # bytes, whose lines are as long as others
+_SAMPLE: Final = 64 << 10  # bytes of a sample for the length of lines
 _BLOCK: Final = 64 << 10
 ROW_BYTES: Final = 100
 """Of a row of Parquet, beside lines of JSON."""
@@ -35,12 +35,12 @@ _PROBES: Final = 256  # places where a plan looks at the time of a record
 
 @dataclass(frozen=True, slots=True)
 class FilePart(FeedPart):
-    """The records of ``split`` but those of ``static`` relations. ``position``: behind the whole batch.
+    """The records of ``split`` except those of ``static`` relations. ``position``: that after the batch.
 
     ``unread``: see ``FeedPart.until``.
 
-    Since the plan, the file may have been renamed, or another one have its name: so it is told by its
-    beginning, not by numbers of the file system, which other machines may not know.
+    Since the plan, the file may have been renamed or replaced, so it is identified by its beginning, and not
+    by numbers of the file system, which differ between machines.
     """
 
     split: Split
@@ -60,7 +60,7 @@ class FilePart(FeedPart):
         path = self._path()
         for chunk in chunks(replace(self.split, path=path), schema):
             yield chunk.without(self.static)
-        if not self._is_at(path):  # it was cut, or replaced, meanwhile
+        if not self._is_at(path):  # truncated or replaced since the plan
             raise self._gone()
 
     def _path(self) -> Path:
@@ -81,10 +81,10 @@ class FilePart(FeedPart):
 
 
 def divides(source_file: SourceFile, schema: Schema) -> bool:
-    """Whether parts of the file can be read without what is before them. Raises SourceError."""
+    """True if parts of the file can be read without the bytes before them. Raises SourceError."""
     if not source_file.whole:
         return source_file.format is Format.JSON_LINES
-    # Of nested rows nobody knows how many records they make.
+    # The number of records in nested rows is unknown.
     return (
         source_file.format is Format.PARQUET
         and source_file.named is not None
@@ -93,9 +93,9 @@ def divides(source_file: SourceFile, schema: Schema) -> bool:
 
 
 class _Step(NamedTuple):
-    """A stretch of a file: the time at which it begins, about how many records it has, where it is.
+    """A range of a file: the time at its start, its approximate number of records, and its bounds.
 
-    ``last``: its latest time, if it can only be read whole and the file knows it.
+    ``last``: its latest time, if it can only be read as a whole and the file has this time.
     """
 
     time: int
@@ -107,7 +107,7 @@ class _Step(NamedTuple):
 
 
 class Backlogs:
-    """What waits in files that all divide: ``records`` of them, about. Raises SourceError, OSError."""
+    """The about ``records`` unread records of files that can all be divided. Raises SourceError, OSError."""
 
     def __init__(
         self, positions: Mapping[str, FilePosition], files: Sequence[SourceFile], schema: Schema
@@ -122,13 +122,13 @@ class Backlogs:
         self.records = sum(map(self._waiting, files))
 
     def ends(self, limit: int) -> dict[str, FilePosition]:
-        """The positions behind about ``limit`` records, at one time in all files.
+        """The positions after about ``limit`` records, at one time in all files.
 
-        What is behind them is no earlier: else it would come late, where a file has nothing in between.
+        No record after them is earlier; else it would be late.
         """
         last: dict[str, _Step] = {}
         records, reach, stop = 0.0, EARLIEST, None
-        # A step is looked at when all before it are taken.
+        # A step is considered once all earlier ones are used.
         for step in merge(
             *(self._steps(source_file, limit) for source_file in self._files), key=attrgetter("time")
         ):
@@ -162,7 +162,7 @@ class Backlogs:
         return (source_file.size - at) / self._lines[source_file.name]
 
     def _steps(self, source_file: SourceFile, limit: int) -> Iterator[_Step]:
-        """Of a file, as far as it may be read."""
+        """The steps of a file up to a limit."""
         at, time = self._positions[source_file.name].at, EARLIEST
         if source_file.whole:
             ends = self._groups[source_file.name]
@@ -184,7 +184,7 @@ class Backlogs:
 
 
 def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition) -> int | None:
-    """The time of the first record behind a position; None if there is none. Raises SourceError."""
+    """The time of the first record after a position; None if there is none. Raises SourceError."""
     if not source_file.whole:
         return _first_time(source_file, schema, position.at, min(position.at + _SAMPLE, source_file.size))
     if position.done:
@@ -195,19 +195,19 @@ def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition
 
 
 def _time_at(source_file: SourceFile, schema: Schema, at: int) -> int:
-    """The time of the record on the line that begins at byte ``at``; before all others if there is none."""
+    """The time of the record on the line at byte ``at``; the least time if there is none."""
     time = _first_time(source_file, schema, at, at + 1)
     return EARLIEST if time is None else time
 
 
 def _first_time(source_file: SourceFile, schema: Schema, at: int, end: int) -> int | None:
-    """That of the first record on the lines that begin between two bytes."""
+    """The time of the first record on the lines that begin between two bytes."""
     split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
     return next((one.time for one in read_split(split, schema) if isinstance(one, Record)), None)
 
 
 def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int) -> int:
-    """Where the first line of a step begins that is after a time, if the file is in order."""
+    """The start of the first line of a step after a time, if the file is in order."""
     low, high = step.begin, step.end
     while True:  # what is at ``low`` is not after it, what is at ``high`` is
         middle = _line_end(source_file.path, low, (low + high) // 2, high)
@@ -222,7 +222,7 @@ def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int)
 
 
 def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int]]:
-    """The first and the last time of each row group, as far as the file knows."""
+    """The first and the last time of each row group, if the file has them."""
     from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
     assert source_file.named is not None  # noqa: S101 - else it does not divide
@@ -252,7 +252,7 @@ def parts_of(
     unread: int | None,
     number: int,
 ) -> list[FilePart] | None:
-    """From ``first`` to a position, so many at most; None if these do not divide the file.
+    """At most ``number`` parts from ``first`` to a position; None if the file cannot be divided there.
 
     Raises SourceError.
     """
@@ -272,7 +272,7 @@ def parts_of(
 
 
 def _row_groups(path: Path) -> list[int]:
-    """The numbers of rows before each row group, and of all. Raises SourceError."""
+    """The number of rows before each row group, and in total. Raises SourceError."""
     from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
     with opened(path) as file:
@@ -281,7 +281,7 @@ def _row_groups(path: Path) -> list[int]:
 
 
 def _line_bytes(path: Path, at: int) -> float:
-    """How long a line is at a place."""
+    """The length of a line at an offset."""
     with path.open("rb") as file:
         file.seek(at)
         sample = file.read(_SAMPLE)
@@ -291,7 +291,7 @@ def _line_bytes(path: Path, at: int) -> float:
 def _line_end(path: Path, at: int, target: int, size: int) -> int:
     """The end of the first whole line that ends at ``target`` or later, up to ``size``; else of the last one.
 
-    A line without a line end is not whole: whoever polls next looks whether it is a record.
+    A line without a line end is incomplete: the next poll checks whether it is a record.
     """
     with path.open("rb") as file:
         if target < size:

@@ -1,4 +1,4 @@
-"""The files at a path, how far each has been read, and recognizing them when they are renamed or replaced."""
+"""The files at a path, their read positions, and their identity when they are renamed or replaced."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _ROTATED: Final = re.compile(r"\.([0-9]{1,9})\Z")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file; ``named``: the position of the relation that it, or a directory above it, is named after.
+    """A file. ``named``: the position of the relation after which it, or a directory above it, is named.
 
-    ``whole``: it can be read only once it is complete.
+    ``whole``: it can only be read once it is complete.
     """
 
     name: str
@@ -38,11 +38,11 @@ class SourceFile:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Changes with every write to the file."""
+        """A value that changes with every write to the file."""
         return self.inode, self.size, self.changed
 
     def relation(self, schema: Schema) -> int | None:
-        """The relation whose bare rows it holds; None if its records name their own. Raises SourceError."""
+        """The relation of its bare rows; None if its records name their relations. Raises SourceError."""
         if self.named is None:
             return None
         named_relations = names_relations(self.path, self.format, schema, self.named)
@@ -59,24 +59,25 @@ class Listing:
 
 
 def listing(root: Path, schema: Schema) -> Listing:
-    """The files at ``root``: the file, or all under a directory whose names do not begin with . or _.
+    """The files at ``root``: the file, or all below a directory whose names do not begin with . or _.
 
-    None of them while ``root`` is away. Raises SourceError if a directory cannot be read.
+    Empty while ``root`` does not exist. Raises SourceError if a directory cannot be read.
     """
     return Lookout(root, schema).look(everything=True)
 
 
-_PER_FILE: Final = 500  # microseconds; a look takes some two percent of it
+_PER_FILE: Final = 500  # microseconds; a look takes about two percent of it
 _FEW: Final = 50
 _HOT: Final = 60_000_000  # microseconds
 _MOST_HOT: Final = 256
 
 
 class Lookout:
-    """Lists the files at ``root`` again and again, at a cost that stays small where nothing happens.
+    """Lists the files at ``root`` repeatedly, at a small cost if nothing changes.
 
     Each look finds new files, by the times of their directories, and growth of files that have grown in the
-    last minute. All others are looked at as often as takes some two percent of a core: of few files, always.
+    last minute. All other files are checked as often as two percent of a core allows; a few files are always
+    checked.
     """
 
     def __init__(self, root: Path, schema: Schema, clock: Clock | None = None) -> None:
@@ -87,11 +88,14 @@ class Lookout:
         self._due = 0
         self._known: dict[str, SourceFile] = {}
         self._unknown: set[str] = set()
-        self._folders: dict[Path, int] = {}  # with the times of their last changes
-        self._hot: dict[str, int] = {}  # the time at which each was seen to have changed
+        self._folders: dict[Path, int] = {}  # the times of their last changes
+        self._hot: dict[str, int] = {}  # the time at which the last change of each was seen
 
     def look(self, *, everything: bool = False) -> Listing:
-        """The same object while nothing changes. Raises SourceError if a directory cannot be read."""
+        """The files; the same object while nothing changes.
+
+        Raises SourceError if a directory cannot be read.
+        """
         try:
             now = self._clock.now()
             if everything or now >= self._due or self._folders_changed():
@@ -115,7 +119,7 @@ class Lookout:
         self._last = Listing(present, unknown)
 
     def _changed(self, now: int) -> dict[str, SourceFile | None]:
-        """The files that have grown lately and have changed again; None for one that is gone."""
+        """The files with recent growth that have changed again; None for one that was removed."""
         hot = [self._known[name] for name, at in self._hot.items() if now - at <= _HOT]
         current = {source_file.name: self._seen_again(source_file) for source_file in hot}
         return {
@@ -178,7 +182,7 @@ class Lookout:
                 self._unknown.add(name)
 
     def _file(self, path: Path, name: str, inherited: int | None, state: os.stat_result) -> SourceFile | None:
-        """The object that is known if nothing has changed; None for a file of unknown format."""
+        """The existing object if nothing has changed; None for a file of unknown format."""
         former = self._known.get(name)
         now = _state(state)
         if former is not None and former.state == now:
@@ -205,7 +209,7 @@ def _state(of: os.stat_result) -> tuple[int, int, int]:
 
 
 def arrival(name: str) -> tuple[str, int]:
-    """The order in which files are read: by name, rotated ones (``x.jsonl.2``) before the newest."""
+    """A key for the order of reading: by name, rotated files (``x.jsonl.2``) before the newest."""
     number = _ROTATED.search(name)
     return (name[: number.start()], -int(number[1])) if number else (name, 0)
 
@@ -224,12 +228,12 @@ HEAD_BYTES: Final = 1024
 
 
 class FilePosition(NamedTuple):
-    """How much of one file was read.
+    """The read position in one file.
 
-    ``id``: of the file in this run; a file that is read from its start again gets another.
-    ``at``: bytes read, or items of a file that arrives whole. ``head`` and ``crc``:
-    length and checksum of the beginning of what was read. ``size``: of a whole file
-    when reading began. ``done``: the file has no more items.
+    ``id``: the id of the file in this run; a file that is read from its start again gets a new one. ``at``:
+    the number of bytes read, or of items if the file arrives whole. ``head`` and ``crc``: the length and
+    checksum of its beginning. ``size``: that of a whole file when reading began. ``done``: the file has no
+    more items.
     """
 
     id: int
@@ -241,20 +245,20 @@ class FilePosition(NamedTuple):
     done: bool = False
 
     def holds_for(self, source_file: SourceFile) -> bool:
-        """Whether the file is still the one that was read. Raises OSError."""
+        """True if the file is still the one that was read. Raises OSError."""
         if self.at == 0 and not self.done:
             return True
         fits = source_file.size == self.size if source_file.whole else source_file.size >= self.at
         return fits and _checksum(source_file.path, self.head) == self.crc
 
     def holds_at(self, path: Path, *, whole: bool) -> bool:
-        """Whether the file that was read is at a path now, on whatever machine. Raises OSError."""
+        """True if the file at a path is the one that was read, on any machine. Raises OSError."""
         size = path.stat().st_size
         fits = size == self.size if whole else size >= self.at
         return fits and _checksum(path, self.head) == self.crc
 
     def is_of_copy(self, source_file: SourceFile) -> bool:
-        """Whether a file begins with what was read, or with as much of it as the checksum is of."""
+        """True if a file begins with the bytes that were read, as far as the checksum covers them."""
         enough = self.at > 0 and not source_file.whole and source_file.size >= self.head
         return enough and _checksum(source_file.path, self.head) == self.crc
 
@@ -274,7 +278,7 @@ _MOST_GONE: Final = 1_000
 class Positions:
     """The positions in all files by name; ``next`` is the id of the next new file.
 
-    ``gone``: those in files that went last, and may come back.
+    ``gone``: the positions in the files that were removed last, and may return.
     """
 
     files: Mapping[str, FilePosition]
@@ -287,7 +291,7 @@ class Positions:
 
     @classmethod
     def of(cls, offset: Offset) -> Positions:
-        """Raises SourceError for an offset of another kind of source."""
+        """The positions in an offset. Raises SourceError for an offset of another kind of source."""
         return parse_offset(offset, "files", lambda: cls._parse(offset))
 
     @classmethod
@@ -322,17 +326,17 @@ class FileMatcher:
         self._held: dict[
             int, tuple[FilePosition, tuple[int, int, int]]
         ] = {}  # by id: what was true of which state
-        self._copies: dict[str, int] = {}  # by name of a copy that waits: the id of its file
+        self._copies: dict[str, int] = {}  # by name of a waiting copy: the id of its file
 
     def match(self, positions: Positions, files: Sequence[SourceFile]) -> tuple[Positions, list[str]]:
         """Positions by the files' present names, new files from their start, and notices. Raises OSError.
 
-        The same inode and beginning is the same file, whatever its name; so is the same name and beginning (a
-        copy), also if it was gone in between. The copy of a file that is cut then (``cp f f.1; : > f``) goes
-        on where reading had come to in the file. Until that is cut, its copy has no position, and waits.
+        A file with the same inode and beginning is the same under any name; so is one with the same name and
+        beginning (a copy), also after an absence. The copy of a file that is then truncated (``cp f f.1; : >
+        f``) continues at the file's position. Until the truncation, the copy has no position, and waits.
         """
         if positions.files and not files:
-            # All gone at once: more likely an unmounted disk than every file deleted.
+            # All files missing at once: more likely an unmounted disk than deletions.
             return positions, []
         named = {source_file.name: source_file for source_file in files}
         inodes = {source_file.inode: source_file for source_file in files}
@@ -386,7 +390,10 @@ class FileMatcher:
         )
 
     def _holds(self, position: FilePosition, source_file: SourceFile) -> bool:
-        """Whether the file is still the one that was read; opened only after a change. Raises OSError."""
+        """True if the file is still the one that was read; it is opened only after a change.
+
+        Raises OSError.
+        """
         now = position, source_file.state
         if self._held.get(position.id) != now:
             if not position.holds_for(source_file):
@@ -401,7 +408,7 @@ class FileMatcher:
         cut: dict[str, FilePosition],
         notices: list[str],
     ) -> None:
-        """If a new file is the copy of one that was cut, let it go on there. Raises OSError."""
+        """If a new file is the copy of a truncated one, continue in the copy. Raises OSError."""
         awaited = self._copies.pop(source_file.name, None)
         for name, position in cut.items():
             if awaited == position.id or position.is_of_copy(source_file):
@@ -416,7 +423,7 @@ class FileMatcher:
     def _awaits_cut(
         self, source_file: SourceFile, matched: Mapping[str, FilePosition], named: Mapping[str, SourceFile]
     ) -> bool:
-        """Whether a new file is the rotated copy, perhaps under way, of one that is followed."""
+        """True if a new file is the rotated copy, perhaps incomplete, of a followed file."""
         base = _ROTATED.sub("", source_file.name)
         if base == source_file.name or base not in matched or not matched[base].at or source_file.whole:
             return False

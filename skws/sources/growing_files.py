@@ -1,4 +1,4 @@
-"""A file or directory as a source: the new records of all its files; a half-written record waits."""
+"""A file or directory as a source: the new records of all its files, without incomplete ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class FilePortion:
-    """What was read of a file, and the position after it; ``done``: the file has no more."""
+    """Records of a file, and the position after them; ``done``: the file has no more."""
 
     read: Chunk
     at: int
@@ -54,7 +54,7 @@ class FilePortion:
 def read_part(
     source_file: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END
 ) -> FilePortion:
-    """At most ``limit`` records from byte ``at`` on, those that begin before ``end``. Raises SourceError."""
+    """At most ``limit`` records from byte ``at`` on that begin before ``end``. Raises SourceError."""
     if source_file.format is Format.CSV:
         return _csv_part(source_file, schema, at, limit, end)
     return _json_part(source_file, schema, at, limit, end)
@@ -66,7 +66,7 @@ def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end
     if end == at:
         return FilePortion(NOTHING, at)
     split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
-    # A smaller part is faster read line by line.
+    # A smaller part is read faster line by line.
     if end - at >= CHUNK_BYTES and reads_columns(split, schema):
         return FilePortion(Chunk.together(chunk_reader(schema).read(split)), end)
     return FilePortion(Chunk.of(read_split(split, schema)), end)
@@ -75,8 +75,7 @@ def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end
 def _lines_end(path: Path, at: int, limit: int) -> int:
     """The end of ``limit`` whole lines from ``at`` on, or of all lines.
 
-    A last line without a line end counts if it is a JSON object: the beginning of
-    an object is not one.
+    A last line without a line end counts if it is a JSON object, as the beginning of an object is not one.
     """
     with opened(path) as file:
         file.seek(at)
@@ -122,7 +121,7 @@ def _csv_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end:
 
 
 def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
-    """The lines up to the header, and the layout of the file; None if there is no whole header yet."""
+    """The lines up to the header, and the layout of the file; None without a complete header."""
     lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
     layout = begun(lines)[0]
     return (lines[: layout.before + 1], layout) if layout.before < len(lines) else None
@@ -154,7 +153,7 @@ class WholeFiles:
     def part(self, number: int, source_file: SourceFile, at: int, limit: int) -> FilePortion:
         """At most ``limit`` items of the file with the id ``number``, from the ``at``-th on.
 
-        Raises SourceError if the file is not whole, or damaged.
+        Raises SourceError if the file is incomplete or damaged.
         """
         at_item, items = self._open.pop(number, (-1, iter(())))
         if at_item != at:
@@ -207,8 +206,8 @@ def _end(source_file: SourceFile) -> int:
 
 _PORTION: Final = 10_000
 _WORTH: Final = 4
-"""Of what a poll may give, one in so many records have to wait for parts to be worth it."""
-# A file may go between the moment it is found and that at which it is read.
+"""Parts are worthwhile if at least one in so many of a poll's records wait."""
+# A file may be removed between listing and reading.
 _TRIES: Final = 5
 
 
@@ -216,7 +215,7 @@ class FilesFeed(Feed):
     """Follows the files at ``root``. A poll reads from every file that has new records."""
 
     def __init__(self, root: Path, schema: Schema, clock: Clock | None = None) -> None:
-        """Raises SourceError if the path does not exist, or is a file of unknown format."""
+        """Follow a path. Raises SourceError if it does not exist, or is a file of unknown format."""
         check_path(root)
         self._root = root
         self._clock = clock
@@ -225,21 +224,21 @@ class FilesFeed(Feed):
         self._tables_read: dict[str, tuple[int, int, int]] = {}
 
     def change_schema(self, schema: Schema) -> None:
-        """Files named after a new relation are read on from their present position."""
+        """Use a changed schema; files named after a new relation are read from their present position."""
         self._schema = schema
         self._static = static_relations(schema)
         self._whole = WholeFiles(schema)
         self._lookout = Lookout(self._root, schema, self._clock)
         self._matcher = FileMatcher()
-        # What the last poll saw, and its offset, if it gave nothing.
+        # The listing and offset of the last poll, if it found no records.
         self._idle: tuple[Listing, Offset] | None = None
-        # By inode: the state in which a file was of no relation, None if it is of one.
+        # By inode: the state of a file that belongs to no relation; None if it belongs to one.
         self._foreign: dict[int, tuple[int, int, int] | None] = {}
-        # Files that gave nothing in their present state: not read again before they change.
+        # Files without records in their present state, which are read again only after a change.
         self._exhausted: dict[int, tuple[int, int, int]] = {}
 
     def start(self) -> Offset:
-        """Before the first byte of every file."""
+        """The offset before the first byte of every file."""
         return Positions({}).offset()
 
     def tables(self) -> Iterator[Item]:
@@ -285,7 +284,7 @@ class FilesFeed(Feed):
         return Batch(read, end, tuple(moves + notices))
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """None unless all files with new records can be divided, and there is a quarter of ``limit``."""
+        """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
         try:
             return self._planned(self._lookout.look(), start, limit)
         except (OSError, SourceError):  # of a file that has gone, or is not complete: a poll says so
@@ -334,10 +333,10 @@ class FilesFeed(Feed):
         return parts
 
     def _unread(self, positions: Positions) -> int | None:
-        """The least time behind the positions of all files, each of which is in order; None if there is none.
+        """The least time after the positions of all files, each of which is in order; None if there is none.
 
-        A file may have nothing between two offsets, as what comes next there is later than a place where
-        others were looked at: they may have come further than that in between.
+        A file may have no record between two offsets, because its next record is later than the time at which
+        the batch ends in other files.
         """
         times = [
             first_unread(source_file, self._schema, position)
@@ -350,14 +349,14 @@ class FilesFeed(Feed):
         return min((time for time in times if time is not None), default=None)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Reads the same bytes. Raises SourceError if a file is gone or has changed."""
+        """Reads the same bytes. Raises SourceError if a file was removed or has changed."""
         return Chunk.together(
             self._between(source_file, position, first).read.without(self._static)
             for source_file, position, first in self._stretches(start, end)
         )
 
     def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, FilePosition, int]]:
-        """The files with something between two offsets: where reading comes to, and where it begins."""
+        """The files with records between two offsets, each with its end position and its start."""
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {matching.name: matching for matching in self._lookout.look(everything=True).files}
         inodes = {matching.inode: matching for matching in files.values()}
@@ -474,7 +473,7 @@ class FilesFeed(Feed):
         return read_part(source_file, self._schema, first, end=position.at)
 
     def _grown(self, source_file: SourceFile) -> Iterator[Item]:
-        """The items of a growing file up to now."""
+        """The present items of a growing file."""
         part = read_part(source_file, self._schema, 0, limit=_PORTION)
         while len(part.read):
             yield from part.read
@@ -492,7 +491,7 @@ class FilesFeed(Feed):
         )
 
     def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
-        """The notice that all files are gone, each time that happens."""
+        """The notice that all files are missing, each time that happens."""
         line = f"{self._root}: the files there are gone; reading continues when they are back"
         if before.files and not files:
             return self._once(line)

@@ -1,8 +1,8 @@
-"""How far ahead of the clock a record of a live source may be.
+"""Limits how far ahead of the clock a record of a live source may be.
 
-One record from a wrong clock, ten years ahead, would make all later ones late, for ever. So records beyond a
-*horizon* are bad records. A feed that merges its parts by time looks at them itself (Kafka's partitions);
-the records of all others pass through ``BoundedFeed``.
+One record from a wrong clock, ten years ahead, would make all later ones late forever. So records beyond a
+*horizon* are bad records. A feed that merges its parts by time checks them itself (Kafka's partitions); the
+records of all other feeds pass through ``BoundedFeed``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Horizon:
         return LATEST if self.ahead is None else min(LATEST, self.now() + self.ahead)
 
     def fixed(self, latest: int) -> Horizon:
-        """The horizon as it was when ``latest`` was its latest time."""
+        """The horizon with the latest time ``latest``."""
         ahead = self.ahead or 0
         return Horizon(ahead, lambda: latest - ahead)
 
     def reason(self, time: int, latest: int) -> str:
-        """Why a record of ``time`` is bad: it is after ``latest``."""
+        """The reason why a record of ``time`` is bad: it is after ``latest``."""
         ahead = self.ahead or 0
         return (
             f"the time {iso(time)} is more than {duration_text(ahead)} ahead of the clock, which is"
@@ -57,9 +57,9 @@ ANY_TIME: Final = Horizon()
 
 
 class RefusalMark(NamedTuple):
-    """What offsets keep of refusals: the latest good time at the last ones, and how often some came together.
+    """A record of refusals in offsets: the latest good time at the last ones, and a number.
 
-    Without the number, refusals while the clock stands, or is set back, would look like none.
+    Without the number, refusals while the clock does not advance would be invisible.
     """
 
     latest: int
@@ -67,24 +67,24 @@ class RefusalMark(NamedTuple):
 
     @classmethod
     def of(cls, offset: Offset) -> RefusalMark | None:
-        """That in an offset. Raises as malformed offsets do."""
+        """The mark in an offset. Raises like malformed offsets."""
         stored = offset.get(HORIZON)
         return None if stored is None else cls(*map(int, stored))
 
     @classmethod
     def behind(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
-        """That after more refusals."""
+        """The mark after further refusals."""
         return cls(latest, 1 if mark is None else mark.number + 1)
 
 
 def latest_between(start: Offset, end: Offset) -> int:
-    """The latest time that a record between two offsets could have."""
+    """The latest possible time of a record between two offsets."""
     mark = RefusalMark.of(end)
     return LATEST if mark is None or mark == RefusalMark.of(start) else mark.latest
 
 
 def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schema) -> Chunk:
-    """What was read of a source with this name, where no time may be after ``latest``."""
+    """The records of a source; those after ``latest`` become bad records."""
     records = read.records
     if not len(records) or int(records.time.max()) <= latest:
         return read
@@ -99,7 +99,7 @@ def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schem
 
 @dataclass(frozen=True, slots=True)
 class BoundedPart(FeedPart):
-    """A part of a feed, without records later than ``latest``, which was ``ahead`` of the clock."""
+    """A part of a feed, without records after ``latest``, which was ``ahead`` of the clock."""
 
     part: FeedPart
     name: str
@@ -122,7 +122,7 @@ class BoundedPart(FeedPart):
 class BoundedFeed(Feed):
     """Refuses the records of a feed that are beyond a horizon.
 
-    An offset after some has the horizon at which they were refused: so ``replay`` refuses the same ones.
+    An offset after refusals has their horizon, so that ``replay`` refuses the same records.
     """
 
     def __init__(self, feed: Feed, name: str, schema: Schema, horizon: Horizon) -> None:
@@ -166,7 +166,7 @@ class BoundedFeed(Feed):
         return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """Nobody knows yet whether some will be refused, so the end has a horizon in any case."""
+        """The plan, whose end always has a horizon, as records may be refused later."""
         latest = self._horizon.latest()
         planned = self._feed.plan(self._own(start), limit)
         if planned is None:
@@ -218,7 +218,7 @@ class BoundedFeed(Feed):
 
 @dataclass(frozen=True)
 class BoundedSource(Source):
-    """A source that goes on, without the records beyond a horizon."""
+    """A live source without the records beyond a horizon."""
 
     source: Source
     horizon: Horizon

@@ -1,7 +1,7 @@
-"""A schema for data that comes without one: inferred, kept as YAML beside the data, and used again.
+"""A schema for data without one: inferred, stored as YAML beside the data, and used again.
 
-The kept file belongs to the user. Two comments at its top tell a draft that may be replaced from one that
-was edited, and data that changed from data that did not.
+The file belongs to the user. Two comments at its top distinguish a draft that may be replaced from an edited
+one, and changed data from unchanged data.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DATA: Final = "# Data: "
 _DRAFT: Final = "# Draft: "
 _SHOWN: Final = 8
 _SYSTEM: Final = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/srv", "/usr", "/var")
-"""Folders of the system, also where root is the user."""
+"""Folders of the system, even if root owns them and is the user."""
 _SHARED: Final = "/var/tmp"  # noqa: S108 - nothing is written there unless the data is there
 
 
@@ -45,12 +45,12 @@ class InferredSchema:
 
 
 def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema:
-    """The schema kept for ``sources``, else a new one, which is kept.
+    """The stored schema of ``sources``, else a new one, which is stored.
 
-    ``sources``: files or folders, or one address of a live source or database. ``followed``: of a database,
-    only what changes can be read of is drafted. A draft that was not edited follows its data. Raises
-    UsageError for a source that cannot be looked at before it is read; SourceError if it cannot be read;
-    SchemaError for a kept file that is no schema.
+    ``sources``: files or folders, or one address of a live source or database. ``followed``: the draft of a
+    database has only tables whose changes can be read. A draft that was not edited follows its data. Raises
+    UsageError for a source that cannot be sampled; SourceError if it cannot be read; SchemaError for a stored
+    file that is no schema.
     """
     places = [_place(source) for source in sources]
     data = _stamp(places)
@@ -92,9 +92,9 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
 
 
 def schema_for(sources: Sequence[str]) -> Schema:
-    """The schema that ``draft_of`` gives for data that is not followed; none is kept or replaced.
+    """The schema of ``draft_of`` for data that is not followed; no file is written.
 
-    Raises as ``draft_of`` does.
+    Raises like ``draft_of``.
     """
     places = [_place(source) for source in sources]
     path = _kept(places)
@@ -110,7 +110,7 @@ def schema_for(sources: Sequence[str]) -> Schema:
 
 
 def _kept(places: Sequence[str]) -> Path | None:
-    """The schema that an earlier run kept, if there is one."""
+    """The schema file of an earlier run, if there is one."""
     return next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
 
 
@@ -119,7 +119,7 @@ def _is_edited(text: str) -> bool:
 
 
 def _lost(stored: Schema, schema: Schema) -> Iterator[str]:
-    """What the kept schema joined, and the new one does not."""
+    """A warning about joins of the stored schema that the new one lacks."""
     lost = [
         join.name for join in stored.joins if not any(sides(join) == sides(other) for other in schema.joins)
     ]
@@ -128,7 +128,7 @@ def _lost(stored: Schema, schema: Schema) -> Iterator[str]:
 
 
 def _same_catalog(inference: Inference, stored: Schema) -> bool:
-    """True if the catalog of a server is as before; joins were inferred from rows, which change."""
+    """True if the catalog of a server has not changed, apart from joins that were inferred from rows."""
 
     def outline(schema: Schema) -> list[tuple[str, tuple[str, ...], list[str]]]:
         return [(each.name, each.key, [a.name for a in each.attributes]) for each in schema.relations]
@@ -138,7 +138,7 @@ def _same_catalog(inference: Inference, stored: Schema) -> bool:
 
 
 def _place(source: str) -> str:
-    """The path or address without how fast it is read. Raises UsageError."""
+    """The path or address without its speed. Raises UsageError."""
     if source == "-" or source.startswith(KAFKA):
         raise UsageError(
             f"{redacted(source)}: a schema cannot be inferred from this source; use --schema FILE"
@@ -157,9 +157,9 @@ def inferred(
     tell: Callable[[str], None] = lambda _: None,
     earlier: Schema | None = None,
 ) -> Inference:
-    """What samples of ``sources``, as for ``draft_of``, say about the schema; ``tell`` takes a note.
+    """The schema inferred from samples of ``sources``, as for ``draft_of``; ``tell`` shows a note.
 
-    ``name``: None for that of the first one. ``known``: an earlier schema of the same data. Raises
+    ``name``: None for the name of the first source. ``earlier``: an earlier schema of the same data. Raises
     UsageError, SourceError, SchemaError.
     """
     places = [_place(source) for source in sources]
@@ -184,7 +184,7 @@ def inferred(
 
 
 def _paths(places: Sequence[str]) -> list[Path]:
-    """Where the schema may be kept, the best place first: beside one path, else the user's folder."""
+    """Candidates for the schema's file, the best first: beside a single path, else in the user's folder."""
     own = (
         _user_folder() / f"{_name(places[0])}-{_digest(chr(0).join(map(_identity, places)))[:8]}{KEPT_SCHEMA}"
     )
@@ -195,7 +195,7 @@ def _paths(places: Sequence[str]) -> list[Path]:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether files may be put into a folder unasked: one of the user, and none of the system."""
+    """True if a file may be created in a folder without asking: it is the user's, and not the system's."""
     if folder.is_relative_to(_user_folder()):
         return True
     system = any(folder.is_relative_to(each) for each in _SYSTEM) and not folder.is_relative_to(_SHARED)
@@ -228,7 +228,7 @@ def _user_folder() -> Path:
 def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
     """Write to the first path that can be written. Raises SourceError if there is none; SchemaError."""
     content = text()
-    parse_schema(content)  # what is kept can be used
+    parse_schema(content)  # only a valid schema is stored
     data, fault = content.encode(), ""
     for path in paths:
         try:
@@ -264,7 +264,7 @@ def _digest(text: str) -> str:
 
 
 def _stamp(places: Sequence[str]) -> str | None:
-    """Changes with the files; None for a server, whose catalog is looked at each time."""
+    """A text that changes with the files; None for a server, whose catalog is read each time."""
     if any(map(is_postgres, places)):
         return None
     states = [
@@ -288,7 +288,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def summary(inference: Inference) -> Iterator[str]:
-    """A few lines on what was inferred."""
+    """A few lines on the inferred schema."""
     schema = inference.schema()
     relations = [relation.name for relation in schema.relations]
     yield f"inferred {counted(len(relations), 'relation')}: {_listed(relations)}"

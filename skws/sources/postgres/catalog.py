@@ -1,6 +1,7 @@
-"""The tables of a server: whether they fit a schema, a schema from the catalog, rows in a snapshot.
+"""The tables of a server: the match with a schema, a schema from the catalog, rows in a snapshot.
 
-Types, keys and joins are those of the catalog. Where it has no foreign keys, names and values show joins.
+Types, keys and joins are those of the catalog. If it has no foreign keys, joins are inferred from names and
+values.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from skws_schema.yaml.document import as_name
 if TYPE_CHECKING:  # Arrow is slow to import
     import pyarrow as pa
 
-# Tables that the search path finds by their bare name; partitions are part of their root.
+# Tables that the search path finds by name; partitions are part of their root.
 _TABLES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence = 'p',
            ARRAY(SELECT i.inhrelid::regclass::text FROM pg_inherits i
@@ -118,11 +119,11 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table; ``identity_columns``: those whose old values are logged with updates and deletes.
+    """A table. ``identity_columns``: the columns whose old values are logged with updates and deletes.
 
-    ``partitions``: those that hold its rows, where it is partitioned. ``logged``: its rows survive a crash.
-    ``children``: tables that inherit from it, whose rows ``SELECT`` shows with its own. ``late_key``: a key
-    that is checked later (DEFERRABLE), which two rows may have at once, and which is no ``key``.
+    ``partitions``: the partitions with its rows, if it is partitioned. ``logged``: its rows survive a crash.
+    ``children``: tables that inherit from it, whose rows ``SELECT`` includes. ``late_key``: a DEFERRABLE key,
+    which two rows may have at once, and which is no ``key``.
     """
 
     oid: int
@@ -146,7 +147,7 @@ class CatalogTable:
 
     @property
     def unfollowed(self) -> str:
-        """Why its changes are not logged; empty if they are."""
+        """The reason why its changes are not logged; empty if they are."""
         if self.kind not in _WITH_ROWS:
             return "a view or a foreign table"
         return "" if self.logged else "an unlogged table"
@@ -157,22 +158,22 @@ class CatalogTable:
 
     @property
     def written(self) -> str:
-        """The full name as a person writes it in SQL."""
+        """The full name in SQL, for messages."""
         return written(self.namespace, self.name)
 
     @property
     def quoted(self) -> Identifier:
-        """The name as SQL takes it."""
+        """The name for SQL."""
         return Identifier(self.namespace, self.name)
 
     @property
     def alone(self) -> Composable:
-        """For SQL: the table without those that inherit from it; partitions belong to their root."""
+        """The table for SQL, without tables that inherit from it; partitions belong to their root."""
         return SQL("ONLY {}").format(self.quoted) if self.kind == "r" else self.quoted
 
     @property
     def alone_written(self) -> str:
-        """``alone`` as a person writes it."""
+        """``alone`` for messages."""
         return f"ONLY {self.written}" if self.children else self.written
 
 
@@ -286,9 +287,9 @@ class MatchedTables:
 def match_tables(
     schema: Schema, tables: Mapping[str, CatalogTable], database: str, *, resuming: bool = False
 ) -> MatchedTables:
-    """Match relations to tables by name. Raises SourceError that names everything that is missing.
+    """Match relations to tables by name. Raises SourceError that lists everything that is missing.
 
-    ``resuming``: the log may still have columns that a streamed table has lost: they are warnings.
+    ``resuming``: columns that a streamed table has lost are only warnings, as the log may still have them.
     """
     faults: list[str] = []
     missing: list[str] = []
@@ -393,7 +394,7 @@ _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 def _first_rows(
     connected: connection, inference: Inference, tables: Mapping[str, CatalogTable]
 ) -> dict[str, dict[str, list[object]]]:
-    """Values of the first rows by table and column, where a column may be in a join; views repeat others."""
+    """Values of the first rows by table and column, for columns that may be in a join; without views."""
     first: dict[str, dict[str, list[object]]] = {}
     for relation in inference.relations:
         names = [a.value.name for a in relation.attributes if a.value.type in _JOINED]
@@ -423,7 +424,7 @@ def as_text(table: CatalogTable, column: str) -> Composable:
 
 
 def _exact(connected: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
-    """The columns of numerics in which a double would not do, by the catalog and the first rows."""
+    """The numeric columns for which a double is not enough, by the catalog and the first rows."""
     referring = {place for pair in _references_of(tables) for place in pair}
     for table in tables.values():
         wide = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
@@ -436,7 +437,7 @@ def _exact(connected: connection, tables: Mapping[str, CatalogTable]) -> Iterato
 
 
 def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[Place, Place]]:
-    """The columns of foreign keys, each with the one that it refers to."""
+    """The columns of foreign keys, each with the column that it refers to."""
     return [
         ((table.name, near), (reference.to, far))
         for table in tables.values()
@@ -446,7 +447,7 @@ def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[Place, Plac
 
 
 def _integers(tables: Mapping[str, CatalogTable]) -> set[Place]:
-    """The columns of integers, and those whose values foreign keys find among these."""
+    """The columns of integers, and columns whose foreign keys refer to these."""
     integers = {
         (table.name, column.name)
         for table in tables.values()
@@ -459,7 +460,7 @@ def _integers(tables: Mapping[str, CatalogTable]) -> set[Place]:
 def _first_numbers(
     connected: connection, table: CatalogTable, columns: Sequence[TableColumn]
 ) -> list[Sequence[Decimal | None]]:
-    """Of each column; none where the table is a view, or may not be read."""
+    """The first numbers of each column; none if the table is a view, or may not be read."""
     if not columns or table.kind not in _WITH_ROWS:
         return [()] * len(columns)
     try:
@@ -483,7 +484,7 @@ def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[
 
 
 def _is_named(table: str) -> bool:
-    """Whether a relation can be called after a table; with a dot, ``from:`` would be a path."""
+    """True if a relation can be named after a table; with a dot, ``from:`` would be a path."""
     return as_name(table) != "" and "." not in table
 
 
@@ -492,12 +493,12 @@ def _usable(table: CatalogTable) -> bool:
 
 
 def _readable(table: CatalogTable) -> CatalogTable:
-    """The table for reading alone, where generated columns are like others."""
+    """The table for reading only, where generated columns are like others."""
     return replace(table, columns=tuple(replace(column, generated=False) for column in table.columns))
 
 
 def _fault(column: TableColumn) -> str:
-    """Why a column cannot be an attribute; empty if it can."""
+    """The reason why a column cannot be an attribute; empty if it can."""
     if column.type not in _TYPES and column.kind != "e":
         return "no attribute has its type"
     return "PostgreSQL does not replicate generated columns" if column.generated else ""
@@ -533,7 +534,7 @@ def _attribute(column: TableColumn, *, refers: bool, exact: bool) -> Finding[Att
 
 
 def _type(column: TableColumn, *, exact: bool) -> AttributeType:
-    """Of an exact numeric, an integer until it is known what it is compared with."""
+    """The type of a column; that of an exact numeric is preliminary, until its joins are known."""
     if column.type == NUMERIC and (exact or is_integer(column.modifier)):
         return AttributeType.INTEGER
     return AttributeType.TEXT if column.kind == "e" else _TYPES[column.type]
@@ -584,7 +585,7 @@ class PostgresDatabase:
 
     @classmethod
     def of(cls, uri: str) -> PostgresDatabase:
-        """Raises UsageError if it cannot be understood."""
+        """The database of a URI. Raises UsageError if it cannot be parsed."""
         return cls(DatabaseAddress.of(uri))
 
     @property
@@ -641,7 +642,7 @@ class PostgresDatabase:
             yield from cursor
 
     def _table_of(self, relation: Relation) -> CatalogTable:
-        """Raises SourceError if there is no table for a relation."""
+        """The table of a relation. Raises SourceError if there is none."""
         faults = list(mismatches(relation, self._tables))
         if faults:
             raise SourceError(f"{self.name}: {'; '.join(faults)}")

@@ -1,6 +1,6 @@
 """A PostgreSQL database as a source: the snapshot's rows, then the changes of the log.
 
-A new run begins with a publication, a slot and a snapshot, which belong together.
+A new run begins with a publication, a slot and a snapshot of its own.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from skws.sources.postgres.spool import SnapshotSpool, check_files, copy_tables,
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
-# How long a poll waits for a message: the server needs a moment to send what is there.
+# The time that a poll waits for a message, as the server needs a moment to send pending ones.
 _WAIT_SECONDS: Final = 0.05
-_LOOK_EVERY: Final = 10_000_000  # microseconds, whether the tables are there
+_LOOK_EVERY: Final = 10_000_000  # microseconds between checks for dropped tables
 _WHOLE: Final = 100_000  # records of a batch that ends within a transaction
 
 
 class PostgresFeed(Feed):
-    """Follows one database. ``folder`` keeps the snapshot; without one it is lost with the process."""
+    """Follows one database. ``folder``: for the snapshot, which else is lost with the process."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class PostgresFeed(Feed):
         clock: Clock,
         horizon: Horizon = ANY_TIME,
     ) -> None:
-        """Raises SourceError if the database is not there or does not fit the schema.
+        """Connect. Raises SourceError if the database does not exist or does not fit the schema.
 
-        Columns that are gone are refused by ``start``: a run that resumes reads the log up to their change.
+        ``start`` refuses missing columns; a run that resumes reads the log up to their removal.
         """
         self._address = address
         self._schema = schema
@@ -92,7 +92,10 @@ class PostgresFeed(Feed):
         self._drop()
 
     def start(self) -> Offset:
-        """Creates the publication, the slot and the snapshot. Raises SourceError, also if columns lack."""
+        """Creates the publication, the slot and the snapshot.
+
+        Raises SourceError, also for missing columns.
+        """
         with self._address.sql() as connected:
             self._tables = match_tables(self._schema, tables(connected), self._address.shown)
         self._followed = FollowedTables(self._tables.streams.values())
@@ -101,7 +104,7 @@ class PostgresFeed(Feed):
         return replace(position, server=server_of(self._address)).offset()
 
     def tables(self) -> Iterator[Item]:
-        """From the snapshot; if that is gone, the present rows."""
+        """The rows of static tables in the snapshot; if that is missing, the present rows."""
         if not self._tables.static:
             return iter(())
         if self._spool.point() is None or not self._spool.tables.exists():
@@ -109,9 +112,9 @@ class PostgresFeed(Feed):
         return self._spool.read_tables(self._schema)
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """Whole transactions up to ``limit`` records and the rest of the last one, but for very large ones.
+        """Whole transactions up to ``limit`` records and the rest of the last one, except very large ones.
 
-        What one transaction does to a result is then told as one change. While the server is away, empty.
+        The effect of one transaction on a result is then one change. Empty while the server is unreachable.
         """
         position = LogPosition.of(start)
         chunk, position = (
@@ -122,7 +125,7 @@ class PostgresFeed(Feed):
         return Batch(chunk, position.offset(), notices)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Reads the snapshot's file, or the slot; waits for the server if it is away."""
+        """Reads the snapshot's file, or the slot; waits for the server if it is unreachable."""
         first, last = LogPosition.of(start), LogPosition.of(end)
         chunks: list[Chunk] = []
         if first.spool is not None:
@@ -142,7 +145,7 @@ class PostgresFeed(Feed):
             self._spool.forget_rows()
 
     def backlog(self, offset: Offset) -> Backlog:
-        """How much of the log comes after ``offset``, and how much the server keeps for the slot."""
+        """The bytes of log after ``offset``, and those that the server keeps for the slot."""
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
         if state is None:
@@ -165,7 +168,7 @@ class PostgresFeed(Feed):
         return self._spool.read_rows(self._schema, at, end), replace(position, spool=end)
 
     def _check_spool(self, position: LogPosition) -> None:
-        """Raises SourceError unless the snapshot is that of the run; its rows are checked once."""
+        """Raises SourceError if the snapshot is not that of the run; its rows are checked once."""
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
             raise SourceError(
@@ -197,7 +200,7 @@ class PostgresFeed(Feed):
         except SourceError:
             if not items:
                 raise
-            # Give the items before the fault first; the next poll will meet it again.
+            # Return the items before the fault first; the next poll raises it again.
             self._drop()
         self._notices += reader.notices
         reader.notices.clear()
@@ -206,12 +209,12 @@ class PostgresFeed(Feed):
         return Chunk.of(items), reader.position
 
     def _look_for_tables(self) -> None:
-        """Have notices of those that are gone."""
+        """Add notices of dropped tables and partitions."""
         now = self._clock.now()
         if now < self._next_look:
             return
         self._next_look = now + _LOOK_EVERY
-        # That the server is away is told by what reads the log.
+        # The reader of the log reports an unreachable server.
         with (
             suppress(SkwsError, psycopg2.Error),
             self._address.sql() as connected,
@@ -220,7 +223,7 @@ class PostgresFeed(Feed):
             self._notices += self._followed.gone(cursor)
 
     def _replay_log(self, first: LogPosition, last: LogPosition) -> list[Item]:
-        """All items between two positions of the log; starts again if the connection breaks."""
+        """All items between two positions of the log; restarts if the connection breaks."""
         self._drop()
         horizon = self._horizon.fixed(last.time)  # a commit time that was beyond it raised no others
         while True:
@@ -248,7 +251,7 @@ class PostgresFeed(Feed):
         return items
 
     def _at(self, position: LogPosition, horizon: Horizon) -> LogReader | None:
-        """A reader of the log from ``position``; None while the server is away."""
+        """A reader of the log from ``position``; None while the server is unreachable."""
         if self._reader is None or self._reader.position != position:
             self._drop()
             if not self._stream.open(position):
@@ -259,12 +262,12 @@ class PostgresFeed(Feed):
         return self._reader
 
     def _called(self, oid: int) -> tuple[str, str] | None:
-        """What a table is called now. Raises psycopg2.Error, SourceError."""
+        """The present name of a table. Raises psycopg2.Error, SourceError."""
         with self._address.sql() as connected, connected.cursor() as cursor:
             return name_of(cursor, oid)
 
     def _check_published(self) -> None:
-        """A run that goes on may find that its publication was altered since."""
+        """Check the publication, which may have been altered since the run began."""
         if not self._published:
             check_publication(self._address, _wanted(self._schema, self._tables))
             self._published = True
@@ -280,7 +283,7 @@ class PostgresFeed(Feed):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """``slot``: whether there was one to drop. ``readers``: slots that still need the publication."""
+    """``slot``: whether a slot was dropped. ``readers``: slots that still need the publication."""
 
     slot: bool
     readers: tuple[str, ...]
@@ -296,8 +299,8 @@ class Dropped:
 class PostgresSource(Source):
     """A database to follow.
 
-    ``folder``: where the snapshot is kept while it is read. Only with a folder can
-    a run that ended within its snapshot resume.
+    ``folder``: the folder for the snapshot while it is read, without which a run cannot resume within its
+    snapshot.
     """
 
     address: DatabaseAddress
@@ -369,7 +372,7 @@ def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
 
 
 def _drop_abandoned(connected: connection, address: DatabaseAddress) -> None:
-    """Drop what killed runs on this machine have left behind: it would fill the server's disk."""
+    """Drop the slots of killed runs on this machine, which would fill the server's disk."""
     with connected.cursor() as cursor:
         cursor.execute(
             "SELECT slot_name::text FROM pg_replication_slots"
@@ -430,12 +433,12 @@ def _copy_static(
 
 
 def _half_made(state: SlotState, spool: SnapshotSpool) -> bool:
-    """Whether an earlier run was killed before the slot and its snapshot were complete."""
+    """True if an earlier run was killed before the slot and its snapshot were complete."""
     return state.active_pid is None and spool.begun.exists() and spool.point() is None
 
 
 def _existing(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) -> LogPosition:
-    """Resume at an existing slot: its snapshot must be there, and nothing after it confirmed."""
+    """The start of an existing slot, which needs its snapshot, and nothing confirmed after it."""
     if state.active_pid is not None:
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} is in use by the server's process"

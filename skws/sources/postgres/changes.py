@@ -54,7 +54,7 @@ def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - as whoever can ask
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The origin of a change: its transaction's commit (LSN, microseconds), its number in there from 1."""
+    """The origin of a change: its transaction's commit (LSN, microseconds), and its number there from 1."""
 
     lsn: int
     time: int
@@ -63,7 +63,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """The table of a relation with its present columns; ``places``: those of the attributes.
+    """The table of a relation with its present columns. ``places``: the columns of the attributes.
 
     ``numerics``: the places of columns of the type ``numeric``, or of a domain of it.
     """
@@ -84,9 +84,9 @@ class _Followed:
 
 
 class ChangeDecoder:
-    """Makes records of changes for one schema; ``relation`` must come before the changes of a table.
+    """Makes records from changes for one schema; ``relation`` must precede the changes of a table.
 
-    ``called``: the names that a table has now, by its number; the log has those of then.
+    ``called``: looks up the present name of a table by its number; the log has the earlier name.
     """
 
     def __init__(
@@ -102,14 +102,17 @@ class ChangeDecoder:
         self._oids = {table.oid: (table.namespace, table.name) for table in matched.streams.values()}
         self._followed: dict[int, _Followed] = {}
         self._unfit: dict[int, SourceError] = {}
-        """Why no change of a table can be read. Changes that were read before do not matter."""
+        """The reason why no further change of a table can be read, by table."""
         self._roots = {table.oid: table for table in matched.streams.values() if table.kind == "p"}
-        self._described = 0  # the table of the last message, if that was a description
+        self._described = 0  # the table of the last message, if it was a description
         self._partial: dict[int, dict[int, Partition]] = defaultdict(dict)
-        """By root and by their own number: partitions whose old rows do not tell the tuple."""
+        """Partitions whose logged old rows do not identify the tuple, by root and by number."""
 
     def relation(self, table: RelationMessage) -> list[str]:
-        """Set a table's columns; gives notices. If they do not fit the schema, its next change is refused."""
+        """Set a table's columns; returns notices.
+
+        If they do not fit the schema, its next change is refused.
+        """
         self._unfit.pop(table.oid, None)
         try:
             return self._described_anew(table)
@@ -136,7 +139,7 @@ class ChangeDecoder:
         return [] if before is None else _differences(name, before.table, table)
 
     def _partition(self, table: RelationMessage) -> list[str]:
-        """Set what a partition logs of old rows; gives notices of what was not told at the start."""
+        """Set the identity that a partition logs; returns notices that were not given at the start."""
         former, root = self._roots.get(self._described), self._followed.get(self._described)
         self._described = 0
         if former is None or root is None or _names(root.table) != _names(table):
@@ -176,7 +179,7 @@ class ChangeDecoder:
     def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
         new = self._inserted(table, change.new, change.old, at)
         notes = list(table.reader.notes(table.name))
-        # At the time of the new row: a later deletion would remove that, as it has the same key.
+        # At the time of the new row, as a later deletion would remove the new row of the same key.
         time = new.time if isinstance(new, Record) else at.time
         return [self._deleted(table, change, time, at), new, *notes]
 
@@ -209,10 +212,10 @@ class ChangeDecoder:
         except MalformedError as error:
             return self._bad(table, at, _shown(table, cells), f"cannot tell which tuple was deleted: {error}")
         finally:
-            reader.passed_over.clear()  # told when the row came
+            reader.passed_over.clear()  # counted when the row arrived
 
     def _check_partitions(self, table: _Followed, logged: Cells | None) -> None:
-        """Raises MalformedError if an old row may be that of a partition that does not log what tells it."""
+        """Raises MalformedError if an old row may belong to a partition that does not log its identity."""
         for partition in self._partial.get(table.table.oid, {}).values():
             rest = (
                 cell
@@ -258,10 +261,10 @@ def _check_identity(table: _Followed) -> None:
 
 
 def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
-    """The text of a value; the old row's where it did not change and was not logged again.
+    """The text of a value; the old row's if it did not change and was not logged again.
 
-    The blanks that fill up a ``char(n)`` are not part of it, as for PostgreSQL itself, nor the zeros at the
-    end of a ``numeric``.
+    The padding of a ``char(n)`` is not part of it, as in PostgreSQL, nor are the zeros at the end of a
+    ``numeric``.
     """
     cell = cells[index]
     if cell is UNCHANGED and old is not None:
@@ -281,7 +284,7 @@ def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | N
 
 
 def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
-    """The row for a dead letter; values that were not logged are left out."""
+    """The row for a dead letter, without values that were not logged."""
     return {
         column.name: cell if cell is None else cell.decode("utf-8", "replace")
         for column, cell in zip(table.table.columns, cells, strict=False)
@@ -304,9 +307,9 @@ def _differences(name: str, before: RelationMessage, after: RelationMessage) -> 
 
 
 class LogReader:
-    """Makes items of the log's messages; ``position`` moves past every change that was read.
+    """Makes items from the log's messages; ``position`` moves past every change that was read.
 
-    ``horizon``: later commit times raise no others.
+    ``horizon``: later commit times do not raise the times of others.
     """
 
     def __init__(self, decoder: ChangeDecoder, position: LogPosition, horizon: Horizon = ANY_TIME) -> None:
@@ -324,7 +327,7 @@ class LogReader:
         return self._begun is not None
 
     def take(self, message: Change) -> list[Item]:
-        """The items of a message; moves ``position``. Raises SourceError as the decoder does."""
+        """The items of a message; moves ``position``. Raises SourceError like the decoder."""
         match message:
             case BeginMessage():
                 self._begun, self._number = message, 0
@@ -342,17 +345,17 @@ class LogReader:
         return []
 
     def skip_to(self, wal_end: int) -> None:
-        """Nothing is committed between the position and ``wal_end``."""
+        """Move to ``wal_end``, as nothing is committed before it."""
         if not self.in_transaction and wal_end > self.position.lsn and self._known == 0:
             self.position = replace(self.position, lsn=wal_end, change=0)
 
     @property
     def _known_whole(self) -> bool:
-        """Whether the transaction was read whole before: its commit lies before the position."""
+        """True if the transaction was read before: its commit is before the position."""
         return self._begun is not None and self._begun.lsn < self.position.lsn
 
     def reached(self, last: LogPosition, wal_end: int) -> bool:
-        """Whether everything up to ``last``, a position of an earlier connection, has been read."""
+        """True if everything up to ``last``, a position of an earlier connection, has been read."""
         if last.change:
             return self._begun is not None and self._begun.lsn >= last.lsn and self._number >= last.change
         if self._begun is not None:
@@ -360,7 +363,7 @@ class LogReader:
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
     def beyond(self, message: Change, last: LogPosition) -> bool:
-        """Whether a message comes after ``last``, which was not reached."""
+        """True if a message is after ``last``, which was not reached."""
         return isinstance(message, Commit) and message.lsn >= last.lsn
 
     def _changed(self, change: Insert | Update | Delete | Truncate) -> list[Item]:
@@ -370,7 +373,7 @@ class LogReader:
         self._number += 1
         if self._number <= self._known:
             return []
-        # Commit times may differ from the order of commits; event time does not go back.
+        # Commit times may differ from the order of commits; event time never decreases.
         time = max(self.position.time, begun.time)
         accepted_time = time if time <= self._horizon.latest() else self.position.time
         items = self._decoder.items(change, Moment(begun.lsn, time, self._number))

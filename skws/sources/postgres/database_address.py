@@ -1,7 +1,7 @@
 """A database's address (our parameters, the rest for libpq), connections, and their errors.
 
-Passwords stay in the connection's parameters, and out of names, messages and
-representations. Only modules of this package load psycopg2.
+Passwords are only in the connection's parameters, and not in names, messages and representations. Only
+modules of this package load psycopg2.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 
 OLDEST: Final = 130000
 """The first version that shows a slot's state and publishes partitions by their root."""
-# Transient errors: a server that restarts, is full, or has not noticed yet that we are gone; locks.
+# Transient errors: a server that restarts, is full, or has not noticed that our connection is closed; locks.
 _TRANSIENT: Final = ("08", "53", "57P", "55006", "55P03")
-# Messages of failed connections that may succeed later: these have no code.
+# Messages of failed connections that may succeed later, which have no code.
 _AWAY: Final = re.compile(
     "Connection refused|could not translate host name|Is the server running|time(d out|out expired)"
     "|No route to host|unreachable|Host is down|closed the connection|Connection reset|SSL SYSCALL error"
@@ -38,13 +38,13 @@ _AWAY: Final = re.compile(
 )
 _RUNS: Final = count(1)
 OWN: Final = ("slot", "publication", "snapshot", "patience")
-# A snapshot takes as long as it takes, whatever the role is allowed in one statement.
+# A snapshot ignores the role's limits for statements.
 _UNLIMITED: Final = "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0"
 # Makes texts of values independent of the server's settings.
 _SETTINGS: Final = (
     "-c datestyle=ISO -c timezone=UTC -c intervalstyle=postgres -c extra_float_digits=1 -c bytea_output=hex"
 )
-# Notice a connection that broke silently within a minute, not two hours.
+# Detects a silently broken connection within a minute, not two hours.
 _DEFAULTS: Final = {
     # So that the server, and whoever meets a slot in use, can tell whose connection it is.
     "application_name": f"skws, process {os.getpid()} on {gethostname()}"[:63],
@@ -66,7 +66,7 @@ Connected = TypeVar("Connected", bound=connection)
 
 
 def transient(error: psycopg2.Error) -> bool:
-    """Whether it is worth trying again: no code means that the connection broke."""
+    """True if a retry may help; an error without a code is a broken connection."""
     return error.pgcode is None or error.pgcode.startswith(_TRANSIENT)
 
 
@@ -112,9 +112,9 @@ class DatabaseAddress:
 
     @property
     def identity(self) -> str:
-        """The same for all spellings of one database: its host, port and name, with no user and no secret.
+        """An identity for all spellings of one database: host, port and name, without user and secrets.
 
-        Also with the search path, if the address has one: it says which tables are meant.
+        It includes the search path, if the address has one, as it determines the tables.
         """
         values = {name: self.parameters.get(name) or os.environ.get(of, "") for name, of in _LOCATED.items()}
         user = self.parameters.get("user") or os.environ.get("PGUSER") or getuser()
@@ -127,9 +127,9 @@ class DatabaseAddress:
         return f"{location} {values['service']} {options if 'search_path' in options else ''}".strip()
 
     def of_one_run(self) -> DatabaseAddress:
-        """With a slot for this process alone, unless the URI names one or a run is to go on from it.
+        """The address with a slot for this process alone, unless the URI names one or a run resumes from it.
 
-        Several runs may follow a database at the same time, and what a killed one leaves is told by its name.
+        Several runs may follow a database at once, and the slot of a killed run is recognised by its name.
         """
         if self.named or not self.snapshot:
             return self
@@ -192,7 +192,7 @@ class DatabaseAddress:
 
 
 def _parted(query: str) -> tuple[dict[str, str], str]:
-    """Our parameters of a query, decoded, and the others unchanged, for libpq to decode."""
+    """Our parameters of a query, decoded, and the others unchanged, for libpq."""
     parts = [part.partition("=") for part in query.split("&") if part]
     own = {name: unquote(value) for name, _, value in parts if name in OWN}
     return own, "&".join("".join(part) for part in parts if part[0] not in OWN)
@@ -202,7 +202,7 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
     try:
         return parse_dsn(uri)
     except psycopg2.Error as error:
-        # libpq quotes what it does not understand, which may be the password.
+        # libpq quotes text that it cannot parse, which may be the password.
         invalid_parameter = "invalid URI query parameter" in str(error)
         what = (
             str(error).strip()
@@ -213,12 +213,12 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
 
 
 def slots_of_this_host() -> str:
-    """What the slots begin with that are made by runs on this machine that cannot be resumed."""
+    """The common beginning of slots of runs on this machine that cannot be resumed."""
     return f"skws_run_{crc32(gethostname().encode()):08x}_"
 
 
 def is_abandoned(slot: str) -> bool:
-    """True for a slot of a run on this machine that cannot be resumed and whose process is gone."""
+    """True for a slot of a run on this machine that cannot be resumed and whose process has ended."""
     process = slot.removeprefix(slots_of_this_host()).partition("_")[0]
     if not slot.startswith(slots_of_this_host()) or not process.isdigit():
         return False

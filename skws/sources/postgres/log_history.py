@@ -1,7 +1,7 @@
-"""The server that a position in the log is of: its cluster, and the timeline of its history.
+"""The server of a position in the log: its cluster, and the timeline of its history.
 
-Another cluster has another log, and one that was restored from an earlier state has written its log anew
-from there on: a position of before means nothing in either.
+Another cluster has another log, and one that was restored from an earlier state has rewritten its log since
+then: an earlier position is meaningless in either.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from skws_schema.errors import SourceError
 
 
 class LogHistory(NamedTuple):
-    """``cluster``: the system identifier, which an initialized data directory has for good.
+    """``cluster``: the system identifier, which never changes in an initialized data directory.
 
     ``timeline``: grows when a standby is promoted, or a backup is restored to a point in time.
     """
@@ -33,9 +33,9 @@ class LogHistory(NamedTuple):
 def check_server(
     replicating: cursor, now: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
 ) -> None:
-    """Raises SourceError unless the server has the log of the ``known`` one up to ``lsn``; psycopg2.Error.
+    """Raises SourceError unless the server has the log of the ``expected`` one up to ``lsn``; psycopg2.Error.
 
-    ``now``: the server. ``end`` of its log. ``shown``: the address.
+    ``now``: the server. ``end``: the end of its log. ``shown``: the address.
     """
     if now.cluster != expected.cluster:
         raise SourceError(
@@ -51,7 +51,7 @@ def check_server(
 
 
 def _left_at(replicating: cursor, now: LogHistory, timeline: int) -> int:
-    """Where the history of a server left an earlier timeline; 0 if it never was on it."""
+    """The position at which a server left an earlier timeline; 0 if it never was on it."""
     replicating.execute(f"TIMELINE_HISTORY {now.timeline}")
     _, text = replicating.fetchone() or ("", "")
     history = text if isinstance(text, str) else bytes(text).decode()

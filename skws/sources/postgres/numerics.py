@@ -1,9 +1,8 @@
-"""Columns of the type ``numeric``, which holds more digits than any number of an attribute.
+"""Columns of the type ``numeric``, which has more digits than any number of an attribute.
 
-They are integers where all their values are, by their declaration. Where they identify rows (in a key, in a
-join, by their name), they are texts with all digits, since a double would make neighbours equal. Others are
-measured values, which are compared as numbers; where a double does not hold those that are there, they
-are texts, too.
+They are integers if their declaration allows only integers. If they identify rows (in a key, in a join, by
+their name), they are texts with all digits, since a double would make neighbours equal. Others are measured
+values, which are compared as numbers; if a double cannot represent their present values, they are texts, too.
 """
 
 from __future__ import annotations
@@ -24,34 +23,34 @@ Place: TypeAlias = tuple[str, str]
 """A table and one of its columns."""
 
 AS_TEXT: Final = SQL("trim_scale({})::text")
-"""The digits of a value, alike for equal values: ``1`` for ``1.00``."""
+"""SQL for the digits of a value, equal for equal values: ``1`` for ``1.00``."""
 NUMERIC: Final = "numeric"
 NUMBER_OF_TYPE: Final = 1700
 """The same in every database."""
 _DIGITS: Final = 18
-"""Any integer of as many has 64 bits."""
+"""Digits of an integer that always fits 64 bits."""
 _EXACT: Final = "with all digits, which no number holds"
 
 
 def without_zeros(text: str) -> str:
-    """As ``AS_TEXT``, of a value as PostgreSQL writes it."""
+    """A value in PostgreSQL's text form, like ``AS_TEXT``."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def scale_of(modifier: int) -> int | None:
-    """The digits after the point that a column declares; None if it may have any number of them."""
+    """The declared digits after the point of a column; None for any number of digits."""
     # 4 more than the bits of the precision and, of 11 bits with a sign, of the scale.
     return None if modifier < 4 else ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
 
 
 def is_integer(modifier: int) -> bool:
-    """Whether an integer of 64 bits holds all values of a column."""
+    """True if an integer of 64 bits can represent all values of a column."""
     scale = scale_of(modifier)
     return scale is not None and scale <= 0 and (modifier - 4 >> 16) - scale <= _DIGITS
 
 
 def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
-    """Whether a column outside of keys looks like one that others are compared with."""
+    """True if a column that is in no key looks like one that others refer to."""
     whole = all(
         value is None or not value.is_finite() or value == value.to_integral_value() for value in values
     )
@@ -59,14 +58,14 @@ def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -
 
 
 def holds(values: Iterable[Decimal | None]) -> bool:
-    """Whether doubles hold all values."""
+    """True if doubles can represent all values."""
     return all(value is None or not value.is_finite() or is_double(value) for value in values)
 
 
 def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
-    """With texts for ``exact`` columns, and for the integers that joins compare with them.
+    """The inference with texts for ``exact`` columns, and for integers that joins compare with them.
 
-    Where a join compares them with doubles, all are numbers.
+    If a join compares them with doubles, all are numbers.
     """
     pairs = [
         ((join.left, near), (join.right, far))
@@ -87,7 +86,7 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
 
 
 def spread(places: Iterable[Place], ways: Iterable[tuple[Place, Place]]) -> set[Place]:
-    """The places, and all that ``ways`` lead to from them."""
+    """The places, and all places that ``ways`` lead to from them."""
     reached, ways = set(places), list(ways)
     while more := {end for start, end in ways if start in reached} - reached:
         reached |= more

@@ -1,4 +1,4 @@
-"""Tables and partitions that go while they are followed, of which the log says nothing."""
+"""Detects tables and partitions that are dropped while they are followed, which the log does not tell."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _NAME: Final = """
 
 
 def name_of(statement: cursor, oid: int) -> tuple[str, str] | None:
-    """Namespace and name of a table now; None if it is there no more. Raises psycopg2.Error."""
+    """The present namespace and name of a table; None if it was dropped. Raises psycopg2.Error."""
     statement.execute(_NAME, (oid,))
     row: tuple[str, str] | None = statement.fetchone()
     return row
 
 
 class FollowedTables:
-    """Tells once of each table, and each partition, that is there no more."""
+    """Reports once each table and partition that was dropped."""
 
     def __init__(self, tables: Iterable[CatalogTable]) -> None:
         self._tables = {table.oid: table for table in tables}
         self._leaves: dict[int, tuple[int, str]] = {}
-        """By number the root of a partition, and its name."""
+        """The root and name of each partition, by number."""
 
     def gone(self, statement: cursor) -> list[str]:
-        """Notices of what went since the last call. Raises psycopg2.Error."""
+        """Notices of tables and partitions dropped since the last call. Raises psycopg2.Error."""
         statement.execute(_TABLES, (list(self._tables),))
         there = {oid for (oid,) in statement.fetchall()}
         dropped = [self._tables.pop(oid) for oid in self._tables.keys() - there]

@@ -1,6 +1,6 @@
-"""What a publication leaves out of the tables that are followed, and the statement that mends it.
+"""Finds changes that a publication leaves out of the followed tables, and the statements that repair it.
 
-What it leaves out never comes: rows of the snapshot would stay, though they are gone in the database.
+Changes that it leaves out never arrive: rows of the snapshot would stay after their deletion in the database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Wanted: TypeAlias = Mapping[CatalogTable, frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class _PublishedTable:
-    """What is published of a table; ``columns``: None for all of them."""
+    """The published part of a table; ``columns``: None for all of them."""
 
     columns: frozenset[str] | None
     filtered: bool
@@ -38,7 +38,10 @@ class _PublishedTable:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """``left_out``: kinds of changes. ``via_root``: partitions are published as their root."""
+    """``left_out``: the kinds of changes that are not published.
+
+    ``via_root``: partitions appear as their root.
+    """
 
     name: str
     left_out: tuple[str, ...]
@@ -47,7 +50,7 @@ class Publication:
 
     @classmethod
     def read(cls, statement: cursor, name: str) -> Publication:
-        """Raises SourceError if there is none of this name, psycopg2.Error."""
+        """The publication of a name. Raises SourceError if there is none, psycopg2.Error."""
         statement.execute(_ACTIONS, (name,))
         row = statement.fetchone()
         if row is None:
@@ -69,7 +72,7 @@ class Publication:
         return [table for table in tables if not self._has(table)]
 
     def check(self, required: Wanted) -> None:
-        """Raises SourceError that names all that is left out, with the statements that mend it."""
+        """Raises SourceError that lists the missing changes, with the statements that repair them."""
         alter = f"ALTER PUBLICATION {written(self.name)} "
         faults = [
             f"{what} ({'; '.join(alter + change for change in changes)})"
@@ -82,7 +85,7 @@ class Publication:
             )
 
     def _faults(self, required: Wanted) -> Iterator[tuple[str, ...]]:
-        """What is left out, and what mends it."""
+        """The missing changes, each with the clauses that repair it."""
         if self.left_out:
             yield f"leaves out {', '.join(self.left_out)}", f"SET (publish = '{', '.join(_KINDS)}')"
         roots = ", ".join(table.full_name for table in required if table.kind == "p")
@@ -108,6 +111,6 @@ class Publication:
 
     def _has(self, table: CatalogTable) -> bool:
         if table.kind == "p" and not self.via_root:
-            # The server lists the partitions, whether it is they or their root that was added.
+            # The server lists the partitions, even if their root was added.
             return all((p.namespace, p.name) in self.parts for p in table.partitions if p.logged)
         return (table.namespace, table.name) in self.parts

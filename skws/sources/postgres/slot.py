@@ -1,11 +1,10 @@
 """Positions in the log of PostgreSQL, the slot that keeps the log until it is read, and its publication.
 
-An unread slot fills the server's disk. So it has a name, its lag is shown, and it
-can be dropped. Its stream is opened again when it breaks.
+An unread slot fills the server's disk. So it has a name, its lag is shown, and it can be dropped. Its stream
+is reopened when it breaks.
 
-Each slot has a publication of its own, of the slot's name, and it goes with the slot. Two kinds
-may serve several slots: one that the address names, and the one called
-``skws`` that earlier versions shared between all slots.
+Each slot has a publication of the same name, which is dropped with the slot. Two kinds of publications may
+serve several slots: one that the address names, and the one called ``skws`` that earlier versions shared.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class LogPosition:
 
     @classmethod
     def of(cls, offset: Offset) -> LogPosition:
-        """Raises SourceError for an offset of another kind of source, or one that names no server."""
+        """The position in an offset. Raises SourceError for another source's, or one without a server."""
         parsed = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
         if parsed.server is None:
             raise SourceError(
@@ -130,10 +129,10 @@ _OLDEST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A slot as the server shows it; positions in bytes.
+    """The server's state of a slot; positions in bytes.
 
-    ``confirmed``: the log before it can no longer be read. ``kept``: the server
-    keeps its log from there on. ``current``: the end of the log.
+    ``confirmed``: the log before it can no longer be read. ``kept``: the start of the log that the server
+    keeps. ``current``: the end of the log.
     """
 
     active_pid: int | None
@@ -148,7 +147,7 @@ class SlotState:
 
 
 def slot_state(statement: cursor, name: str) -> SlotState | None:
-    """The state of a slot; None if it does not exist. Raises SourceError if it is not one of ours."""
+    """The state of a slot; None if it does not exist. Raises SourceError if skws cannot use it."""
     statement.execute(_STATE.format(name))
     row = statement.fetchone()
     if row is None:
@@ -170,11 +169,10 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
 
 
 def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddress) -> tuple[int, str]:
-    """Create a slot; gives its first position, and the name of the snapshot at that position.
+    """Create a slot; returns its first position, and the name of the snapshot at that position.
 
-    The snapshot lives until ``replicating`` runs another command or is
-    closed. Raises psycopg2.Error, NotYetError if writing transactions do not
-    end in time.
+    The snapshot exists until ``replicating`` runs another command or is closed. Raises psycopg2.Error,
+    NotYetError if writing transactions do not end in time.
     """
     with replicating.cursor() as statement:
         row = run_with_timeout(
@@ -221,7 +219,7 @@ def drop_slot(address: DatabaseAddress) -> bool:
 
 
 def _released(statement: cursor, name: str) -> SlotState | None:
-    """The state of a slot, once the server has noticed that its reader is gone."""
+    """The state of a slot, after waiting for the server to notice that its reader has ended."""
     for _ in range(_RELEASE_TRIES):
         state = slot_state(statement, name)
         if state is None or state.active_pid is None:
@@ -244,9 +242,9 @@ _RELEASE_WAIT: Final = 50_000  # microseconds
 
 
 class SlotStream:
-    """The stream of a slot, opened again when it breaks; no call waits for a server that is away.
+    """The stream of a slot, reopened when it breaks; no call waits for an unreachable server.
 
-    ``check`` is called when it has been opened. Methods raise SourceError where trying again is of no use.
+    ``check`` is called after opening. Methods raise SourceError if a retry cannot help.
     """
 
     def __init__(
@@ -264,11 +262,11 @@ class SlotStream:
 
     @property
     def wal_end(self) -> int:
-        """Everything committed before this position has been read, once there are no more messages."""
+        """The position before which all commits have been read, once there are no more messages."""
         return 0 if self._messages is None else self._messages.wal_end
 
     def open(self, start: LogPosition) -> bool:
-        """Open the stream at ``start``, unless it is too early to try again; whether it is open now."""
+        """Open the stream at ``start``, unless it is too early for a retry; True if it is open."""
         self._retry.attempt(lambda: self._open(start))
         return self._messages is not None
 
@@ -296,7 +294,7 @@ class SlotStream:
             self._messages.report(self._confirmed, reply=True)
 
     def confirm(self, lsn: int) -> None:
-        """Let the server forget what lies before ``lsn``: now, or when the stream is open again."""
+        """Let the server forget the log before ``lsn``, now or when the stream is reopened."""
         self._confirmed = max(self._confirmed, lsn)
         try:
             if self._messages is not None:
@@ -305,7 +303,7 @@ class SlotStream:
             self.failed(error)
 
     def failed(self, error: psycopg2.Error) -> None:
-        """The stream broke. Raises SourceError if it cannot be opened again, or was broken for too long."""
+        """Record that the stream broke. Raises SourceError if it cannot be reopened, or not for too long."""
         self.close()
         failure = self._address.failure(error)
         if not isinstance(failure, NotYetError):
@@ -341,7 +339,7 @@ class SlotStream:
             raise
 
     def _released(self, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
-        """A stream with its server, once the server has noticed that our last one is closed."""
+        """A stream with its server, after waiting for the server to notice that the last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
                 return _streaming(self._address, start)
@@ -352,9 +350,9 @@ class SlotStream:
         return _streaming(self._address, start)
 
     def _check_insisted(self, *, reply_requested: bool) -> None:
-        """Break off if the server is stopping: it would wait until everything it sent is confirmed.
+        """Disconnect if the server is stopping, as it would wait for confirmation of everything it sent.
 
-        Such a server asks again as soon as it is answered; a running one, every half minute.
+        A stopping server requests replies immediately after each one; a running one every half minute.
         """
         self._insisted = self._insisted + 1 if reply_requested else 0
         if self._insisted >= _INSISTING:
@@ -373,7 +371,8 @@ def server_of(address: DatabaseAddress) -> LogHistory:
 def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
     """A slot's stream from a position on, and its server. Raises psycopg2.Error.
 
-    Raises SourceError if the server refuses, is another one, or its slot no longer has the log from there on.
+    Raises SourceError if the server refuses, is another one, or its slot no longer has the log from the
+    position on.
     """
     connected = address.replicating()
     try:
@@ -420,7 +419,7 @@ _OWN: Final = "made by skws for the slot of this name"
 _COMMENTS: Final = """
     SELECT pubname::text, obj_description(oid, 'pg_publication') FROM pg_publication
     WHERE pubname IN ('{}', '{}')"""
-# Slots that may read a publication: the one that it belongs to, else all that have none of their own.
+# Slots that may read a publication: its own slot, else all slots without a publication of their own.
 _READERS: Final = """
     SELECT slot_name::text FROM pg_replication_slots
     WHERE plugin = 'pgoutput' AND database = current_database() AND NOT temporary
@@ -431,7 +430,7 @@ _READERS: Final = """
 
 
 def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: bool) -> str:
-    """The name of a slot's publication; of the one to be created unless ``going_on``."""
+    """The name of a slot's publication, which is new unless ``going_on``."""
     if address.publication is not None:
         return address.publication
     comments = _comments(statement, address.slot, _SHARED)
@@ -442,7 +441,7 @@ def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: boo
 
 
 def ensure_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
-    """Make a publication of at least the ``wanted`` tables for a new slot.
+    """Make a publication of at least the ``required`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
@@ -479,7 +478,7 @@ def extend_publication(connected: connection, address: DatabaseAddress, required
 
 
 def check_publication(address: DatabaseAddress, required: Wanted) -> None:
-    """Raises SourceError if the publication of a slot does not have all that a run goes on with."""
+    """Raises SourceError if the publication of a slot lacks changes that a resuming run needs."""
     with address.sql() as connected, connected.cursor() as statement:
         Publication.read(statement, publication_of(statement, address, going_on=True)).check(required)
 
@@ -487,7 +486,7 @@ def check_publication(address: DatabaseAddress, required: Wanted) -> None:
 def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[str, ...]:
     """Drop the publication of a dropped slot, if skws has made it and no other slot may need it.
 
-    Returns those slots.
+    Returns the slots that may need it.
     """
     with connected, connected.cursor() as statement:
         name = publication_of(statement, address, going_on=True)
@@ -502,13 +501,13 @@ def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[s
 
 
 def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
-    """The comments on those of the publications that exist."""
+    """The comments on the existing ones among some publications."""
     statement.execute(_COMMENTS.format(names[0], names[-1]))
     return dict(statement.fetchall())
 
 
 def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], comment: str) -> None:
-    # With those that inherit from it, the server would refuse updates of tables that are not read here.
+    # Including inheriting tables would make the server refuse updates of tables that are not read here.
     listed = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     with _needing_rights(statement, name, tables):
@@ -518,7 +517,7 @@ def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], commen
 
 @contextmanager
 def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]) -> Iterator[None]:
-    """Raises SourceError that says which right is missing, and how to have it."""
+    """Raises SourceError with the missing right, and how to get it."""
     try:
         yield
     except InsufficientPrivilege as error:
@@ -533,7 +532,7 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
 
 
 def _extend(statement: cursor, name: str, required: Wanted) -> None:
-    """Add what is lacking to a publication of ours, which others may have altered. Raises SourceError."""
+    """Add missing tables to a publication of ours, which others may have altered. Raises SourceError."""
     for table in Publication.read(statement, name).lacking(list(required)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _needing_rights(statement, name, [table]):

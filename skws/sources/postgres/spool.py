@@ -1,16 +1,13 @@
-"""The snapshot, copied to files: the rows of all tables when the slot was made.
+"""The snapshot, copied to files: the rows of all tables at the creation of the slot.
 
-The copy spares the database a long transaction while a search reads the rows, and
-it can be read again after a crash, unlike a snapshot of PostgreSQL. The files are
-as COPY writes them (``copied.py``); a header, written last, says that they are complete, with
-their checksum and their position in the log.
+The copy spares the database a long transaction while a search reads the rows, and can be read again after a
+crash, unlike a snapshot of PostgreSQL. The files are in the format of COPY (``copied.py``); a header, written
+last, marks them as complete, with their checksum and their position in the log.
 
-A snapshot does not cover a table whose file is replaced: after a TRUNCATE or an
-ALTER TABLE that rewrites it, the table is empty, whatever the snapshot has. A
-lock prevents that from then on; the tables' files show whether it happened
-between the snapshot and the lock. No lock is waited for: a waiting lock blocks
-all later users of the table, and making a slot waits for transactions that may
-wait for our locks.
+A snapshot does not cover a table whose file is replaced: after a TRUNCATE, or an ALTER TABLE that rewrites
+it, the table is empty in the snapshot. A lock prevents that; the tables' files show whether it happened
+between the snapshot and the lock. The code never waits for a lock: a waiting lock blocks all later users of
+the table, and the creation of a slot waits for transactions that may wait for our locks.
 """
 
 from __future__ import annotations
@@ -78,9 +75,9 @@ _UNCHANGEABLE: Final = (
 
 
 def lock_tables(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
-    """Lock tables against all but reading and writing of rows, until the transaction ends.
+    """Lock tables against everything except reading and writing of rows, until the transaction ends.
 
-    Raises NotYetError that names the table and the holder of its lock, psycopg2.Error.
+    Raises NotYetError with the table and the holder of its lock, psycopg2.Error.
     """
     lockable = [table for table in tables if table.kind in _LOCKABLE]
     if not lockable:
@@ -96,7 +93,7 @@ def lock_tables(connected: connection, tables: Iterable[CatalogTable], shown: st
 
 
 def check_files(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
-    """Check that locked tables are as in the transaction's snapshot. Raises NotYetError, psycopg2.Error."""
+    """Check that locked tables have not changed since the snapshot. Raises NotYetError, psycopg2.Error."""
     oids = [table.oid for table in tables if table.kind in _LOCKABLE]
     with connected.cursor() as statement:
         statement.execute(_CHANGED, (oids,))
@@ -125,7 +122,7 @@ def publishing(connected: connection, tables: Sequence[CatalogTable], shown: str
 
 
 def _holder(statement: cursor, tables: Sequence[CatalogTable], modes: Sequence[str]) -> str:
-    """A table that is locked in one of ``modes``, or about to be, and by whom; empty if there is none."""
+    """A table that is locked in one of ``modes``, or about to be, and the holder; empty if there is none."""
     statement.execute(_HOLDERS, ([table.oid for table in tables], list(modes)))
     row = statement.fetchone()
     if row is None:
@@ -137,16 +134,13 @@ def _holder(statement: cursor, tables: Sequence[CatalogTable], modes: Sequence[s
 
 
 def client_of(*names: str | None) -> str:
-    """A process as ``pg_stat_activity`` shows it, its statement last.
-
-    Of the statement two words, as the rest may be secret.
-    """
+    """A process from ``pg_stat_activity``, with two words of its statement, as the rest may be secret."""
     *about, query = (text or "" for text in names)
     return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)
 
 
 def line_order(path: Path, rows: CopiedRows) -> tuple[Ints, Ints]:
-    """The first and last offsets of the lines of a snapshot, by time; lines without a time come first.
+    """The first and last offsets of the lines of a snapshot, by time; lines without a time are first.
 
     Takes 16 bytes of memory a row. Raises OSError.
     """
@@ -201,7 +195,7 @@ class SnapshotSpool:
 
     @property
     def begun(self) -> Path:
-        """Exists while a slot and its snapshot are being made: an incomplete pair is of no use."""
+        """The file that exists while a slot and its snapshot are made, as an incomplete pair is useless."""
         return self.folder / f"{self.slot}-begun"
 
     def begin(self) -> None:
@@ -216,7 +210,7 @@ class SnapshotSpool:
         return None if header is None else (header["lsn"], header["time"])
 
     def check_rows(self) -> None:
-        """Raises SourceError unless the streams' rows are as copied."""
+        """Raises SourceError if the streams' rows were damaged since the copy."""
         header = self._header()
         with _reading(self.rows):
             whole = header is not None and header["rows"] == summed(self.rows)
@@ -230,12 +224,12 @@ class SnapshotSpool:
         """Mark the files as complete."""
         with _writing(self.header):
             header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
-            synced(self.folder)  # the rows are there before the header is
+            synced(self.folder)  # the rows are durable before the header
             keep(self.header, header, self.header.name)
             self.begun.unlink(missing_ok=True)
 
     def secure(self) -> None:
-        """Make a complete snapshot survive a loss of power: who made it may have been killed just before."""
+        """Make a complete snapshot durable, as its process may have been killed before doing so."""
         with _writing(self.header):
             synced(self.folder)
 
@@ -253,7 +247,7 @@ class SnapshotSpool:
             self.sorted.replace(self.rows)
 
     def forget_rows(self) -> None:
-        """Remove the streams' rows, which are read. Raises SourceError."""
+        """Remove the streams' rows, once they are read. Raises SourceError."""
         with _writing(self.rows):
             self.rows.unlink(missing_ok=True)
 
@@ -263,7 +257,7 @@ class SnapshotSpool:
             return self.rows.stat().st_size
 
     def remove(self) -> None:
-        """Remove all files, the header first: without it, the others do not count."""
+        """Remove all files, the header first, as the others are ignored without it."""
         for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
             with _writing(path):
                 path.unlink(missing_ok=True)
@@ -306,7 +300,7 @@ class SnapshotSpool:
         return start
 
     def _copied(self, schema: Schema, time: int) -> CopiedRows:
-        # It loads Arrow: 40 MB that a run needs no more once the snapshot is read.
+        # It loads Arrow, 40 MB that a run does not need after the snapshot.
         from skws.sources.postgres.copied import CopiedRows  # noqa: PLC0415
 
         return CopiedRows(schema, time, f"snapshot of {self.slot}")
@@ -314,8 +308,8 @@ class SnapshotSpool:
 
 _COPY: Final = SQL("COPY (SELECT {}, {} FROM {}) TO STDOUT")
 _ITSELF: Final = SQL("{}")
-_UNPADDED: Final = SQL("{}::text")  # of a char(n)
-# The log has the changes of all rows: where policies hide some from the role, the server refuses to copy.
+_UNPADDED: Final = SQL("{}::text")  # for a char(n)
+# The log has the changes of all rows: if policies hide rows from the role, the server refuses to copy.
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
@@ -336,7 +330,7 @@ def copy_tables(
             statement = _COPY.format(
                 Literal(position),
                 SQL(", ").join(special.get(name, _ITSELF).format(Identifier(name)) for name in names),
-                table.quoted if relation.table else table.alone,  # as what is logged under its name
+                table.quoted if relation.table else table.alone,  # the rows that are logged under its name
             )
             with _all_rows(connected, table):
                 cursor.copy_expert(statement.as_string(connected), file)
@@ -359,7 +353,7 @@ def _all_rows(connected: connection, table: CatalogTable) -> Iterator[None]:
 
 @contextmanager
 def _written(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that only its owner may read: it holds data of the database."""
+    """A new file that only its owner may read, as it contains data of the database."""
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -63,7 +63,7 @@ class SlotMesh:
 
     @property
     def partials(self) -> int:
-        """None: they are purged as the policy says, and no sweep reads them."""
+        """0: no sweep reads composite tuples, which are purged as the policy says."""
         return 0
 
     @property

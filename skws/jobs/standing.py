@@ -106,6 +106,12 @@ class StandingQueries:
             self._standing[one.name] = one
         return found
 
+    def arrange(self, names: Sequence[str]) -> None:
+        """Put all queries into an order, which is that of their results of one time."""
+        self._standing = {name: self._standing[name] for name in names}
+        if self._live is not None:
+            self._live.arrange(names)
+
     def checked(
         self, commands: Iterable[JobCommand], plans: Mapping[str, QueryPlan] | None = None
     ) -> tuple[list[JobCommand], list[Answer]]:

@@ -154,6 +154,10 @@ class Session:
             self._plans[plan.query.name] = self._plans.pop(plan.query.name)
         return found
 
+    def arrange(self, names: Sequence[str]) -> None:
+        """Put all queries into the order in which they give their results of one time."""
+        self._plans = {name: self._plans[name] for name in names}
+
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
         if name not in self._plans:

@@ -73,8 +73,8 @@ class Reader:
     results: list[Result] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shard.shard.begin([], self.shard.request.named().values())
-        self.shard.queries = dict(self.shard.request.named())
+        self.shard.queries = {name: (query, 0) for name, query in self.shard.request.named().items()}
+        self.shard.shard.begin([], self.shard.queries.values())
         self.shard.shard.seek(0, ALWAYS, ALWAYS)
 
     def take(self, tasks: Iterable[Task]) -> None:

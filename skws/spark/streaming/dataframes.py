@@ -162,7 +162,7 @@ class FrameProcessor(MeshProcessor):
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
                 )
-            standing.stand_all(list(self._queries(self._store.names()["query"])))
+            standing.stand_all([query for query, _ in self._queries(self._store.names()["query"])])
         return standing.wanted(job.named(), [one.name for one in standing.shown()])
 
 

@@ -219,11 +219,12 @@ class MeshProcessor(StatefulProcessor):
             client.ask("replay_recent" if recent else "replay", chunk, records)
         client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)
 
-    def _queries(self, names: Iterable[str]) -> list[Query]:
-        """The standing queries in the order in which they were added."""
+    def _queries(self, names: Iterable[str]) -> list[tuple[Query, int]]:
+        """The standing queries in the order in which they were added, each with its micro-batch."""
         kept = [orjson.loads(self._store.get("query", name)[0]) for name in names]
         kept.sort(key=lambda one: one.pop("place"))
-        return [Query.from_dict(one) for one in kept]
+        since = [one.pop("since", 0) for one in kept]
+        return list(zip(map(Query.from_dict, kept), since, strict=True))
 
     def _schema(self, number: int) -> tuple[str, int]:
         """One that it changed to, and the chunk that came next."""
@@ -256,7 +257,7 @@ class MeshProcessor(StatefulProcessor):
             self._store.drop("query", name)
             self._store.drop("state", name)
         for place, one in enumerate(worked.added):
-            standing = {**one.to_dict(), "place": [mark.epoch, place]}
+            standing = {**one.to_dict(), "place": [mark.epoch, place], "since": micro_batch.head.number}
             self._store.put("query", one.name, b"", orjson.dumps(standing))
         for name, state in worked.states.items():
             self._store.put("state", name, state)

@@ -73,7 +73,7 @@ from skws.spark.streaming.messages import (
     Worked,
 )
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query import KEYWORDS, Query
 from skws_mesh.backend import OperatorState, Sleep, together
 from skws_mesh.networks import Prefix, prefix_of
 from skws_purging.lifespans import ALWAYS
@@ -167,18 +167,22 @@ class Shard:
         self._standing = StandingQueries(request, self._live)
         # From which chunk on a relation counts that came, or came back, with a change of the schema.
         self._since: dict[int, int] = {}
+        self._coming: list[tuple[Query, int]] = []  # in a replay, in order
+        self._came_at = ALWAYS  # the time of the stream when the last query came
+        self._order: list[str] = []
         self._lasting: Chunk | None = None
         self._log: list[Chunk] = []  # oldest first; up to the number of the lasting one for some queries only
 
     def begin(
         self,
         tables: Iterable[bytes],
-        queries: Iterable[Query],
+        queries: Iterable[tuple[Query, int]],
         schemas: Iterable[tuple[str, int]] = (),
         states: Mapping[str, bytes] | None = None,
     ) -> None:
         """Load static tables, add the standing queries; ``replay`` comes next, then ``seek``.
 
+        ``queries``: in order, each with the number of the micro-batch that it came with.
         ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
         at the end of the log.
         """
@@ -191,10 +195,23 @@ class Shard:
             self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
-        self._standing.stand_all(list(queries))
+        asked = list(queries)
+        self._order = [query.name for query, _ in asked]
+        # With a lateness, a query knows nothing of results that were over when it came.
+        self._coming = [one for one in asked if one[0].kind == KEYWORDS and self._request.stream.lateness]
+        self._standing.stand_all([one[0] for one in asked if one not in self._coming])
+
+    def _come(self, number: int) -> None:
+        """The queries that came with a micro-batch, or earlier, stand from here on."""
+        came = [query for query, since in self._coming if since <= number]
+        self._coming = self._coming[len(came) :]
+        if came:
+            self._standing.stand_all(came)
+            self._came_at = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Take in a chunk of the log once more: its results have been emitted."""
+        self._come(chunk.number)
         self._live.seek(chunk.position, chunk.now, chunk.final)
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         batch = self._counting(unpacked(records), chunk.number)
@@ -215,6 +232,8 @@ class Shard:
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
         """The end of the log: the stream stands here, even if records that led here have left the log."""
+        self._come(self._coming[-1][1] if self._coming else 0)
+        self._standing.arrange(self._order)
         self._live.seek(position, now, final)
         if final is not None:
             self._live.replay(NO_RECORDS)  # what waited for that
@@ -298,9 +317,11 @@ class Shard:
         It is looked at whenever it is twice as long as what was kept then. Gives the chunk with what lives;
         chunks that some query needs as they came stay beside it.
         """
-        size = self._size
+        size, lateness = self._size, self._request.stream.lateness
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
+        if lateness and self._live.now - lateness <= self._came_at:
+            return None  # what lives does not tell which results that may change a new query has told
         self._looked_at = size
         live = self._live
         found = live.lasting_records()
@@ -383,6 +404,8 @@ class Shard:
         removed: list[str] = []
         for command in commands:
             results += filter(self._gives, self._standing.apply(command))
+            if command.op == "add":
+                self._came_at = self._live.now
             if command.op == "remove":
                 added.pop(command.name, None)
                 removed.append(command.name)

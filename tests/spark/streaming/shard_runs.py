@@ -27,7 +27,7 @@ class KeptShard:
     tables: list[bytes] = field(default_factory=list)
     chunks: dict[int, tuple[Chunk, bytes]] = field(default_factory=dict)
     lasting: tuple[Chunk, bytes] | None = None
-    queries: dict[str, Query] = field(default_factory=dict)
+    queries: dict[str, tuple[Query, int]] = field(default_factory=dict)
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
@@ -75,7 +75,7 @@ class KeptShard:
             self.states.pop(name, None)
         self.states |= worked.states
         self.schemas += [(text, self.next) for text in worked.schemas]
-        self.queries |= {one.name: one for one in worked.added}
+        self.queries |= {one.name: (one, head.number) for one in worked.added}
         if worked.chunk is not None:
             self.chunks[self.next] = _told(worked.chunk), micro_batch.records
         if worked.lasting is not None:

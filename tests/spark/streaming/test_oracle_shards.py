@@ -239,8 +239,8 @@ class Shards:
                 yield group, "table", str(number), b"", blob
             for name, state in shard.states.items():
                 yield group, "state", name, b"", state
-            for name, one in shard.queries.items():
-                yield group, "query", name, b"", orjson.dumps(one.to_dict())
+            for name, (one, since) in shard.queries.items():
+                yield group, "query", name, b"", orjson.dumps({**one.to_dict(), "since": since})
 
     def _begun(self, shard: KeptShard, blobs: list[Blob]) -> KeptShard:
         mark = ShardProgress()
@@ -255,8 +255,10 @@ class Shards:
                 case "state":
                     shard.states[name] = body
                 case "query":
-                    one = Query.from_dict(orjson.loads(body))
-                    shard.queries[one.name] = one
+                    kept = orjson.loads(body)
+                    since = kept.pop("since")
+                    one = Query.from_dict(kept)
+                    shard.queries[one.name] = one, since
                 case "chunk":
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
                 case "lasting":
@@ -564,10 +566,12 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
 
 @some(
     "lateness, schemas, seed",
-    [(0, False, 1), (0, False, 2), (0, True, 1), (5, False, 1), (5, True, 4)],
+    [(0, False, 1), (0, True, 1), (5, False, 1), (5, False, 5), (5, True, 4)],
     [
         *((0, schemas, seed) for schemas in (False, True) for seed in range(3, 12)),
         *((5, schemas, seed) for schemas in (False, True) for seed in (2, 6, 8, 9)),
+        (0, False, 2),
+        (5, False, 10),
     ],
 )
 def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
@@ -632,6 +636,22 @@ def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> Non
     for time in range(90, 1_000):
         kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
     assert kept.lasting[0].number > first
+
+
+def test_a_rebuilt_query_has_told_nothing_of_what_was_over_when_it_came() -> None:
+    """A late record changes a result that ended before the query came, which is told of it then."""
+    (kept,) = all_shards(asked(Unbounded(), lateness=5), 1)
+    (calm,) = all_shards(asked(Unbounded(), lateness=5), 1)
+    first = [Record(1, 40, ("alpha", 1, 1)), Record(1, 42, ("alpha", 1, 1), delete=True)]
+    added = [JobCommand.adding(Query("alpha", name="added")), JobCommand.adding(Query("pad", name="other"))]
+    told = []
+    for each in (calm, kept):
+        each.work(micro_batch_of(first))
+        each.work(micro_batch_of([Record(0, 43, ("no", 7, 7))], added))
+        if each is kept:
+            each.rebuild()
+        told.append(lines(each.work(micro_batch_of([Record(1, 40, ("alpha late", 1, 2))])).results))
+    assert told[0] == told[1] != []
 
 
 def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:

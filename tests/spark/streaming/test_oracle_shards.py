@@ -323,7 +323,7 @@ def standing_after(results: Sequence[LiveResult]) -> list[bytes]:
     Corrections may let a result move from root to root, and so through several shards, which tell each step;
     one engine tells where it has come to.
     """
-    last = {(r.query, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
+    last = {(r.parsed.name, r.id): r for r in sorted(results, key=lambda r: (moment(r), r.op != "-"))}
     return lines(
         replace_struct(r, op="+", at=None, changed=()) if r.op == "~" else r
         for r in (one.parsed for one in last.values())
@@ -572,6 +572,7 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
         *((5, schemas, seed) for schemas in (False, True) for seed in (2, 6, 8, 9)),
         (0, False, 2),
         (5, False, 10),
+        (5, False, 19),
     ],
 )
 def test_patterns_with_windows_of_their_own_let_logs_be_replaced(

@@ -74,24 +74,24 @@ class Rate:
     @classmethod
     def of(cls, text: str) -> Rate:
         """``10 per minute``, ``1 per 2 hours``, ``1 per day by change.source``. Raises UsageError."""
-        found = _FORM.fullmatch(text)
-        if found is None or not int(found[1]):
+        match = _FORM.fullmatch(text)
+        if match is None or not int(match[1]):
             raise UsageError(f"limit {text!r}: expected a rate such as '10 per minute'")
-        length = found[2] if found[2][0].isdigit() else f"1 {found[2]}"
-        return cls(int(found[1]), parse_duration(length, what="limit"), found[3] or "")
+        length = match[2] if match[2][0].isdigit() else f"1 {match[2]}"
+        return cls(int(match[1]), parse_duration(length, what="limit"), match[3] or "")
 
     def check(self, schema: Schema) -> None:
         """Raises UsageError if the schema has no such attribute, or several of its name."""
-        gone = schema.evolution.removed_relations
-        known = [
+        removed = schema.evolution.removed_relations
+        numeric = [
             (relation.name, attribute.name)
             for number, relation in enumerate(schema.relations)
-            if number not in gone
+            if number not in removed
             for attribute in relation.attributes
         ]
-        named = [f"{owner}.{name}" for owner, name in known if self.by in {name, f"{owner}.{name}"}]
+        named = [f"{owner}.{name}" for owner, name in numeric if self.by in {name, f"{owner}.{name}"}]
         if self.by and not named:
-            near = nearest(self.by, [name for owner, own in known for name in (own, f"{owner}.{own}")])
+            near = nearest(self.by, [name for owner, own in numeric for name in (own, f"{owner}.{own}")])
             raise UsageError(f"limit: no attribute {self.by!r}{near or '; expected relation.attribute'}")
         if len(named) > 1:
             raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(named)}")
@@ -100,8 +100,8 @@ class Rate:
         """What is counted by itself, as JSON: the values of the attribute in a result, perhaps none."""
         owner, _, name = self.by.rpartition(".")
         rows = [each.row for each in result.tuples if not owner or each.relation == owner]
-        found = {row[name] for row in rows if name in row}
-        return orjson.dumps(sorted(found, key=str)).decode()
+        values = {row[name] for row in rows if name in row}
+        return orjson.dumps(sorted(values, key=str)).decode()
 
 
 class Limiter:
@@ -205,23 +205,23 @@ def read_alerts(path: Path) -> dict[str, Alert]:
 def _alerts(path: Path) -> dict[str, Alert]:
     try:
         text = path.read_text(encoding="utf-8")
-        found = _loaded(text, str(path))
+        entries = _loaded(text, str(path))
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: {not_utf8(error)}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: not valid YAML: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(entries, dict):
         raise UsageError(f"{path}: expected lines of 'name: keywords' or 'name: {{query: keywords, ...}}'")
     alerts: dict[str, Alert] = {}
     faults: list[str] = []
-    for name, given in found.items():
+    for name, entry in entries.items():
         named = isinstance(name, str) and name
         try:
             if not named:
-                raise UsageError(f"{given!r}: expected a name as text, and its keywords")
-            alerts[name] = alert_of(given)
+                raise UsageError(f"{entry!r}: expected a name as text, and its keywords")
+            alerts[name] = alert_of(entry)
         except SkwsError as error:
             faults.append(f"{path}: {name if named else repr(name)}: {error}")
     if faults:
@@ -233,10 +233,10 @@ class _Loader(yaml.CSafeLoader):
     """Reads by libyaml, and refuses keys that are written twice, of which only the last one would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        found = super().construct_mapping(node, deep)
-        if len(found) != len(node.value):
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) != len(node.value):
             raise yaml.YAMLError
-        return found
+        return mapping
 
 
 def _loaded(text: str, source: str) -> object:
@@ -246,118 +246,118 @@ def _loaded(text: str, source: str) -> object:
     except RecursionError:
         raise UsageError(f"{source}: nested too deeply") from None
     except yaml.YAMLError:
-        found: object = yaml.safe_load(text)  # in Python, ten times as slow, which words faults
+        document: object = yaml.safe_load(text)  # in Python, ten times as slow, which words faults
     problems = locate(text, source).problems
     if problems:
         raise UsageError("\n".join(map(str, problems)))
-    return found
+    return document
 
 
-def alert_of(given: Any) -> Alert:
+def alert_of(entry: Any) -> Alert:
     """The alert that a value of the file describes: keywords, or a mapping. Raises SkwsError."""
-    if isinstance(given, str) and given:
-        return Alert(Query(given))
-    if not isinstance(given, dict):
-        raise UsageError(f"{given!r}: {_EXPECTED}, as text")
-    return _of_mapping(given)
+    if isinstance(entry, str) and entry:
+        return Alert(Query(entry))
+    if not isinstance(entry, dict):
+        raise UsageError(f"{entry!r}: {_EXPECTED}, as text")
+    return _of_mapping(entry)
 
 
-def _of_mapping(given: Mapping[Any, Any]) -> Alert:
-    for key in given:
+def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
+    for key in entry:
         if key not in _KNOWN:
             raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
-        if given[key] is None:
+        if entry[key] is None:
             raise UsageError(f"{key}: no value: expected one, or no such line")
-    texts = [key for key in _TEXT if key in given]
+    texts = [key for key in _TEXT if key in entry]
     if len(texts) != 1:
         raise UsageError(_EXPECTED)
-    if "options" in given and "kind" not in given:
+    if "options" in entry and "kind" not in entry:
         raise UsageError(
             "options are for a kind of another package; rank, top and others are keys of their own"
         )
-    read = _of_kind if "kind" in given else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
-    limit = given.get("limit")
+    read = _of_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
+    limit = entry.get("limit")
     return Alert(
-        read(given),
-        _sinks(given),
+        read(entry),
+        _sinks(entry),
         None if limit is None else Rate.of(_text("limit", limit)),
-        flag(given, "updates"),
+        flag(entry, "updates"),
     )
 
 
-def _keywords(given: Mapping[Any, Any]) -> Query:
-    options = _options(given)
+def _keywords(entry: Mapping[Any, Any]) -> Query:
+    options = _options(entry)
     kind = TOP if SIZE in options else KEYWORDS  # with a window expression, of the kind that the job gives it
-    text = with_left_out(_text("query", given["query"]), _several(given, "without", "a relation"))
-    return Query(text, _number(given, "max_size"), kind, options)
+    text = with_left_out(_text("query", entry["query"]), _several(entry, "without", "a relation"))
+    return Query(text, _number(entry, "max_size"), kind, options)
 
 
-def _pattern(given: Mapping[Any, Any]) -> Query:
-    if "without" in given:
+def _pattern(entry: Mapping[Any, Any]) -> Query:
+    if "without" in entry:
         raise UsageError("without is for keywords: a pattern names its relations")
-    if "max_size" in given:
+    if "max_size" in entry:
         raise UsageError("max_size is for keywords: a pattern names its tuples")
-    if any(key in given for key in ("top", "window", *_TEXTS, *_FLAGS)):
+    if any(key in entry for key in ("top", "window", *_TEXTS, *_FLAGS)):
         raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
-    return Query.of_pattern(_text(PATTERN, given[PATTERN]))
+    return Query.of_pattern(_text(PATTERN, entry[PATTERN]))
 
 
-def _sql(given: Mapping[Any, Any]) -> Query:
-    _only(given, SQL)
-    return Query(_text(SQL, given[SQL]), kind=SQL)
+def _sql(entry: Mapping[Any, Any]) -> Query:
+    _only(entry, SQL)
+    return Query(_text(SQL, entry[SQL]), kind=SQL)
 
 
-def _of_kind(given: Mapping[Any, Any]) -> Query:
+def _of_kind(entry: Mapping[Any, Any]) -> Query:
     """A query of a kind that another package adds."""
-    _only(given, "query", "kind", "options", "max_size")
-    if (kind := _text("kind", given["kind"])) in KINDS:
+    _only(entry, "query", "kind", "options", "max_size")
+    if (kind := _text("kind", entry["kind"])) in KINDS:
         raise UsageError(
             f"kind: {kind!r}: expected one of another package; leave it out for query, pattern and sql"
         )
-    options = given.get("options", {})
+    options = entry.get("options", {})
     if not isinstance(options, dict):
         raise UsageError(f"options: {options!r}: expected a mapping of names to texts")
     read = {str(name): _text(f"options: {name}", value) for name, value in options.items()}
-    return Query(_text("query", given["query"]), _number(given, "max_size"), kind, read)
+    return Query(_text("query", entry["query"]), _number(entry, "max_size"), kind, read)
 
 
-def _only(given: Mapping[Any, Any], first: str, *others: str) -> None:
+def _only(entry: Mapping[Any, Any], first: str, *others: str) -> None:
     """Raises UsageError for a key that does not go with the first one."""
-    for key in given:
+    for key in entry:
         if key not in (first, *others, *_DELIVERY):
             raise UsageError(f"{key} cannot be combined with {first}")
 
 
-def flag(given: Mapping[Any, Any], key: str) -> bool:
+def flag(entry: Mapping[Any, Any], key: str) -> bool:
     """True or false, false by default. Raises UsageError."""
-    value = given.get(key, False)
+    value = entry.get(key, False)
     if not isinstance(value, bool):
         raise UsageError(f"{key}: {value!r}: expected true or false")
     return value
 
 
-def _options(given: Mapping[Any, Any]) -> dict[str, str]:
+def _options(entry: Mapping[Any, Any]) -> dict[str, str]:
     """The options of the query, checked."""
-    if isinstance(given.get("group"), str | list):
+    if isinstance(entry.get("group"), str | list):
         raise UsageError(
-            f"group: {given['group']!r}: expected true or false: it folds near-duplicates of the best;"
+            f"group: {entry['group']!r}: expected true or false: it folds near-duplicates of the best;"
             " results are not grouped by an attribute, since one that ends could hide others that hold;"
-            f" 'limit: 1 per day by {_first(given['group'])}' tells one for each value"
+            f" 'limit: 1 per day by {_first(entry['group'])}' tells one for each value"
         )
-    options = {option: _text(key, given[key]) for key, option in _TEXTS.items() if key in given}
+    options = {option: _text(key, entry[key]) for key, option in _TEXTS.items() if key in entry}
     for key, option in _FLAGS.items():
-        if flag(given, key):
+        if flag(entry, key):
             options[option] = "yes"
-    top = _number(given, "top")
+    top = _number(entry, "top")
     if top is not None:
         options[SIZE] = str(top)
-        if "window" in given:
-            options[WINDOW] = _text("window", given["window"])
+        if "window" in entry:
+            options[WINDOW] = _text("window", entry["window"])
         top_of(options)
     elif GROUP in options or APPEND_ONLY in options:
         raise UsageError("group and append_only need top")
-    elif "window" in given:
-        options[WINDOW] = _expression(given["window"])
+    elif "window" in entry:
+        options[WINDOW] = _expression(entry["window"])
     ranking_of(options)
     return options
 
@@ -366,9 +366,9 @@ def _first(names: str | list[object]) -> object:
     return names if isinstance(names, str) or not names else names[0]
 
 
-def _expression(given: Any) -> str:
+def _expression(entry: Any) -> str:
     """The window expression of keywords; all those over windows of time or tuples share the job's window."""
-    text = _text("window", given)
+    text = _text("window", entry)
     if not isinstance(parse_window(text), ExpressionWindow):
         raise UsageError(
             "window: all keyword queries of a job share its window: expected an expression, or top"
@@ -376,20 +376,20 @@ def _expression(given: Any) -> str:
     return text
 
 
-def _sinks(given: Mapping[Any, Any]) -> tuple[str, ...]:
-    sinks = _several(given, "sinks", "an address")
+def _sinks(entry: Mapping[Any, Any]) -> tuple[str, ...]:
+    sinks = _several(entry, "sinks", "an address")
     for each in sinks:
         parse_sink(each)
     return sinks
 
 
-def _several(given: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
+def _several(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
     """One text, or a list of them; none if the key is not there."""
-    if key not in given:
+    if key not in entry:
         return ()
-    texts = [given[key]] if isinstance(given[key], str) else given[key]
+    texts = [entry[key]] if isinstance(entry[key], str) else entry[key]
     if not (isinstance(texts, list) and texts and all(isinstance(each, str) for each in texts)):
-        raise UsageError(f"{key}: {given[key]!r}: expected {expected}, or a list of them")
+        raise UsageError(f"{key}: {entry[key]!r}: expected {expected}, or a list of them")
     twice = next((each for at, each in enumerate(texts) if each in texts[:at]), None)
     if twice is not None:
         raise UsageError(f"{key}: {twice!r} stands twice")
@@ -402,8 +402,8 @@ def _text(key: str, value: Any) -> str:
     return value
 
 
-def _number(given: Mapping[Any, Any], key: str) -> int | None:
-    value = given.get(key)
+def _number(entry: Mapping[Any, Any], key: str) -> int | None:
+    value = entry.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise UsageError(f"{key}: {value!r}: expected a number above 0")
     if value is not None and value > _LARGEST:
@@ -463,10 +463,10 @@ class Reloading:
     def _commands(self, alerts: Mapping[str, Alert]) -> list[JobCommand]:
         before = self._asked({name: each.query for name, each in self._alerts.items()})
         after = self._asked({name: each.query for name, each in alerts.items()})
-        gone = [name for name, query in before.items() if after.get(name) != query]
+        removed = [name for name, query in before.items() if after.get(name) != query]
         new = [(name, query) for name, query in after.items() if before.get(name) != query]
         return [
-            *(JobCommand("remove", name) for name in gone),
+            *(JobCommand("remove", name) for name in removed),
             *(JobCommand.adding(replace(query, name=name)) for name, query in new),
         ]
 
@@ -474,7 +474,7 @@ class Reloading:
 def _state(path: Path) -> tuple[int, int] | None:
     """Time and size of a file; None if it is missing, as while an editor replaces it."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

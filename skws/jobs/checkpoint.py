@@ -76,8 +76,8 @@ def check_tables(folder: Path, expected: Any) -> None:
     with explained(f"{path}: cannot read"):
         if not path.exists():
             raise missing(path)
-        found = summed(path)
-    if expected != found:
+        checksum = summed(path)
+    if expected != checksum:
         raise damaged(path)
 
 
@@ -149,12 +149,12 @@ class Checkpoint:
         self, tables: Iterable[Record], start: dict[str, Any], more: Mapping[str, Any] | None = None
     ) -> None:
         """Begin a run with its static tables and the source's first offset; ``more``: entries of the host."""
-        known = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
-        known["tables"] = keep_tables(self.folder, tables)
+        manifest = {"version": VERSION, "id": self.id, "start": start, **self._described, **(more or {})}
+        manifest["tables"] = keep_tables(self.folder, tables)
         self._keep(_GIVEN, self._given)
         self._keep(_COMMITTED, self._committed)
-        keep(self.folder / _MANIFEST, known, _MANIFEST)
-        self._known = known
+        keep(self.folder / _MANIFEST, manifest, _MANIFEST)
+        self._known = manifest
 
     def change(self, name: str, value: Any) -> None:
         """Replace an entry of the host in the manifest of a run."""
@@ -167,8 +167,8 @@ class Checkpoint:
 
     def start(self) -> dict[str, Any]:
         """The source's first offset."""
-        found: dict[str, Any] = self.began_with("start")
-        return found
+        offset: dict[str, Any] = self.began_with("start")
+        return offset
 
     def tables(self) -> Iterator[Record]:
         """The static tables as they were at the first start."""
@@ -222,10 +222,10 @@ class Checkpoint:
         keep(self.folder / name, {**fields, "least": self.least}, f"{self.id}/{name}")
 
     def _kept(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = kept(self.folder / name, f"{self.id}/{name}")
-        for file, least in found.pop("least").items():
+        content: dict[str, Any] = kept(self.folder / name, f"{self.id}/{name}")
+        for file, least in content.pop("least").items():
             self.least[file] = max(least, self.least.get(file, least))
-        return found
+        return content
 
     def _load(self) -> None:
         self._given, self._committed = self._kept(_GIVEN), self._kept(_COMMITTED)
@@ -259,8 +259,8 @@ class Checkpoint:
             )
         if text is None:
             raise damaged(path)
-        found: dict[str, Any] = orjson.loads(text)
-        return found
+        manifest: dict[str, Any] = orjson.loads(text)
+        return manifest
 
     def _check_unbegun(self) -> None:
         """Raises StateError if a run has begun but its manifest is missing."""
@@ -269,12 +269,12 @@ class Checkpoint:
         for path in self.sinks.glob("*.json"):
             removed(path)  # of a start that ended before the manifest was written
 
-    def _check(self, known: dict[str, Any]) -> None:
+    def _check(self, manifest: dict[str, Any]) -> None:
         for name, value in self._described.items():
-            if known[name] == value or name == "schema":
+            if manifest[name] == value or name == "schema":
                 continue
             raise UsageError(
-                f"{self.folder}: the checkpoint is of {name} {known[name]}, not {value}"
+                f"{self.folder}: the checkpoint is of {name} {manifest[name]}, not {value}"
                 " (start with a new --checkpoint)"
             )
 

@@ -316,16 +316,18 @@ class RunControl:
 
         ``plans``: of queries to be added that were planned already, by name.
         """
-        known = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
-        futures: list[Future[Answer]] = [Future() for _ in known]
+        numbered = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
+        futures: list[Future[Answer]] = [Future() for _ in numbered]
         with self._lock:
             ended = self._status.ended
             if not ended:
-                self._futures |= {command.id: future for command, future in zip(known, futures, strict=True)}
-                self._commands += known
+                self._futures |= {
+                    command.id: future for command, future in zip(numbered, futures, strict=True)
+                }
+                self._commands += numbered
                 self._plans |= plans or {}
         if ended:
-            for command, future in zip(known, futures, strict=True):
+            for command, future in zip(numbered, futures, strict=True):
                 future.set_result(Answer(command.id, ended))
         return futures
 

@@ -149,8 +149,8 @@ class Routing:
     def close(self) -> None:
         for name, limiter in self._limiters.items():
             if limiter.held_back and self._run is not None:
-                held = counted(limiter.held_back, "more result")
-                self._run.tell(f"{name}: {held} {'was' if limiter.held_back == 1 else 'were'} held back")
+                note = counted(limiter.held_back, "more result")
+                self._run.tell(f"{name}: {note} {'was' if limiter.held_back == 1 else 'were'} held back")
         for sink in self._all():
             with suppress(SkwsError):
                 sink.close()
@@ -160,11 +160,11 @@ class Routing:
         if self._run is not None:
             _check(alerts, self._run.schema)
         self._forget({name for name in self._limiters if not self._goes_on(name, alerts.get(name))})
-        wanted = _addresses(alerts.values())
-        gone = [address for address in self._own if address not in wanted]
-        for address in gone:
+        addresses = _addresses(alerts.values())
+        removed = [address for address in self._own if address not in addresses]
+        for address in removed:
             self._own[address].flush()
-        new = {address: WholeSink(parse_sink(address)) for address in wanted if address not in self._own}
+        new = {address: WholeSink(parse_sink(address)) for address in addresses if address not in self._own}
         opened: list[WholeSink] = []
         try:
             for sink in new.values():
@@ -175,7 +175,7 @@ class Routing:
             for sink in opened:
                 sink.close()
             raise
-        for address in gone:
+        for address in removed:
             self._own.pop(address).close()
         self._own |= new
         self._route(alerts)

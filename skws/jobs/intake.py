@@ -168,11 +168,11 @@ class Input:
 
     def backlog(self, offset: Offset, now: int, *, ended: bool) -> Backlog:
         """The backlog of the source, a few seconds old at most until it has ``ended``."""
-        known, at = self._backlog
+        backlog, at = self._backlog
         if self._feed is not None and not ended and (not at or now - at >= _LAG_EVERY):
-            known = self._feed.backlog(offset)
-            self._backlog = (known, now)
-        return known
+            backlog = self._feed.backlog(offset)
+            self._backlog = (backlog, now)
+        return backlog
 
     def close(self, *, resumable: bool) -> None:
         """Close the feed. A run that cannot be resumed leaves nothing at the source."""

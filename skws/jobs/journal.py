@@ -250,9 +250,9 @@ class Journal:
 
     def open(self, first: int = 1) -> None:
         """Find the segments, beginning with the one of entry ``first``."""
-        found = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
-        paths = [path for path in found if int(path.stem) >= first]
-        self._dropped = found[: len(found) - len(paths)]
+        segments = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
+        paths = [path for path in segments if int(path.stem) >= first]
+        self._dropped = segments[: len(segments) - len(paths)]
         if paths and self._headless(paths[-1]):
             self._dropped.append(paths.pop())
         if len(paths) > 1 and int(paths[-1].stem) <= self._last_of(paths[-2]):
@@ -382,9 +382,9 @@ class Journal:
 
         The last segment may have lost its entries; the one before then tells where the run stands.
         """
-        kept = [segment for segment in self.segments if segment.size] or self.segments
-        needed = (segment.first for segment in kept[:-1] if not over(segment))
-        return next(needed, kept[-1].first if kept else 1)
+        nonempty = [segment for segment in self.segments if segment.size] or self.segments
+        needed = (segment.first for segment in nonempty[:-1] if not over(segment))
+        return next(needed, nonempty[-1].first if nonempty else 1)
 
     def trim(self, first: int) -> None:
         """Drop the segments before the one that begins with entry ``first``."""

@@ -330,7 +330,7 @@ class LocalWatch:
     def _logged(self, commands: list[JobCommand], polled: Batch) -> JournalEntry:
         """The micro-batch, appended to the log."""
         bad = polled.read.bad
-        letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
+        dead_letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
         self._tell_passed_over()
         self._number += 1
         entry = JournalEntry(
@@ -339,7 +339,7 @@ class LocalWatch:
             self._inbox.read_to,
             tuple(commands),
             polled.read.records,
-            letters,
+            dead_letters,
             len(malformed(bad)),
             polled.ended,
         )
@@ -375,17 +375,17 @@ class LocalWatch:
             if 2 * living > log.records:  # as when a database is loaded
                 self._looked_at = living
                 return None
-        found = self.worker.whole(self._last, log.recent)
-        if found is None:
+        replaced = self.worker.whole(self._last, log.recent)
+        if replaced is None:
             self._looked_at, self._tail_kept = log.records, log.tail
             return None
-        self._looked_at, self._tail_kept = found.size, 0
-        if not long and 2 * found.size > log.records:
+        self._looked_at, self._tail_kept = replaced.size, 0
+        if not long and 2 * replaced.size > log.records:
             return None
-        recent = found.entry.recent
-        part = LogPart(found.lasting.latest, self.worker.live.position)
+        recent = replaced.entry.recent
+        part = LogPart(replaced.lasting.latest, self.worker.live.position)
         self.worker.live.log_replaced(part, recent[0].position if record_count(recent) else None)
-        first = log.rewrite(found)
+        first = log.rewrite(replaced)
         self._tail_kept = log.tail
         return first
 
@@ -402,8 +402,8 @@ class LocalWatch:
             told_of = len(results)
             results = up_to(results, limit - self.gauges.written)
             self._full = len(results) < told_of or told(results) == limit - self.gauges.written
-        letters = (*entry.letters, *self._late_letters(outcome), *self._letters(unwritable))
-        if self._checkpoint is not None and (results or letters or entry.commands):
+        dead_letters = (*entry.letters, *self._late_letters(outcome), *self._letters(unwritable))
+        if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
         if self._listener is not None:
@@ -411,7 +411,7 @@ class LocalWatch:
             standing = self.worker.standing.shown if before is None else lambda: before
             self._listener.take(entry.number, entry.commands, results, standing)
         began = perf_counter()
-        for refused in self._writing.write(entry.number, results, letters):
+        for refused in self._writing.write(entry.number, results, dead_letters):
             self.intake.bad.note(refused)
         self.gauges.spent("sinks", perf_counter() - began)
         self._written = entry.number
@@ -506,18 +506,18 @@ class LocalWatch:
             return request
         first = replace(request, schema=checkpoint.first_schema())
         if checkpoint.new_schema() is not None:
-            known = known_standing(checkpoint, first)
-            known.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
+            first_queries = known_standing(checkpoint, first)
+            first_queries.restarted(self._given, checkpoint.given(), checkpoint.new_schema())
         return first
 
     def _new_run(self, request: Job) -> SinkRun:
         """The run as its sinks see it."""
         checkpoint = self._checkpoint
-        kept: dict[str, Any] = (
+        options: dict[str, Any] = (
             {"id": uuid4().hex, "folder": None} if checkpoint is None else checkpoint.kept_run()
         )
         return SinkRun(
-            **kept,
+            **options,
             schema=request.schema,
             match_names=request.match_names,
             wait=self.control.wait,

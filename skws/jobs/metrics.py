@@ -184,10 +184,10 @@ def told(results: Iterable[LiveResult]) -> int:
 
 def up_to(results: list[LiveResult], most: int) -> list[LiveResult]:
     """The first results: up to the one with which ``most`` are told."""
-    for place, result in enumerate(results):
+    for index, result in enumerate(results):
         most -= result.op != "~"
         if most == 0:
-            return results[: place + 1]
+            return results[: index + 1]
     return results
 
 
@@ -246,8 +246,8 @@ class Gauges:
 
     def silent(self, standing: Iterable[Query]) -> list[Query]:
         """Those of some queries of which nothing was told so far."""
-        told = self.counters
-        return [one for one in standing if not (told["+", one.name] or told["-", one.name])]
+        counters = self.counters
+        return [one for one in standing if not (counters["+", one.name] or counters["-", one.name])]
 
     def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
@@ -309,9 +309,9 @@ class Gauges:
         )
 
     def relations(self, now: int) -> tuple[RelationMetrics, ...]:
-        gone = self.schema.evolution.removed_relations
+        removed = self.schema.evolution.removed_relations
         relations = enumerate(self.schema.relations)
-        keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in gone]
+        keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in removed]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
     def queries(self, standing: Iterable[Query], now: int) -> tuple[QueryMetrics, ...]:

@@ -68,10 +68,10 @@ class _Collected:
                 family.add_metric((_shown(m.source), _shown(m.engine)), value)
                 yield family
         yield _by("relation_tuples", "Tuples read.", "relation", {r.name: r.tuples for r in m.relations})
-        found = {q.name: q.results for q in m.queries}
-        yield _by("query_results", "Results found.", "query", found)
-        gone = {q.name: q.retractions for q in m.queries}
-        yield _by("query_retractions", "Results retracted.", "query", gone)
+        results = {q.name: q.results for q in m.queries}
+        yield _by("query_results", "Results found.", "query", results)
+        retractions = {q.name: q.retractions for q in m.queries}
+        yield _by("query_retractions", "Results retracted.", "query", retractions)
         spent = "Seconds spent in a stage: read, journal, engine, sinks, and the rest on Spark."
         yield _by("stage_seconds", spent, "stage", {s.name: s.seconds for s in m.stages})
         if m.latency_p50 is not None and m.latency_p99 is not None:

@@ -67,44 +67,44 @@ class StandingQueries:
 
     def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
         """Carry out commands; queries that are added one behind the other are added together."""
-        found: list[Result] = []
+        results: list[Result] = []
         for op, together in groupby(commands, key=attrgetter("op")):
             if op == "add":
-                found += self.stand_all([self._named(command) for command in together])
+                results += self.stand_all([self._named(command) for command in together])
             else:
-                found += [result for command in together for result in self.apply(command)]
-        return found
+                results += [result for command in together for result in self.apply(command)]
+        return results
 
     def after(self, commands: Iterable[JobCommand]) -> StandingQueries:
         """What commands that can be carried out will make of these; nothing answers them."""
-        found = StandingQueries(self._request)
-        found._standing, found.stream = self._standing.copy(), self.stream
+        later = StandingQueries(self._request)
+        later._standing, later.stream = self._standing.copy(), self.stream
         for command in commands:
-            found.apply(command)
-        return found
+            later.apply(command)
+        return later
 
     def notes(self, command: JobCommand) -> tuple[str, ...]:
         """The ignored parts of an added query."""
-        known = self._standing.get(command.name) if command.op == "add" else None
-        return () if known is None else self._planned(known, self.stream).notes
+        existing = self._standing.get(command.name) if command.op == "add" else None
+        return () if existing is None else self._planned(existing, self.stream).notes
 
     def warning(self, command: JobCommand) -> str:
         """A line about an added query with very many networks; else empty."""
-        known = self._standing.get(command.name) if command.op == "add" else None
-        if known is None or known.kind != KEYWORDS:
+        existing = self._standing.get(command.name) if command.op == "add" else None
+        if existing is None or existing.kind != KEYWORDS:
             return ""
-        plan = self._planned(known, self.stream).search
+        plan = self._planned(existing, self.stream).search
         return "" if plan is None else many_networks(plan)
 
     def stand_all(self, standing: Sequence[Query]) -> list[Result]:
         """Answer queries from now on; returns their snapshots. Raises SkwsError."""
-        found: list[Result] = []
+        results: list[Result] = []
         if self._live is not None:
             with making_long_lived_objects():
-                found = self._live.add_all([self._planned(one, self.stream) for one in standing])
+                results = self._live.add_all([self._planned(one, self.stream) for one in standing])
         for one in standing:
             self._standing[one.name] = one
-        return found
+        return results
 
     def arrange(self, names: Sequence[str]) -> None:
         """Put all queries into an order, which is that of their results of one time."""
@@ -119,12 +119,12 @@ class StandingQueries:
 
         ``plans``: of queries to be added that were planned already, by name.
         """
-        known, stream, plans = self._standing.copy(), self.stream, plans or {}
+        queries, stream, plans = self._standing.copy(), self.stream, plans or {}
         good: list[JobCommand] = []
         refused: list[Answer] = []
         for command in commands:
             try:
-                stream = self._check(command, known, stream, plans.get(command.name))
+                stream = self._check(command, queries, stream, plans.get(command.name))
             except SkwsError as error:
                 refused.append(Answer(command.id, str(error)))
             else:
@@ -136,10 +136,12 @@ class StandingQueries:
 
         ``before``: the names that were given to the earlier run. Queries added by command stay.
         """
-        known = [*before, *(name for name in given if name not in set(before))]
-        gone = [name for name in known if name in self._standing and not self._stands(name, given.get(name))]
+        names = [*before, *(name for name in given if name not in set(before))]
+        removed = [
+            name for name in names if name in self._standing and not self._stands(name, given.get(name))
+        ]
         adding = [one for name, one in given.items() if not self._stands(name, one)]
-        return [*(JobCommand("remove", name) for name in gone), *map(JobCommand.adding, adding)]
+        return [*(JobCommand("remove", name) for name in removed), *map(JobCommand.adding, adding)]
 
     def restarted(
         self, given: Mapping[str, Query], before: Collection[str], schema: str | None
@@ -156,14 +158,14 @@ class StandingQueries:
         return good
 
     def _stands(self, name: str, standing: Query | None) -> bool:
-        known = self._standing.get(name)
-        return known is not None and standing is not None and known.answers_like(standing)
+        existing = self._standing.get(name)
+        return existing is not None and standing is not None and existing.answers_like(standing)
 
     def _named(self, command: JobCommand) -> Query:
         return self._request.standing(command.name, command.added)
 
     def _check(
-        self, command: JobCommand, known: dict[str, Query], stream: Stream, plan: QueryPlan | None
+        self, command: JobCommand, queries: dict[str, Query], stream: Stream, plan: QueryPlan | None
     ) -> Stream:
         """Apply a command to ``known``; returns the stream afterwards. ``plan``: of its query, if known.
 
@@ -171,36 +173,36 @@ class StandingQueries:
         """
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
-            others = [one.name for one in known.values() if one.kind != KEYWORDS]
+            others = [one.name for one in queries.values() if one.kind != KEYWORDS]
             if others and not (shards or self._request.keeps_past):
                 raise UsageError(
                     f"query {others[0]!r} would need the earlier records, and this run keeps none:"
                     " use --control or --checkpoint"
                 )
-            return check_change(stream, command.schema, known.values(), self._request.window, shards=shards)
+            return check_change(stream, command.schema, queries.values(), self._request.window, shards=shards)
         if command.op == "remove":
-            if command.name not in known:
-                raise UsageError(f"no standing query {command.name!r}{nearest(command.name, known)}")
-            del known[command.name]
+            if command.name not in queries:
+                raise UsageError(f"no standing query {command.name!r}{nearest(command.name, queries)}")
+            del queries[command.name]
             return stream
-        if command.name in known:
+        if command.name in queries:
             raise UsageError(f"there is already a query {command.name!r}")
         standing = self._named(command)
         if plan is not None:
             self._plans[command.name] = plan
         self._plans[command.name] = self._planned(standing, stream)
-        known[command.name] = standing
+        queries[command.name] = standing
         return stream
 
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
         """The plan of a query, which is made once as long as the schema stays. Raises SkwsError."""
-        known = self._plans.get(query.name)
-        if known is None or not (
-            (known.query is query or known.query == query)
-            and (known.stream is stream or known.stream == stream)  # there may be very many queries
+        plan = self._plans.get(query.name)
+        if plan is None or not (
+            (plan.query is query or plan.query == query)
+            and (plan.stream is stream or plan.stream == stream)  # there may be very many queries
         ):
-            known = plan_of(query, stream)
-        return known
+            plan = plan_of(query, stream)
+        return plan
 
 
 class CommandQueue:
@@ -264,12 +266,12 @@ def check_change(
     ``window``: the job's own, if any, which the schema's does not replace.
     ``shards``: the search has shards, which are rebuilt under the new schema from older records.
     """
-    given = parse_schema(text, default_name=stream.schema.name)
-    change = SchemaChange.between(stream.schema, given)
-    if window is None and parse_window(given.window) != stream.window:
+    schema = parse_schema(text, default_name=stream.schema.name)
+    change = SchemaChange.between(stream.schema, schema)
+    if window is None and parse_window(schema.window) != stream.window:
         raise SchemaError(
             f"the window of a running search cannot change, from {stream.schema.window!r} to"
-            f" {given.window!r}: start a search with the new window"
+            f" {schema.window!r}: start a search with the new window"
         )
     relations = change.after.relations
     tables = [relations[i].name for i in sorted(change.added[0]) if relations[i].table]
@@ -279,9 +281,9 @@ def check_change(
             " while the search runs"
         )
     if shards and stream.by_count and change.removed_relations:
-        gone = ", ".join(stream.schema.relations[i].name for i in sorted(change.removed_relations))
+        removed = ", ".join(stream.schema.relations[i].name for i in sorted(change.removed_relations))
         raise SchemaError(
-            f"{gone}: a window of {stream.schema.window} counts its tuples: it cannot be removed or"
+            f"{removed}: a window of {stream.schema.window} counts its tuples: it cannot be removed or"
             " changed while the search runs on Spark; start a new search"
         )
     after = replace(stream, schema=change.after)

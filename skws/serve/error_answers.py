@@ -122,17 +122,17 @@ def _status(error: Exception) -> int:
 
 def _in_words(error: Mapping[str, Any]) -> str:
     """A fault that pydantic found: its place, what was expected and what was found."""
-    place = ".".join(map(str, error["loc"][1:])) or "the body"
+    field = ".".join(map(str, error["loc"][1:])) or "the body"
     kind = error["type"].removesuffix("_type").removesuffix("_parsing")
     if kind == "missing":
-        return f"{place} is missing"
+        return f"{field} is missing"
     if kind == "unknown_field":
-        return error["msg"] if place == "the body" else f"{place}: {error['msg']}"
+        return error["msg"] if field == "the body" else f"{field}: {error['msg']}"
     if kind not in _EXPECTED:
-        return f"{place}: {error['msg']}"
-    found = error["input"]
-    size = f"{len(found):,}" if kind in {"string_too_long", "too_long"} else _as_json(found)
-    return f"{place}: expected {_EXPECTED[kind].format_map(error.get('ctx', {}))}, got {size}"
+        return f"{field}: {error['msg']}"
+    value = error["input"]
+    size = f"{len(value):,}" if kind in {"string_too_long", "too_long"} else _as_json(value)
+    return f"{field}: expected {_EXPECTED[kind].format_map(error.get('ctx', {}))}, got {size}"
 
 
 def _as_json(value: object) -> str:

@@ -68,17 +68,17 @@ class Digests:
 
     def due(self, now: int) -> list[tuple[str, bytes]]:
         """The digests whose interval has ended, if they hold anything: name and JSON, for ``given``."""
-        found = []
+        digests = []
         for name, digest in self._open.items():
             if digest.due - now > digest.every:  # the machine's clock was set back
                 digest.due = _end(digest.every, now)
             if now < digest.due:
                 continue
             if digest.items:
-                found.append((name, _text(digest, _end(digest.every, now))))
+                digests.append((name, _text(digest, _end(digest.every, now))))
             else:
                 digest.due = _end(digest.every, now)
-        return found
+        return digests
 
     def given(self, name: str, due: int) -> None:
         """The digest of a search was given; the next one ends at ``due``."""
@@ -204,17 +204,17 @@ class EventPublisher:
         """Events of a batch: removed and added searches, then results. Those that are kept are left out."""
         if not self._begun:
             self.begin(standing())
-        gone, added = self._changes(commands)
+        removed, added = self._changes(commands)
 
         def settle() -> None:
-            for name in gone:
+            for name in removed:
                 self.saved.pop(name, None)
             self.saved.update(added)
 
-        if number > self._resumed and (gone or added or results):
-            made = list(self._told(gone, added))
-            made += [("result", result.name, result.to_json()) for result in results]
-            self._append(number, made, settle)
+        if number > self._resumed and (removed or added or results):
+            events = list(self._told(removed, added))
+            events += [("result", result.name, result.to_json()) for result in results]
+            self._append(number, events, settle)
         else:
             settle()
 
@@ -238,14 +238,18 @@ class EventPublisher:
         if self._files is not None:
             self._files.close()
 
-    def _append(self, batch: int, made: Sequence[Made], settle: Callable[[], None] = lambda: None) -> None:
+    def _append(
+        self, batch: int, events_data: Sequence[Made], settle: Callable[[], None] = lambda: None
+    ) -> None:
         """Keep events, then show them: nobody sees what a restart would not find.
 
         ``settle``: makes the changes of saved searches that the events tell.
         """
         last = self.log.last
         first = last.place + 1 if last.batch == batch else 1
-        events = [SearchEvent(EventPosition(batch, place), *each) for place, each in enumerate(made, first)]
+        events = [
+            SearchEvent(EventPosition(batch, number), *each) for number, each in enumerate(events_data, first)
+        ]
         if events and self._files is not None:
             self._files.append(events, last, self._digests.state)
         for event in events:
@@ -260,21 +264,21 @@ class EventPublisher:
     ) -> tuple[dict[str, SavedSearch], dict[str, SavedSearch]]:
         """The searches that a batch removes or replaces, and those that it adds, by name."""
         added: dict[str, SavedSearch] = {}
-        gone: dict[str, SavedSearch] = {}
+        removed: dict[str, SavedSearch] = {}
         for command in commands:
             if command.op == "add":
                 added[command.name] = SavedSearch.of(command.added)
             elif command.op == "remove":
                 new, old = added.pop(command.name, None), self.saved.get(command.name)
-                if (known := old or new) is not None:
-                    gone.setdefault(command.name, known)
-        return gone, added
+                if (saved_search := old or new) is not None:
+                    removed.setdefault(command.name, saved_search)
+        return removed, added
 
-    def _told(self, gone: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]) -> Iterator[Made]:
-        for name, known in gone.items():
+    def _told(self, removed: Mapping[str, SavedSearch], added: Mapping[str, SavedSearch]) -> Iterator[Made]:
+        for name, saved_search in removed.items():
             by = added.get(name)
-            told = known.shown() if by is None else {**known.shown(), "by": by.owner}
-            yield ("removed" if by is None else "replaced"), name, orjson.dumps(told)
+            body = saved_search.shown() if by is None else {**saved_search.shown(), "by": by.owner}
+            yield ("removed" if by is None else "replaced"), name, orjson.dumps(body)
         for name, saved in added.items():
             yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
 
@@ -282,15 +286,15 @@ class EventPublisher:
         """What an event means to digests."""
         name = event.name
         if event.kind == "result":
-            if name in self._digests and not (told := _told.decode(event.data)).snapshot:
-                self._digests.collect(name, told.op, event.data)
+            if name in self._digests and not (body := _told.decode(event.data)).snapshot:
+                self._digests.collect(name, body.op, event.data)
             return
         if event.kind == "digest":
             self._digests.given(name, _told.decode(event.data).next)
             return
         self._digests.remove(name)
         if event.kind == "added":
-            told = _told.decode(event.data)
-            if told.every:
-                every = parse_duration(told.every, what="every")
-                self._digests.begin(name, every, int(told.at or 0), updates=told.updates)
+            body = _told.decode(event.data)
+            if body.every:
+                every = parse_duration(body.every, what="every")
+                self._digests.begin(name, every, int(body.at or 0), updates=body.updates)

@@ -43,10 +43,10 @@ class EventPosition(NamedTuple):
     def of(cls, text: str, run: str) -> EventPosition | None:
         """The position of an id; None if it is of another run, or no id."""
         of_run, _, rest = text.rpartition("-")[0].rpartition("-")
-        place = text.rpartition("-")[2]
-        if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(place)):
+        number = text.rpartition("-")[2]
+        if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(number)):
             return None
-        return cls(int(rest), int(place))
+        return cls(int(rest), int(number))
 
 
 class SearchEvent(NamedTuple):
@@ -77,9 +77,9 @@ class EventLog:
     def begin(self, floor: EventPosition, events: Iterable[SearchEvent]) -> None:
         """Take up the events of an earlier process."""
         self.floor = self.last = floor
-        known = list(events)
-        self.end(known)
-        self.append(known)
+        stored = list(events)
+        self.end(stored)
+        self.append(stored)
 
     def end(self, events: Iterable[SearchEvent]) -> None:
         """Know which searches end with events that are to be appended."""
@@ -106,27 +106,27 @@ class EventLog:
             return _behind(self._by_name.get(name, ()), at)[:most]
 
     def all_after(
-        self, at: EventPosition, wanted: Callable[[SearchEvent], bool], most: int
+        self, at: EventPosition, matches: Callable[[SearchEvent], bool], most: int
     ) -> list[SearchEvent]:
         """The first ``most`` events behind a position that are wanted."""
         with self._lock:
-            found = _behind(self._events, at)
-        return [event for event in found if wanted(event)][:most]
+            later = _behind(self._events, at)
+        return [event for event in later if matches(event)][:most]
 
     def ended(self, name: str, at: EventPosition) -> SearchEvent | None:
         """How the search ended that had a name at a position; None if it still stands, or never stood."""
         return next((event for event in self._endings.get(name, ()) if event.at >= at), None)
 
     def _drop(self) -> None:
-        gone = self._events.popleft()
-        self.bytes -= len(gone.data)
-        self.floor = gone.at
-        name = gone.name
+        oldest = self._events.popleft()
+        self.bytes -= len(oldest.data)
+        self.floor = oldest.at
+        name = oldest.name
         of_name = self._by_name[name]
         of_name.popleft()
         if not of_name:
             del self._by_name[name]
-        if gone.kind in ENDING:
+        if oldest.kind in ENDING:
             self._endings[name] = self._endings[name][1:]
             if not self._endings[name]:
                 del self._endings[name]
@@ -134,13 +134,13 @@ class EventLog:
 
 def _behind(events: Iterable[SearchEvent], at: EventPosition) -> list[SearchEvent]:
     """The events behind a position, in order; most subscribers are near the end."""
-    found: list[SearchEvent] = []
+    later: list[SearchEvent] = []
     for event in reversed(events):  # type: ignore[call-overload]  # a deque, or an empty tuple
         if event.at <= at:
             break
-        found.append(event)
-    found.reverse()
-    return found
+        later.append(event)
+    later.reverse()
+    return later
 
 
 SEGMENT: Final = 4 << 20  # bytes
@@ -196,15 +196,15 @@ class EventFiles:
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
         events: list[SearchEvent] = []
         for path in paths:
-            found, end = self._segment(path)
-            if found is None:
+            loaded, end = self._segment(path)
+            if loaded is None:
                 path.unlink()  # its writer ended before its head was whole
                 continue
             if end < path.stat().st_size:
                 with path.open("r+b") as file:
                     file.truncate(end)
             self._sizes[path] = end
-            head, self.since = found
+            head, self.since = loaded
             if not events:
                 self.floor = EventPosition(*head.floor)
             self.digests = head.digests
@@ -232,9 +232,9 @@ class EventFiles:
             self._file.sync()
             paths = sorted(self._sizes)
             while len(paths) > 1 and sum(self._sizes.values()) > self._most:
-                gone = paths.pop(0)
-                gone.unlink(missing_ok=True)
-                del self._sizes[gone]
+                obsolete = paths.pop(0)
+                obsolete.unlink(missing_ok=True)
+                del self._sizes[obsolete]
 
     def close(self) -> None:
         if self._file is not None:
@@ -242,13 +242,13 @@ class EventFiles:
             self._file = None
 
     def _segment(self, path: Path) -> tuple[tuple[_Head, list[SearchEvent]] | None, int]:
-        found = frames(read(path), f"{self._run}/{path.name}")
-        text, end = next(found, (b"", 0))
+        frames_read = frames(read(path), f"{self._run}/{path.name}")
+        text, end = next(frames_read, (b"", 0))
         if not text:
             return None, 0
         events: list[SearchEvent] = []
         head = _head.decode(text)
-        for text, end in found:  # noqa: B007 - the last end counts
+        for text, end in frames_read:  # noqa: B007 - the last end counts
             events += _events(text)
         return (head, events), end
 
@@ -282,5 +282,5 @@ def _text(events: Sequence[SearchEvent]) -> bytes:
 
 def _events(text: bytes) -> Iterator[SearchEvent]:
     frame = _frame.decode(text)
-    for place, kept in zip(count(frame.first), frame.events, strict=False):
-        yield SearchEvent(EventPosition(frame.batch, place), kept.kind, kept.name, bytes(kept.data))
+    for number, stored in zip(count(frame.first), frame.events, strict=False):
+        yield SearchEvent(EventPosition(frame.batch, number), stored.kind, stored.name, bytes(stored.data))

@@ -93,8 +93,8 @@ class Guard:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                known = {name for name, _ in message["headers"]}
-                more = [(name, value) for name, value in _HEADERS if name not in known]
+                header_names = {name for name, _ in message["headers"]}
+                more = [(name, value) for name, value in _HEADERS if name not in header_names]
                 message = {**message, "headers": [*message["headers"], *more]}
             elif head:
                 return
@@ -227,9 +227,9 @@ _NAME: Final[dict[str, Any]] = {
 SavedName: TypeAlias = Annotated[str, WithJsonSchema(_NAME)]
 
 
-def _whole(given: Any) -> Any:
+def _whole(value: Any) -> Any:
     """JSON does not tell 8.0 from 8."""
-    return int(given) if isinstance(given, float) and given.is_integer() else given
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RESULTS), BeforeValidator(_whole)]
@@ -238,12 +238,12 @@ Size: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SIZE), BeforeValidator(_who
 Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
-def _text_or_texts(given: Any) -> Any:
+def _text_or_texts(value: Any) -> Any:
     """One fault for both forms."""
-    texts = given if isinstance(given, list) else [given]
+    texts = value if isinstance(value, list) else [value]
     if all(isinstance(one, str) for one in texts):
-        return given
-    fault = f"expected a text or an array of texts, got {shown(given)}"
+        return value
+    fault = f"expected a text or an array of texts, got {shown(value)}"
     raise PydanticCustomError("texts", "{fault}", {"fault": fault})
 
 
@@ -265,15 +265,15 @@ class _Body(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_known_fields(cls, given: Any) -> Any:
-        known = cls.model_fields
-        unknown = [name for name in given if name not in known] if isinstance(given, dict) else []
+    def _of_known_fields(cls, value: Any) -> Any:
+        model_fields = cls.model_fields
+        unknown = [name for name in value if name not in model_fields] if isinstance(value, dict) else []
         if not unknown:
-            return given
+            return value
         name = unknown[0]
-        alike = [field for field in known if name and field.startswith(name.lower())][:1]
-        meant = f"; did you mean {alike[0]}?" if alike else nearest(name, known).replace("'", "")
-        expected = meant or f"; expected: {', '.join(known)}"
+        alike = [field for field in model_fields if name and field.startswith(name.lower())][:1]
+        meant = f"; did you mean {alike[0]}?" if alike else nearest(name, model_fields).replace("'", "")
+        expected = meant or f"; expected: {', '.join(model_fields)}"
         raise PydanticCustomError("unknown_field", "{fault}", {"fault": f"unknown field {name}{expected}"})
 
 
@@ -341,12 +341,12 @@ class StrictRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
-        known = {each.alias for each in self.dependant.query_params}
+        parameters = {each.alias for each in self.dependant.query_params}
 
         async def checked(request: Request) -> Response:
             for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
-                if name not in known:
-                    expected = ", ".join(sorted(known)) or "none"
+                if name not in parameters:
+                    expected = ", ".join(sorted(parameters)) or "none"
                     raise HTTPException(422, f"{name}: no such parameter; expected: {expected}")
                 if times > 1:
                     raise HTTPException(422, f"{name}: the parameter stands {times} times")
@@ -367,9 +367,9 @@ class _StrictRequest(Request):
             text = body.decode(json.detect_encoding(body))
             return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_json)
         except json.JSONDecodeError as error:
-            place = min(error.pos + 1, len(text))
+            column = min(error.pos + 1, len(text))
             reason = error.msg[0].lower() + error.msg[1:].replace("xpecting", "xpected")
-            raise HTTPException(422, f"the body is no JSON: character {place:,}: {reason}") from None
+            raise HTTPException(422, f"the body is no JSON: character {column:,}: {reason}") from None
         except UnicodeDecodeError as error:
             raise HTTPException(400, f"the body: {not_utf8(error)}") from None
         except RecursionError:
@@ -377,11 +377,11 @@ class _StrictRequest(Request):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         name = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise HTTPException(422, f"{name}: the field stands twice")
-    return found
+    return fields
 
 
 def _no_json(constant: str) -> Any:

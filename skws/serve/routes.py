@@ -284,8 +284,10 @@ def _add_saved(app: FastAPI, served: Served) -> None:
         limit: int = Parameter(_LISTED, ge=1, le=_LISTED),
     ) -> Response:
         job.check_ready()
-        known = [one for one in list(job.hub.saved.values()) if owner is None or one.owner == owner]
-        return Json({"queries": [one.shown() for one in known[offset : offset + limit]], "count": len(known)})
+        searches = [one for one in list(job.hub.saved.values()) if owner is None or one.owner == owner]
+        return Json(
+            {"queries": [one.shown() for one in searches[offset : offset + limit]], "count": len(searches)}
+        )
 
     @app.put("/queries", summary="Save many searches in one step; those that are refused are named")
     async def put_all(body: SavedBodies) -> Response:
@@ -472,8 +474,8 @@ def _add_state(app: FastAPI, served: Served) -> None:
 
     @app.get("/schema", summary="Relations, their attributes, and joins")
     async def schema() -> Response:
-        known = job.schema
-        gone, cut = known.evolution.removed_relations, known.evolution.removed_joins
+        schema = job.schema
+        removed, cut = schema.evolution.removed_relations, schema.evolution.removed_joins
         relations = [
             {
                 "name": relation.name,
@@ -482,8 +484,8 @@ def _add_state(app: FastAPI, served: Served) -> None:
                 "search": list(relation.search),
                 "table": relation.table,
             }
-            for at, relation in enumerate(known.relations)
-            if at not in gone
+            for at, relation in enumerate(schema.relations)
+            if at not in removed
         ]
         joins = [
             {
@@ -492,17 +494,17 @@ def _add_state(app: FastAPI, served: Served) -> None:
                 "right": join.right,
                 "on": [list(pair) for pair in join.on],
             }
-            for at, join in enumerate(known.joins)
+            for at, join in enumerate(schema.joins)
             if at not in cut
         ]
         return Json(
             {
-                "name": known.name,
-                "window": known.window,
+                "name": schema.name,
+                "window": schema.window,
                 "source": job.source,
                 "relations": relations,
                 "joins": joins,
-                "yaml": to_yaml(known),
+                "yaml": to_yaml(schema),
             }
         )
 

@@ -43,11 +43,11 @@ class SavedSearch:
     def of(cls, query: Query) -> SavedSearch:
         """The saved search of a standing query; one that was added otherwise has no owner."""
         try:
-            told = orjson.loads(query.tag) if query.tag else {}
+            tag = orjson.loads(query.tag) if query.tag else {}
         except orjson.JSONDecodeError:
-            told = {}
-        known = told if isinstance(told, dict) else {}
-        return cls(query, **{key: known[key] for key in _OWN if key in known})
+            tag = {}
+        fields = tag if isinstance(tag, dict) else {}
+        return cls(query, **{key: fields[key] for key in _OWN if key in fields})
 
     @classmethod
     def described(cls, shown: Mapping[str, Any]) -> SavedSearch:
@@ -57,10 +57,10 @@ class SavedSearch:
         return cls(query, **{key: shown[key] for key in _OWN if key in shown})
 
     @classmethod
-    def read(cls, name: str, told: Mapping[str, Any]) -> SavedSearch:
+    def read(cls, name: str, fields: Mapping[str, Any]) -> SavedSearch:
         """What a request says: the query as in a file of queries, and what is ours. Raises UsageError."""
         _check_name(name)
-        rest = {key: value for key, value in told.items() if key not in _OWN}
+        rest = {key: value for key, value in fields.items() if key not in _OWN}
         for key in ("sinks", "limit"):
             if key in rest:
                 raise UsageError(f"no {key!r} here: results go to the event stream of the query")
@@ -69,8 +69,8 @@ class SavedSearch:
         query = alert_of(rest).query
         if len(query.text) > MOST_TEXT:
             raise UsageError(f"the query has {len(query.text):,} characters: expected at most {MOST_TEXT:,}")
-        metadata, every = _metadata(told.get("metadata", {})), _every(told)
-        return cls(replace(query, name=name), _owner(told), metadata, every, flag(told, "updates"))
+        metadata, every = _metadata(fields.get("metadata", {})), _every(fields)
+        return cls(replace(query, name=name), _owner(fields), metadata, every, flag(fields, "updates"))
 
     @property
     def name(self) -> str:
@@ -84,14 +84,14 @@ class SavedSearch:
     @property
     def tagged(self) -> Query:
         """The query, with all else in its tag."""
-        told = {
+        fields = {
             "owner": self.owner,
             "metadata": self.metadata,
             "every": self.every,
             "updates": self.updates,
         }
-        kept = {key: value for key, value in told.items() if value}
-        return replace(self.query, tag=orjson.dumps(kept).decode() if kept else "")
+        nonempty = {key: value for key, value in fields.items() if value}
+        return replace(self.query, tag=orjson.dumps(nonempty).decode() if nonempty else "")
 
     def envelope(self) -> dict[str, Any]:
         """What comes back with each result."""
@@ -119,29 +119,29 @@ def _check_name(name: str) -> None:
         raise UsageError(f"the name {name!r}: expected one that can stand in an address")
 
 
-def _owner(told: Mapping[str, Any]) -> str:
-    owner = told.get("owner", "")
+def _owner(fields: Mapping[str, Any]) -> str:
+    owner = fields.get("owner", "")
     if not isinstance(owner, str) or len(owner) > MOST_NAME or not owner.isprintable():
         raise UsageError(f"owner {owner!r:.200}: expected at most {MOST_NAME} printable characters")
     return owner
 
 
-def _metadata(told: Any) -> Mapping[str, Any]:
-    if not isinstance(told, dict):
+def _metadata(metadata: Any) -> Mapping[str, Any]:
+    if not isinstance(metadata, dict):
         raise UsageError("metadata: expected a JSON object")
     try:
-        text = orjson.dumps(told)
+        text = orjson.dumps(metadata)
     except TypeError as error:  # nested too deep, an integer of more than 64 bits, no Unicode text
         raise UsageError(f"metadata: {error}") from None
-    if orjson.loads(text) != told:
+    if orjson.loads(text) != metadata:
         raise UsageError("metadata: a number is too large")
     if len(text) > MOST_METADATA:
         raise UsageError(f"metadata: {len(text):,} bytes of JSON: expected at most {MOST_METADATA:,}")
-    return told
+    return metadata
 
 
-def _every(told: Mapping[str, Any]) -> str:
-    every = told.get("every", "")
+def _every(fields: Mapping[str, Any]) -> str:
+    every = fields.get("every", "")
     if not isinstance(every, str):
         raise UsageError(f"every: {every!r}: expected a duration such as '1 day'")
     if every and parse_duration(every, what="every") < LEAST_EVERY:

@@ -140,8 +140,8 @@ class ServedJob:
     def planned(self, saved: SavedSearch) -> QueryPlan:
         """The plan of a search. Raises SkwsError if the search cannot be answered over the stream."""
         plan = plan_of(self._job.standing(saved.name, saved.tagged), self.stream)
-        if plan.search is not None and (told := many_networks(plan.search)):
-            raise UsageError(told)
+        if plan.search is not None and (warning := many_networks(plan.search)):
+            raise UsageError(warning)
         return plan
 
     def put(self, saved: Sequence[tuple[SavedSearch, QueryPlan]]) -> list[Future[Answer]]:

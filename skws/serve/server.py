@@ -97,9 +97,9 @@ def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_S
         import resource  # noqa: PLC0415 - there is none on Windows
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = most + _OTHER_FILES
-        if soft < wanted:
-            soft = min(wanted, hard) if hard != resource.RLIM_INFINITY else wanted
+        descriptors = most + _OTHER_FILES
+        if soft < descriptors:
+            soft = min(descriptors, hard) if hard != resource.RLIM_INFINITY else descriptors
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         most = max(1, min(most, soft - _OTHER_FILES))
     return type("Connection", (Connection,), {"most": most, "patience": patience})
@@ -109,10 +109,10 @@ def listening(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises SkwsError if the address cannot be had."""
     with explained(f"--host {host} --port {port}", SkwsError):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        made = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        opened = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     # Connections inherit it; asyncio sets it only where the socket names its protocol.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
 
 
 class HttpServer:

@@ -22,7 +22,7 @@ from skws.jobs.journal import Journal, JournalEntry, Recent
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State, told, up_to
 from skws.jobs.publishing import Publishing
-from skws.jobs.standing import CommandQueue
+from skws.jobs.standing_queries import CommandQueue
 from skws.jobs.worker import BatchOutcome, BatchWorker, RunStart, known_standing, resume
 from skws.memory import expect_long_lived_objects, return_large_arrays, warn_by
 from skws.queries.kinds import plans_of

@@ -11,7 +11,7 @@ from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import JobCommand
 from skws.jobs.journal import Journal, JournalEntry, PriorState, Whole
-from skws.jobs.standing import StandingQueries
+from skws.jobs.standing_queries import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
 from skws.results.model import Result

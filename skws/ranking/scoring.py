@@ -15,8 +15,6 @@ from msgspec.structs import replace
 
 from skws.data.batch import Rows
 from skws.keywords.plan import Plan
-from skws.ranking.ceilings import UpperBounds
-from skws.ranking.corpus import HEADING, NAME, Carriers, Keywords, Place, TableTexts, TextStatistics, fans
 from skws.ranking.rankings import (
     Evidence,
     Fans,
@@ -34,6 +32,17 @@ from skws.ranking.rankings import (
     referring,
     standing,
 )
+from skws.ranking.text_statistics import (
+    HEADING,
+    NAME,
+    Carriers,
+    Keywords,
+    Place,
+    TableTexts,
+    TextStatistics,
+    fans,
+)
+from skws.ranking.upper_bounds import UpperBounds
 from skws.results.model import Result, Score
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

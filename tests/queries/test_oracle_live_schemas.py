@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skws.data.batch import Record, RecordBatch, batched
-from skws.jobs.standing import check_change
+from skws.jobs.standing_queries import check_change
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.operator import LoggedBatch

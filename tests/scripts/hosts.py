@@ -9,7 +9,7 @@ from pathlib import Path
 from skws.data.batch import NOTHING, Chunk, Item, Record, RecordBatch
 from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
-from skws.jobs.standing import StandingQueries
+from skws.jobs.standing_queries import StandingQueries
 from skws.queries.operator import LoggedBatch as Past
 from skws.queries.partitioning import Partitioning
 from skws.queries.session import Session

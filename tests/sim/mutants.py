@@ -282,7 +282,7 @@ _mutant(
 _mutant(
     "command-not-durable",
     "a command is answered before it is in the journal for good",
-    (f"{_LOCAL}._write", "results or dead_letters or entry.commands", "results or letters"),
+    (f"{_LOCAL}._write", "results or dead_letters or entry.commands", "results or dead_letters"),
     host="local",
 )
 _mutant(

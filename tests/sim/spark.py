@@ -24,7 +24,7 @@ from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.journal import JournalEntry
 from skws.jobs.metrics import Gauges
-from skws.jobs.standing import CommandQueue, StandingQueries
+from skws.jobs.standing_queries import CommandQueue, StandingQueries
 from skws.queries.session import Session
 from skws.sinks.base import SinkRun
 from skws.sources.retry import retry

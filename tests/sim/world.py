@@ -22,7 +22,8 @@ from weakref import WeakSet
 from skws import memory
 from skws.durable import read
 from skws.formats import files
-from skws.jobs import checkpoint, standing
+from skws.jobs import checkpoint
+from skws.jobs import standing_queries as standing
 from skws.jobs.clock import StoppableClock
 from skws.queries import operator, session
 from skws.queries.keywords import kind

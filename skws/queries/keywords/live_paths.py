@@ -20,8 +20,8 @@ import numpy as np
 
 from skws.keywords.plan import Plan
 from skws.queries.keywords.result_emitter import FormedQuery
-from skws.ranking.ceilings import UpperBounds
 from skws.ranking.rankings import Floats, log_of_fans
+from skws.ranking.upper_bounds import UpperBounds
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mixed
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples

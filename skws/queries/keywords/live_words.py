@@ -28,7 +28,7 @@ from skws.keywords.query import Alternative, Condition, Phrase, Slot, Term
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.syntax import Word
 from skws.queries.keywords.word_lists import WordLists, WordNumbers
-from skws.ranking.corpus import Carriers, OccurrenceCounts, Place
+from skws.ranking.text_statistics import Carriers, OccurrenceCounts, Place
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges

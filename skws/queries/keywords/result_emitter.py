@@ -15,7 +15,9 @@ from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
 from skws.ranking.scoring import Scoring
-from skws.results.assemble import (
+from skws.results.model import Result
+from skws.results.names import Lanes, digest_of_join, lanes, same_shown
+from skws.results.result_builder import (
     Interpretations,
     NetworkTemplate,
     NetworkTemplates,
@@ -24,8 +26,6 @@ from skws.results.assemble import (
     Seconds,
     ShownQueries,
 )
-from skws.results.model import Result
-from skws.results.names import Lanes, digest_of_join, lanes, same_shown
 from skws.store.directory import TupleDirectory
 from skws.store.tuple_batch import natural_ends
 from skws_mesh.columnar.columns import Flags, Ints, distinct, kinds_of

@@ -22,10 +22,10 @@ from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.referred_rows import referred_notes
-from skws.ranking.ceilings import UpperBounds
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
+from skws.ranking.upper_bounds import UpperBounds
 from skws.results.model import Result, TopChange
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

@@ -21,7 +21,6 @@ from skws.index.table import TableIndex
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition
-from skws.ranking.corpus import HEADING, OccurrenceCounts
 from skws.ranking.rankings import (
     Evidence,
     Fans,
@@ -33,6 +32,7 @@ from skws.ranking.rankings import (
     passed,
     referring,
 )
+from skws.ranking.text_statistics import HEADING, OccurrenceCounts
 from skws_mesh.columnar.columns import Flags
 from skws_mesh.tree import Tree
 from skws_schema.model import Row

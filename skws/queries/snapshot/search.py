@@ -23,9 +23,9 @@ from skws.queries.referred_rows import referred_notes
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
-from skws.results.assemble import Assembler
 from skws.results.model import Result, Score, TopChange
 from skws.results.names import TupleNames
+from skws.results.result_builder import Assembler
 from skws.spec.enums import DEFAULT_MAX_SIZE
 from skws.spec.query import RankingChoice
 from skws_mesh.tree import Tree

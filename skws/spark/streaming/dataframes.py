@@ -28,7 +28,7 @@ from skws.data.batch import RecordBatch, gathered, merged
 from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
-from skws.jobs.standing import StandingQueries
+from skws.jobs.standing_queries import StandingQueries
 from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
 from skws.results.model import Result

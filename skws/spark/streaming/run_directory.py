@@ -44,7 +44,7 @@ from skws.durable import (
 from skws.jobs.checkpoint import Checkpoint
 from skws.jobs.control import Answer, ControlFolder, JobCommand
 from skws.jobs.intake import BadRecordPolicy
-from skws.jobs.standing import CommandQueue, StandingQueries
+from skws.jobs.standing_queries import CommandQueue, StandingQueries
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout

@@ -54,7 +54,7 @@ from skws.formats.dead_letters import (
 )
 from skws.jobs.control import JobCommand
 from skws.jobs.intake import BadRecordPolicy
-from skws.jobs.standing import StandingQueries
+from skws.jobs.standing_queries import StandingQueries
 from skws.memory import expect_long_lived_objects, return_large_arrays, use
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import LoggedBatch

@@ -19,7 +19,7 @@ from skws.jobs.intake import leave_nothing
 from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges, Metrics, State
 from skws.jobs.publishing import Publishing
-from skws.jobs.standing import CommandQueue
+from skws.jobs.standing_queries import CommandQueue
 from skws.memory import expect_long_lived_objects, warn_by
 from skws.queries.evaluator import Load
 from skws.queries.kinds import plans_of

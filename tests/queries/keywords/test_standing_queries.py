@@ -17,8 +17,8 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.assemble import ShownQueries
 from skws.results.model import Result
+from skws.results.result_builder import ShownQueries
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_schema.errors import QueryError, UsageError

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from skws.ranking.corpus import fans
 from skws.ranking.rankings import Floats, Product, log_of_fans
+from skws.ranking.text_statistics import fans
 from skws.results.model import Rank
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, cells, kinds_of
 from skws_mesh.columnar.live import LiveTuples

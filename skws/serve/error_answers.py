@@ -1,4 +1,4 @@
-"""The answers to requests that fail: JSON with a message that names the field and what was expected."""
+"""Answers to failed requests: JSON with a message that names the field and the expected value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAULTS: Final = {
     507: "The memory that --memory gives is used up.",
 }
 _TOLD: Final = 5
-"""Faults of one request that are told."""
+"""The most faults of one request in a message."""
 _EXPECTED: Final = {
     "bool": "true or false",
     "dict": "a JSON object",
@@ -53,7 +53,7 @@ _EXPECTED: Final = {
     "string_unicode": "Unicode text",
     "too_long": "at most {max_length:,}",
 }
-"""By the kind of a fault, without "_type" or "_parsing"; with what it is about."""
+"""Expected values by the kind of a fault, without "_type" or "_parsing"."""
 
 
 class Fault(BaseModel):
@@ -63,7 +63,7 @@ class Fault(BaseModel):
 
 
 class Json(JSONResponse):
-    """JSON that is made already, or made by orjson."""
+    """JSON from bytes, or encoded by orjson."""
 
     def render(self, content: Any) -> bytes:
         return content if isinstance(content, bytes) else orjson.dumps(content)
@@ -87,11 +87,11 @@ def handle_errors(app: FastAPI) -> None:
         path = request.url.path
         if error.status_code == 404 and text == "Not Found":  # of no route of ours
             text = f"nothing is at {path}; /docs describes what there is"
-        if error.status_code == 405:  # the header names the methods of the first route alone
+        if error.status_code == 405:  # the header only has the methods of the first route
             routes = [each for each in app.routes if each.matches(request.scope)[0] is not Match.NONE]
             methods = {m for each in routes for m in getattr(each, "methods", ())}
             if "GET" in methods:
-                methods.add("HEAD")  # the guard makes it GET
+                methods.add("HEAD")  # the guard turns it into GET
             headers["Allow"] = ", ".join(sorted(methods))
             text = f"{request.method} {path}: expected {headers['Allow'].replace(', ', ' or ')}"
         return Json(error_body(text), error.status_code, headers)
@@ -121,7 +121,7 @@ def _status(error: Exception) -> int:
 
 
 def _in_words(error: Mapping[str, Any]) -> str:
-    """A fault that pydantic found: its place, what was expected and what was found."""
+    """The message of pydantic's fault: the field, the expected value and the actual one."""
     field = ".".join(map(str, error["loc"][1:])) or "the body"
     kind = error["type"].removesuffix("_type").removesuffix("_parsing")
     if kind == "missing":
@@ -136,5 +136,5 @@ def _in_words(error: Mapping[str, Any]) -> str:
 
 
 def _as_json(value: object) -> str:
-    """A value as the client wrote it."""
+    """A value as JSON."""
     return orjson.dumps(value).decode() if value is None or isinstance(value, bool) else shown(value)

@@ -1,8 +1,8 @@
-"""The job's side of event streams: makes events of each micro-batch, and digests when they are due.
+"""The job's side of event streams: makes events from each micro-batch, and digests when they are due.
 
-A digest has the results of a saved search of one interval. Intervals begin at multiples of their length
-since the epoch, in UTC, so a day ends at midnight. One whose end passed while no process ran is given at the
-start of the next.
+A digest has the results of a saved search in one interval. Intervals begin at multiples of their length since
+the epoch, in UTC, so a day ends at midnight. A digest that was due while no process ran is sent at the start
+of the next one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from skws.spec.query import Query
 from skws_windows.window import parse_duration
 
 DIGESTED: Final = 1_000
-"""Results that a digest lists; it counts the others."""
+"""The most results that a digest lists; it counts the others."""
 
 
 @dataclass(slots=True)
 class Digest:
-    """An open digest. ``due``: when it ends, in microseconds since the epoch. ``more``: results left out.
+    """An open digest. ``due``: its end, in microseconds since the epoch.
 
-    ``updates``: it has updates, too.
+    ``more``: the number of results left out. ``updates``: it has updates, too.
     """
 
     every: int
@@ -51,7 +51,7 @@ class Digests:
         return name in self._open
 
     def begin(self, name: str, every: int, now: int, *, updates: bool) -> None:
-        """Collect for a search from now on."""
+        """Start collecting results of a search."""
         self._open[name] = Digest(every, _end(every, now), updates)
 
     def remove(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Digests:
             digest.more += 1
 
     def due(self, now: int) -> list[tuple[str, bytes]]:
-        """The digests whose interval has ended, if they hold anything: name and JSON, for ``given``."""
+        """The non-empty digests whose interval has ended: name and JSON, for ``given``."""
         digests = []
         for name, digest in self._open.items():
             if digest.due - now > digest.every:  # the machine's clock was set back
@@ -81,7 +81,7 @@ class Digests:
         return digests
 
     def given(self, name: str, due: int) -> None:
-        """The digest of a search was given; the next one ends at ``due``."""
+        """Record that the digest of a search was sent; the next one ends at ``due``."""
         digest = self._open.get(name)
         if digest is not None:
             digest.items, digest.more, digest.due = [], 0, due
@@ -128,7 +128,7 @@ Made: TypeAlias = tuple[Kind, str, bytes]
 
 
 class _Told(msgspec.Struct):
-    """What digests need of the JSON of events."""
+    """The fields of events that digests need."""
 
     op: Op = "+"
     snapshot: bool = False
@@ -144,9 +144,9 @@ _told = msgspec.json.Decoder(_Told)
 class EventPublisher:
     """Listens to a job (``BatchListener``).
 
-    ``folder``: where events are kept, None to keep none. ``most``: bytes of events to keep. ``now``: the time
-    in microseconds since the epoch. ``wake`` is called in the job's thread with the names that have events.
-    ``segment``: bytes of a file of events.
+    ``folder``: the folder for events; None to store none. ``most``: the bytes of events to store. ``now``:
+    the time in microseconds since the epoch. ``wake`` is called in the job's thread with the names that have
+    events. ``segment``: the bytes of a file of events.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class EventPublisher:
         self._files: EventFiles | None = None
         self._digests = Digests()
         self._begun = False
-        self._resumed = 0  # the last batch whose events an earlier process has kept
+        self._resumed = 0  # the last batch whose events an earlier process has stored
 
     def open(self, run: SinkRun) -> None:
         self.run = run.id
@@ -184,14 +184,14 @@ class EventPublisher:
             self._follow(event)
 
     def begin(self, standing: Sequence[Query]) -> None:
-        """Learn the searches that stand before the first batch of this process."""
+        """Take the saved searches that exist before the first batch of this process."""
         if self._begun:
             return
         self._begun = True
         for query in standing:
             self.saved[query.name] = SavedSearch.of(query)
         for name, saved in self.saved.items():
-            if saved.interval is not None and name not in self._digests:  # its events are gone
+            if saved.interval is not None and name not in self._digests:  # its events were dropped
                 self._digests.begin(name, saved.interval, self._now(), updates=saved.updates)
 
     def take(
@@ -201,7 +201,7 @@ class EventPublisher:
         results: Sequence[LiveResult],
         standing: Callable[[], Sequence[Query]],
     ) -> None:
-        """Events of a batch: removed and added searches, then results. Those that are kept are left out."""
+        """Make the events of a batch: removed and added searches, then results; skips stored ones."""
         if not self._begun:
             self.begin(standing())
         removed, added = self._changes(commands)
@@ -225,7 +225,7 @@ class EventPublisher:
         return saved if ended is None else SavedSearch.described(orjson.loads(ended.data))
 
     def tick(self) -> None:
-        """Give the digests that are due."""
+        """Send the digests that are due."""
         due = self._digests.due(self._now())
         if due:
             self._append(self.log.last.batch, [("digest", name, data) for name, data in due])
@@ -241,9 +241,9 @@ class EventPublisher:
     def _append(
         self, batch: int, events_data: Sequence[Made], settle: Callable[[], None] = lambda: None
     ) -> None:
-        """Keep events, then show them: nobody sees what a restart would not find.
+        """Store events, then publish them, so that no client sees an event that a restart would lose.
 
-        ``settle``: makes the changes of saved searches that the events tell.
+        ``settle``: applies the changes of saved searches that the events announce.
         """
         last = self.log.last
         first = last.place + 1 if last.batch == batch else 1
@@ -283,7 +283,7 @@ class EventPublisher:
             yield "added", name, orjson.dumps({**saved.shown(), "at": self._now()})
 
     def _follow(self, event: SearchEvent) -> None:
-        """What an event means to digests."""
+        """Update the digests by an event."""
         name = event.name
         if event.kind == "result":
             if name in self._digests and not (body := _told.decode(event.data)).snapshot:

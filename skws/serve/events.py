@@ -1,10 +1,10 @@
-"""Events of saved searches: in order, with ids that are the same after any end of the process.
+"""Events of saved searches, in order, with ids that do not change when the process restarts.
 
-An event's position is the micro-batch it came with, and its place there. A job that starts again repeats
-batches with the same numbers and results, so a subscriber may go on behind the last id that it has seen.
+An event's position is its micro-batch, and its number there. A restarted job repeats batches with the same
+numbers and results, so a subscriber may continue after the last id that it has seen.
 
-A frame holds the events of one batch, so a kill leaves a batch whole or out. A segment begins with a frame
-of what the segments before it leave behind: the position of their last event, and the open digests.
+A frame contains the events of one batch, so a killed process leaves a whole batch or none. A segment begins
+with a frame of the state after earlier segments: the position of their last event, and the open digests.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from skws.durable import PRIVATE, GrowingFile, checked, explained, frames, priva
 
 Kind: TypeAlias = Literal["result", "added", "removed", "replaced", "digest"]
 ENDING: Final = ("removed", "replaced")
-"""Events with which a saved search is gone; their data describes it."""
+"""Events that end a saved search; their data describes it."""
 START: Final = (0, 0)
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
 class EventPosition(NamedTuple):
-    """Of an event: the number of a micro-batch, and the place among its events from 1."""
+    """The position of an event: the number of a micro-batch, and the number among its events from 1."""
 
     batch: int
     place: int
@@ -41,7 +41,7 @@ class EventPosition(NamedTuple):
 
     @classmethod
     def of(cls, text: str, run: str) -> EventPosition | None:
-        """The position of an id; None if it is of another run, or no id."""
+        """The position of an id; None if it belongs to another run, or is no id."""
         of_run, _, rest = text.rpartition("-")[0].rpartition("-")
         number = text.rpartition("-")[2]
         if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(number)):
@@ -50,7 +50,7 @@ class EventPosition(NamedTuple):
 
 
 class SearchEvent(NamedTuple):
-    """``name``: the saved search that it belongs to. ``data``: JSON."""
+    """An event. ``name``: that of its saved search. ``data``: JSON."""
 
     at: EventPosition
     kind: Kind
@@ -75,14 +75,14 @@ class EventLog:
         self.floor = self.last = EventPosition(*START)
 
     def begin(self, floor: EventPosition, events: Iterable[SearchEvent]) -> None:
-        """Take up the events of an earlier process."""
+        """Begin with the events of an earlier process."""
         self.floor = self.last = floor
         stored = list(events)
         self.end(stored)
         self.append(stored)
 
     def end(self, events: Iterable[SearchEvent]) -> None:
-        """Know which searches end with events that are to be appended."""
+        """Record the searches that end with events about to be appended."""
         for event in events:
             if event.kind in ENDING:
                 self._endings[event.name] = (*self._endings.get(event.name, ()), event)
@@ -101,20 +101,20 @@ class EventLog:
                 self._drop()
 
     def after(self, at: EventPosition, name: str, most: int) -> list[SearchEvent]:
-        """The first ``most`` events of a search behind a position."""
+        """The first ``most`` events of a search after a position."""
         with self._lock:
             return _behind(self._by_name.get(name, ()), at)[:most]
 
     def all_after(
         self, at: EventPosition, matches: Callable[[SearchEvent], bool], most: int
     ) -> list[SearchEvent]:
-        """The first ``most`` events behind a position that are wanted."""
+        """The first ``most`` events after a position that match."""
         with self._lock:
             later = _behind(self._events, at)
         return [event for event in later if matches(event)][:most]
 
     def ended(self, name: str, at: EventPosition) -> SearchEvent | None:
-        """How the search ended that had a name at a position; None if it still stands, or never stood."""
+        """The end of the search that had a name at a position; None if it still exists, or never did."""
         return next((event for event in self._endings.get(name, ()) if event.at >= at), None)
 
     def _drop(self) -> None:
@@ -133,7 +133,7 @@ class EventLog:
 
 
 def _behind(events: Iterable[SearchEvent], at: EventPosition) -> list[SearchEvent]:
-    """The events behind a position, in order; most subscribers are near the end."""
+    """The events after a position, in order; most subscribers are near the end."""
     later: list[SearchEvent] = []
     for event in reversed(events):  # type: ignore[call-overload]  # a deque, or an empty tuple
         if event.at <= at:
@@ -154,7 +154,7 @@ class _KeptEvent(msgspec.Struct, array_like=True):
 
 
 class _Frame(msgspec.Struct):
-    """The events of a batch from a place on."""
+    """The events of a batch from a number on."""
 
     batch: int
     first: int
@@ -185,12 +185,12 @@ class EventFiles:
         self._sizes: dict[Path, int] = {}
         self.floor = EventPosition(0, 0)
         self.digests: dict[str, Any] = {}
-        """The open digests at the begin of the last segment."""
+        """The open digests at the beginning of the last segment."""
         self.since: list[SearchEvent] = []
         """The events of the last segment."""
 
     def load(self) -> list[SearchEvent]:
-        """All events that are kept, oldest first; a frame that was cut off goes."""
+        """All stored events, oldest first; an incomplete frame is removed."""
         with explained(f"{self._folder}: cannot be a folder of events"):
             private_folder(self._folder)
             paths = sorted(self._folder.glob(f"*{_SUFFIX}"))
@@ -198,7 +198,7 @@ class EventFiles:
         for path in paths:
             loaded, end = self._segment(path)
             if loaded is None:
-                path.unlink()  # its writer ended before its head was whole
+                path.unlink()  # its writer ended before its head was complete
                 continue
             if end < path.stat().st_size:
                 with path.open("r+b") as file:
@@ -214,9 +214,9 @@ class EventFiles:
     def append(
         self, events: Sequence[SearchEvent], floor: EventPosition, digests: Callable[[], dict[str, Any]]
     ) -> None:
-        """Append the events of a batch; they survive a kill of this process.
+        """Append the events of a batch, which survive a kill of this process.
 
-        ``floor``: the position of the last event before them, and ``digests`` those that were open then.
+        ``floor``: the position of the last event before them. ``digests``: the digests that were open then.
         """
         with explained(f"{self._folder}: cannot write events"):
             file = self._file or self._reopened()

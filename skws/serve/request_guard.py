@@ -1,8 +1,8 @@
-"""What every request passes before a route sees it: host, origin, token, sizes; headers for all answers.
+"""Checks every request before its route: host, origin, token, sizes; adds headers to all answers.
 
 A page of another site can make a browser send requests here, and rebind its own name to this machine. So the
-Host header must name this server, the origin of a request must be this server, and no answer may be read
-from elsewhere (there are no CORS headers). Nothing is taken from cookies.
+Host header must name this server, the origin of a request must be this server, and no other site may read an
+answer (there are no CORS headers). Cookies are ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BODY_SECONDS: Final = 30.0
 _OPEN: Final = ("/", "/docs", "/healthz")
 _ONE_PART: Final = re.compile("/[^/]+/")
 _PAGE: Final = "/page/"
-"""What anyone may read, as it holds no data."""
+"""Addresses without data, which need no token."""
 _HEADERS: Final = (
     (
         b"content-security-policy",
@@ -51,9 +51,9 @@ _HEADERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask. ``token``: None for everyone who reaches the server. ``names``: those of this server.
+    """The rules of access. ``token``: None to accept all requests. ``names``: the names of this server.
 
-    ``addresses``: whether any address may stand in the Host header; a name could be rebound, an address not.
+    ``addresses``: whether the Host header may be any address; a name could be rebound, but not an address.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -61,13 +61,13 @@ class Access:
     addresses: bool = False
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header names this server."""
+        """True if a Host header names this server."""
         name = host_name(host)
         return name in self.names or (self.addresses and address_of(name) is not None)
 
 
 class RefusedError(Exception):
-    """A request that the routes do not see."""
+    """A request that no route handles."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class RefusedError(Exception):
 
 
 class Guard:
-    """Middleware around all routes. ``failed`` is told of errors that no route foresaw."""
+    """Middleware around all routes. ``failed`` is called with unexpected errors."""
 
     def __init__(self, app: ASGIApp, access: Access, failed: Callable[[Exception], None]) -> None:
         self._app = app
@@ -104,7 +104,7 @@ class Guard:
             self._check(scope)
             scope = _without_slash(scope)
             body = await _whole_body(scope, receive)
-            if head:  # as GET, which ends when its head is known: an event stream would go on
+            if head:  # as a GET that ends after its head, as an event stream would continue
                 scope, body = {**scope, "method": "GET"}, _left
             await self._app(scope, body, sent)
         except RefusedError as error:
@@ -153,7 +153,7 @@ class Guard:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """The same request without the slash behind an address of one part; PUT may lack the name behind it."""
+    """The request without the slash after an address of one part; a PUT may lack the name after it."""
     path: str = scope["path"]
     if scope["method"] == "PUT" or not _ONE_PART.fullmatch(path):
         return scope
@@ -161,12 +161,12 @@ def _without_slash(scope: Scope) -> Scope:
 
 
 async def _left() -> Message:
-    """Of a client that takes no body."""
+    """The message of a client that has disconnected."""
     return {"type": "http.disconnect"}
 
 
 async def _whole_body(scope: Scope, receive: Receive) -> Receive:
-    """What gives the body at once, read within limits. Raises RefusedError."""
+    """A receiver with the whole body, which is read within limits. Raises RefusedError."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MOST_BODY:
         raise RefusedError(413, f"the body is too large: expected at most {MOST_BODY:,} bytes")
@@ -228,7 +228,7 @@ SavedName: TypeAlias = Annotated[str, WithJsonSchema(_NAME)]
 
 
 def _whole(value: Any) -> Any:
-    """JSON does not tell 8.0 from 8."""
+    """A whole float as an integer, as JSON does not distinguish 8.0 from 8."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -239,7 +239,7 @@ Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 def _text_or_texts(value: Any) -> Any:
-    """One fault for both forms."""
+    """Checks both forms with one fault."""
     texts = value if isinstance(value, list) else [value]
     if all(isinstance(one, str) for one in texts):
         return value
@@ -337,7 +337,7 @@ class SavedBodies(_Body):
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses unknown parameters, those that stand twice, and bodies that are no strict JSON."""
+    """A route that refuses unknown or duplicate parameters, and bodies that are not strict JSON."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -359,7 +359,7 @@ class StrictRoute(APIRoute):
 
 
 class _StrictRequest(Request):
-    """One whose JSON names each key once, and has no numbers that JSON has not."""
+    """A request whose JSON has no duplicate keys and no invalid numbers."""
 
     async def json(self) -> Any:
         try:

@@ -1,6 +1,6 @@
 """The routes, and the page for people.
 
-Work that waits for the job runs in threads; the loop of the server never waits for it.
+Work that waits for the job runs in threads; the server's event loop never waits for it.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ from skws_windows.window import parse_duration
 
 T = TypeVar("T")
 _SEARCHES: Final = 64
-"""Searches that may run or wait at once."""
+"""The most searches that run or wait at once."""
 _COMPLETIONS: Final = 16
-"""Completions, likewise."""
+"""The most completions that run or wait at once."""
 _COMPLETE_SECONDS: Final = 0.5
 _ANSWER_SECONDS: Final = 60.0
 _LISTED: Final = 10_000
 
 
 class _AnyText(Convertor[str]):
-    """A name as it stands, also one that is then refused: without it, a slash or a line end is nowhere."""
+    """Any name, even one that is then refused: by default, a name with a slash or line end has no route."""
 
     regex = "(?s:.*)"
 
@@ -86,7 +86,7 @@ register_url_convertor("any", _AnyText())
 
 
 class RequestQueue:
-    """Requests that threads answer one behind the other; at most so many may run or wait."""
+    """Requests that threads answer one after the other, with a limit of running and waiting ones."""
 
     def __init__(self, threads: int, most: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "skws serve")
@@ -94,7 +94,7 @@ class RequestQueue:
         self._waiting = 0
 
     async def answer(self, call: Callable[[], T]) -> T:
-        """Raises HTTPException if too many wait."""
+        """Run ``call`` in a thread. Raises HTTPException if too many requests wait."""
         if self._waiting >= self._most:
             raise HTTPException(503, "too many requests are waiting", {"retry-after": "1"})
         self._waiting += 1
@@ -106,7 +106,7 @@ class RequestQueue:
 
 @dataclass(slots=True)
 class Served:
-    """What the routes share."""
+    """The common state of the routes."""
 
     job: ServedJob
     streams: EventStreams
@@ -118,7 +118,7 @@ class Served:
 
 
 class _Events(StarletteResponse):
-    """Describes event streams; ``EventStream`` answers."""
+    """Describes event streams, which ``EventStream`` answers."""
 
     media_type = "text/event-stream"
 
@@ -145,7 +145,7 @@ def make_app(served: Served) -> FastAPI:
 
 
 def _answers_like(example: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
-    """The description of an answer, by an example."""
+    """The description of an answer from an example."""
     return {200: {"content": {"application/json": {"schema": _form(example), "example": example}}}}
 
 
@@ -153,7 +153,7 @@ _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"
 
 
 def _form(value: Any) -> dict[str, Any]:
-    """The JSON Schema of values like an example; what is null, empty or mixed there may be anything."""
+    """The JSON Schema of values like an example, without constraints for null, empty or mixed ones."""
     if isinstance(value, dict):
         return {"type": "object", "properties": {name: _form(each) for name, each in value.items()}}
     if isinstance(value, list):
@@ -261,7 +261,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
 
 
 def _meant(query: str, nothing: EmptyResult) -> str:
-    """A query with what was meant for keywords that are nowhere, without those that are like no word."""
+    """A query with corrections of keywords without a match, and without those that resemble no word."""
     meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
     if not meant or all(nothing.missing.values()):
         return corrected(query, meant) if meant else ""
@@ -269,7 +269,7 @@ def _meant(query: str, nothing: EmptyResult) -> str:
 
 
 def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
-    """The places of a query's keywords in the texts of attributes."""
+    """Finds the positions of a query's keywords in texts of attributes."""
     schema = job.schema
     return partial(highlight, parse_query(query, schema, match_names=job.stream.match_names), schema)
 
@@ -354,7 +354,7 @@ def _known(job: ServedJob, name: str) -> SavedSearch:
 
 
 async def _answers(futures: Sequence[Any]) -> list[Any]:
-    """The answers of the job. Raises TimeLimitError if it is too busy to give them."""
+    """The answers of the job. Raises TimeLimitError if it is too busy."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS):
             return [await asyncio.wrap_future(future) for future in futures]
@@ -437,7 +437,7 @@ def _not_resumed(at: EventPosition | None) -> str:
 
 
 class _ShownEvents:
-    """The data of events as a client asked for them. ``marks``: with the places of keywords."""
+    """The data of events for a client. ``marks``: with the positions of keywords."""
 
     def __init__(self, job: ServedJob, *, marks: bool) -> None:
         self._job = job
@@ -452,7 +452,7 @@ class _ShownEvents:
         return enveloped(_envelope(event.name, saved), event.kind, data)
 
     def result(self, name: str, result: LiveResult) -> bytes:
-        """Of a result in a snapshot."""
+        """The data of a result in a snapshot."""
         saved = self._job.hub.saved.get(name)
         return enveloped(_envelope(name, saved), "result", self._marked(saved, result.to_json()))
 
@@ -461,7 +461,7 @@ class _ShownEvents:
             return data
         try:
             return orjson.dumps(marked(orjson.loads(data), self._of(saved.query.text)))
-        except SkwsError:  # the schema has changed since
+        except SkwsError:  # the schema has changed
             return data
 
 

@@ -1,6 +1,6 @@
 """A saved search: a query with its owner, free metadata and, for digests, an interval.
 
-What is not part of the query travels in its tag, so the journal of the job keeps it.
+Everything beside the query is in its tag, so the job's journal stores it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from skws_windows.window import parse_duration
 
 MOST_NAME: Final = 200
 MOST_TEXT: Final = 4_000
-"""Characters of a query."""
+"""The most characters of a query."""
 MOST_METADATA: Final = 16 << 10
-"""Bytes of the JSON."""
+"""The most bytes of metadata as JSON."""
 LEAST_EVERY: Final = 1_000_000
 """The shortest interval of digests, in microseconds."""
 _OWN: Final = ("owner", "metadata", "every", "updates")
@@ -41,7 +41,7 @@ class SavedSearch:
 
     @classmethod
     def of(cls, query: Query) -> SavedSearch:
-        """The saved search of a standing query; one that was added otherwise has no owner."""
+        """The saved search of a standing query; one that was added in another way has no owner."""
         try:
             tag = orjson.loads(query.tag) if query.tag else {}
         except orjson.JSONDecodeError:
@@ -58,7 +58,10 @@ class SavedSearch:
 
     @classmethod
     def read(cls, name: str, fields: Mapping[str, Any]) -> SavedSearch:
-        """What a request says: the query as in a file of queries, and what is ours. Raises UsageError."""
+        """The saved search of a request: a query as in a file of queries, and further fields.
+
+        Raises UsageError.
+        """
         _check_name(name)
         rest = {key: value for key, value in fields.items() if key not in _OWN}
         for key in ("sinks", "limit"):
@@ -83,7 +86,7 @@ class SavedSearch:
 
     @property
     def tagged(self) -> Query:
-        """The query, with all else in its tag."""
+        """The query, with all other fields in its tag."""
         fields = {
             "owner": self.owner,
             "metadata": self.metadata,
@@ -94,7 +97,7 @@ class SavedSearch:
         return replace(self.query, tag=orjson.dumps(nonempty).decode() if nonempty else "")
 
     def envelope(self) -> dict[str, Any]:
-        """What comes back with each result."""
+        """The fields that are returned with each result."""
         return {"name": self.name, "owner": self.owner, "metadata": self.metadata}
 
     def shown(self) -> dict[str, Any]:

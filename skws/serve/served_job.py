@@ -1,4 +1,4 @@
-"""The job behind the server: what other threads may ask of it, one at a time, between its micro-batches."""
+"""The job behind the server: answers other threads one at a time, between its micro-batches."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from skws_schema.model import Schema
 
 _EVENTS: Final = "events"
 _ALIVE_SECONDS: Final = 30.0
-_PREPARED: Final = 1 << 15  # tuples whose words are learned at a time, in some 40 ms
+_PREPARED: Final = 1 << 15  # tuples that are indexed at a time, in about 40 ms
 
 
 class NotReadyError(SkwsError):
-    """The job has not begun yet, or has ended."""
+    """The job is starting or has ended."""
 
 
 class ServedJob:
-    """A job that runs in the thread that calls ``run``; all else is for other threads.
+    """A job that runs in the thread that calls ``run``; all other methods are for other threads.
 
-    ``wake`` is called with the names of searches that have new events. ``most_saved``: how many there may be.
+    ``wake`` is called with the names of searches that have new events. ``most_saved``: the most saved
+    searches.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ServedJob:
         self._control = RunControl(job)
         self._most_saved = most_saved
         self._ready = False
-        self._position = -1  # of the stream, when it was looked at last
+        self._position = -1  # the stream's position at the last check
         self._watch = LocalWatch(
             job,
             open_sinks(job.sinks),
@@ -106,7 +107,7 @@ class ServedJob:
             return self._watch.metrics()
 
     def search(self, query: Query, most: int, seconds: float) -> tuple[Searched, tuple[str, ...]]:
-        """The best results that are alive now, and what of the query's text was ignored.
+        """The best live results, and notes on ignored parts of the query.
 
         Raises QueryError, UsageError, NotReadyError, TimeLimitError.
         """
@@ -119,7 +120,7 @@ class ServedJob:
             return self._watch.worker.live.search(plan, most), plan.notes
 
     def complete(self, text: str, most: int, seconds: float) -> list[tuple[str, int]]:
-        """What the last word of a query may become: live words with their tuples, names with 0.
+        """Completions of the last word of a query: live words with their numbers of tuples, names with 0.
 
         Raises NotReadyError, TimeLimitError.
         """
@@ -129,7 +130,7 @@ class ServedJob:
             return list(islice(completions(text, words, completable(self.schema)), most))
 
     def alive(self, names: Sequence[str]) -> tuple[EventPosition, list[list[Result]]]:
-        """The results of saved searches that are alive, and the position that their changes follow.
+        """The live results of saved searches, and the position after which their changes follow.
 
         Raises UsageError if there is no search of a name; NotReadyError, TimeLimitError.
         """
@@ -138,7 +139,7 @@ class ServedJob:
             return self.hub.log.last, [self._watch.worker.alive(name) for name in names]
 
     def planned(self, saved: SavedSearch) -> QueryPlan:
-        """The plan of a search. Raises SkwsError if the search cannot be answered over the stream."""
+        """The plan of a search. Raises SkwsError if it cannot be evaluated over the stream."""
         plan = plan_of(self._job.standing(saved.name, saved.tagged), self.stream)
         if plan.search is not None and (warning := many_networks(plan.search)):
             raise UsageError(warning)
@@ -172,7 +173,7 @@ class ServedJob:
         return self._control.submit(JobCommand("remove", name))
 
     def check_ready(self) -> None:
-        """Raises NotReadyError; until the job has begun, saved searches are not known."""
+        """Raises NotReadyError until the job has begun, as saved searches are unknown before."""
         if not self._ready:
             raise NotReadyError("the job is starting, or has ended")
 
@@ -185,7 +186,7 @@ class ServedJob:
             self._prepare()
 
     def _prepare(self) -> None:
-        """Learn words for searches while nothing else is to be done, a little at a time."""
+        """Extend the index for searches a little, while the job is idle."""
         live = self._watch.worker.live
         idle, self._position = live.position == self._position, live.position
         if idle:

@@ -34,6 +34,7 @@ from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws_mesh.kinds import MeshChoice, MeshKind
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.yaml.document import to_yaml
@@ -118,6 +119,7 @@ class LocalSimulation:
             dead_letters=Path(f"{outputs.FOLDER}/letters.jsonl"),
             checkpoint=Path(CHECKPOINT),
             control=Path(CONTROL),
+            mesh=None if options.mesh == "columnar" else MeshChoice(MeshKind(options.mesh)),
         )
         self.model = Model(self.job, self.upstream.part, rows_of(self.schema))
         self.model.truth = self.upstream.truth

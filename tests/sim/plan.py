@@ -63,7 +63,7 @@ class Options:
     ``lateness``: records may come out of order. ``tables``: there is a static table. ``hook``: results go to
     a web hook, too; those that it refuses to a file of letters, or they end the job. ``asks``: patterns and
     conjunctive queries besides keywords; ``kinds``: and one of another package. ``window``: as drawn, or
-    ``expression``. ``kinds``: of faults. ``actions``: how many.
+    ``expression``. ``mesh``: what evaluates keywords. ``kinds``: of faults. ``actions``: how many.
     """
 
     host: str = "local"
@@ -73,6 +73,7 @@ class Options:
     tables: str = "no"
     hook: str = "no"
     asks: str = "keywords"
+    mesh: str = "columnar"
     actions: int = 80
     kinds: tuple[Kind, ...] = (
         "kill", "power", "interrupt", "short", "full", "error", "away", "repeat", "memory",
@@ -87,6 +88,7 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "tables": ("no", "yes"),
     "hook": ("no", "letters", "fail"),
     "asks": ("keywords", "all"),
+    "mesh": ("columnar", "columnar", "full", "partial", "forest"),
 }
 """What an option may be, as often as it is drawn."""
 

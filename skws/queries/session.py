@@ -371,8 +371,7 @@ class Session:
 
     def _is_over(self, part: LogPart) -> bool:
         """Whether operators that are rebuilt from the log as it came do without a part of it."""
-        windows = self.keeps_recent  # without any, nobody waits for late records either
-        return not windows or Retention(windows).over(part, self.settled, self.position)
+        return Retention(self.keeps_recent).over(part, self.settled, self.position)
 
     @property
     def _readers(self) -> list[Operator]:

@@ -14,8 +14,9 @@ batches are processed again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -77,16 +78,16 @@ class OrderedBatch:
         if position <= self.position:
             return self
         positions = self.positions
-        return self.part(int(np.searchsorted(positions, position)), len(self.batch))
+        first = int(np.searchsorted(positions, position))
+        rest = self.batch.taken(slice(first, len(self.batch)))
+        return OrderedBatch(rest, position, positions[first:], self.by_count, self.horizon)
 
-    def part(self, first: int, end: int) -> OrderedBatch:
-        """Some records one after the other, which are not empty."""
-        if (first, end) == (0, len(self.batch)):
-            return self
-        positions = self.positions[first:end]
-        position = int(positions[0]) if len(positions) else self.position
-        some = self.batch.taken(slice(first, end))
-        return OrderedBatch(some, position, positions, self.by_count, self.horizon)
+    def cut(self, ends: Iterable[int]) -> Iterator[OrderedBatch]:
+        """The batch in parts, none of them empty: each ends before the record at one of ``ends``."""
+        positions = self.positions  # counted once, however many parts there are
+        for first, end in pairwise([0, *ends, len(self.batch)]):
+            some = self.batch.taken(slice(first, end))
+            yield OrderedBatch(some, int(positions[first]), positions[first:end], self.by_count, self.horizon)
 
 
 @dataclass(frozen=True, slots=True)

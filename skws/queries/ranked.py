@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Final, Self
 
 import numpy as np
@@ -209,8 +208,7 @@ class TopQueries(Operator):
             return
         deletes = batch.delete
         later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
-        for first, end in pairwise([0, *(np.flatnonzero(later) + 1).tolist(), len(batch)]):
-            yield arrived.part(first, end)
+        yield from arrived.cut((np.flatnonzero(later) + 1).tolist())
 
     def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
         """The changes that records bring."""

@@ -315,7 +315,9 @@ class Driver:
         self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
         self._merger.deliver_to(self._delivery)
         self._merger.table_letters = place.letters
-        self._committer = OutputCommitter(place, self._merger, control.clock, run.held)
+        self._committer = OutputCommitter(
+            place, self._merger, control.clock, max(run.held, self._done_by_spark())
+        )
         run.repeated()
         self._moved()  # by a process that ended before it knew
         self._start()
@@ -403,6 +405,11 @@ class Driver:
         else:
             last = max(kept.offsets, default=-1)
         return kept.offsets[last][1] if last >= 0 else None
+
+    def _done_by_spark(self) -> int:
+        """As ``ShardedJob.done``."""
+        kept = self._simulation.generations.get(self.layout.generation, Generation())
+        return self.layout.before + max(kept.done, default=-1) + 1
 
     def _moved(self) -> None:
         """If there is another layout, a micro-batch whose results nobody has is planned anew."""

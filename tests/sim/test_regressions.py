@@ -13,7 +13,7 @@ import pytest
 
 from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, mutated
-from tests.sim.plan import Action, Event, Options
+from tests.sim.plan import Action, Event, Options, drawn
 from tests.sim.world import Fault, Kind
 
 
@@ -290,3 +290,17 @@ def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> N
     killed = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
     plan = (*killed, _work(0), _STOP, Action("add", 1), _work(4))
     simulation(Options("local")).run(plan, expire=False)
+
+
+@pytest.mark.parametrize("draw", [13, 23, 45, 52])
+def test_an_outbox_that_has_lost_what_spark_knows_is_refused_before_shards_move(draw: int) -> None:
+    """Killed in a commit, where sinks have lines behind their marks; draws flip bits of the outbox."""
+    killed = (_RECORDS, _work(4), _STOP, _MORE, _failing("kill", 10, at="sync", steps=3))
+    simulation(Options("spark")).run((*killed, Action("flip", draw=draw)), expire=False)
+
+
+def test_shards_do_not_move_from_a_state_that_spark_has_left() -> None:
+    """A flipped bit in the outbox while Spark works on a batch behind the one that is lost."""
+    window, yes = "count", "yes"
+    options = Options("spark", "kafka", window, yes, yes, "fail", "all", "full")
+    simulation(options).run(drawn(5000036, options))

@@ -173,7 +173,17 @@ def check_state(spark: SparkSession, state: str, last: int) -> None:
 
 def last_planned(spark: SparkSession, state: str) -> int | None:
     """The last batch in Spark's checkpoint, done or not; it counts from 0. None before the first."""
-    path, files = _files(spark, f"{state}/offsets")
+    return _last_in(spark, f"{state}/offsets")
+
+
+def last_done(spark: SparkSession, state: str) -> int | None:
+    """The last batch that Spark's checkpoint knows to be done; None before that."""
+    return _last_in(spark, f"{state}/commits")
+
+
+def _last_in(spark: SparkSession, folder: str) -> int | None:
+    """Of files named by their batch."""
+    path, files = _files(spark, folder)
     if not files.exists(path):
         return None
     names = (status.getPath().getName() for status in files.listStatus(path))
@@ -244,6 +254,11 @@ class ShardedJob:
         if last is None and previous is not None:  # this one begins where that one was done
             state, last = self._done(previous)
         return None if last is None else planned_offset(self._spark, state, last)
+
+    def done(self) -> int:
+        """The number of the last micro-batch that is in the outbox, by Spark's checkpoint and the layout."""
+        last = last_done(self._spark, self._state(self.layout.generation))
+        return self.layout.before + (0 if last is None else last + 1)
 
     def _done(self, previous: Layout) -> tuple[str, int]:
         """The checkpoint of the layout before this one, and its last batch."""
@@ -348,9 +363,9 @@ class ShardedJob:
         first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
-            old, last_done = self._done(previous)
-            first = planned_offset(spark, old, last_done)
-            initial = moved(session, old, last_done, previous, layout, place.request.stream.lateness)
+            old, batch = self._done(previous)
+            first = planned_offset(spark, old, batch)
+            initial = moved(session, old, batch, previous, layout, place.request.stream.lateness)
             kept = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - kept:
             path, files = _files(spark, self._state(generation))

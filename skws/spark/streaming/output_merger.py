@@ -222,8 +222,9 @@ TICK: Final = 0.1  # seconds
 class OutputCommitter:
     """Gives the sinks at once what an earlier process has left. Raises SinkError, StateError.
 
-    ``held``: the last batch that some sink had when it was opened. Nobody waits for a place in the queue once
-    ``clock`` is stopping.
+    ``held``: the last batch that some sink had when it was opened, or that Spark knows to be done. If the
+    outbox has lost one of these, it never comes again; or it comes from shards of another layout, to sinks
+    that may have it. Nobody waits for a place in the queue once ``clock`` is stopping.
     """
 
     def __init__(self, place: RunDirectory, merger: OutputMerger, clock: StoppableClock, held: int) -> None:

@@ -195,7 +195,7 @@ class SparkWatch:
         place.expect_commands(job.planned())
         command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
         self._gauges.schema = command_log.stream.schema
-        committer = self._open_sinks(stack, place)
+        committer = self._open_sinks(stack, place, job.done())
         job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
         over = partial(self._over, job, committer)
@@ -245,8 +245,8 @@ class SparkWatch:
                 stack.callback(stopped, spark)
         return spark
 
-    def _open_sinks(self, stack: ExitStack, place: RunDirectory) -> OutputCommitter:
-        """Give the sinks what an earlier process left in the outbox."""
+    def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
+        """Give the sinks what an earlier process left in the outbox. ``done``: as of ``ShardedJob``."""
         run = self._sink_run = SinkRun(
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
@@ -259,7 +259,7 @@ class SparkWatch:
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._merger.deliver_to(delivery)
         self._merger.table_letters = place.letters
-        committer = OutputCommitter(place, self._merger, self.clock, run.held)
+        committer = OutputCommitter(place, self._merger, self.clock, max(run.held, done))
         run.repeated()
         stack.callback(committer.close)
         return committer

@@ -326,3 +326,27 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with running(asked) as run:
         run.results(1)
     assert len(run.sink.results) == 1
+
+
+def test_an_outbox_that_has_lost_what_spark_has_done_is_refused(tmp_path: Path) -> None:
+    """Even if its shards are to move: they would give the batch again, to sinks that may have it."""
+    source, checkpoint = tmp_path / "in.jsonl", tmp_path / "checkpoint"
+    append(source, customer(1, 1), order(2, 1))
+    asked = request(source, checkpoint=checkpoint)
+    with running(asked) as run:
+        run.results(1)
+        committed = (checkpoint / "committed.json").read_bytes()
+        (path,) = (checkpoint / "outbox").glob("*.out")
+        size = path.stat().st_size
+        append(source, order(3, 1))
+        run.results(2)
+        append(source, order(4, 1))  # so that Spark has recorded the one before
+        run.results(3)
+    (checkpoint / "committed.json").write_bytes(committed)
+    data = path.read_bytes()
+    path.write_bytes(data[:size] + b"?" + data[size + 1 :])
+    with (
+        pytest.raises(StateError, match=r"outbox: damaged \(of [2-9] micro-batches it knows [1-8]\)"),
+        running(asked, 2) as run,
+    ):
+        run.results(1)

@@ -1,7 +1,8 @@
 """What every mesh offers, whichever evaluates the candidate networks of keyword queries.
 
 The columnar mesh (``columnar/mesh.py``) takes tuples batch by batch, the paper's meshes
-(``paper/slots.py``) one by one. Both read the same live tuples and give equal results.
+(``paper/slots.py``) one by one; delta joins (``delta/joins.py``) keep no partial results. All read the same
+live tuples and give equal results.
 """
 
 from __future__ import annotations
@@ -70,7 +71,11 @@ def together(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, Ope
 
 
 class Mesh(Protocol):
-    """Finds the results of queries of one shape. Tuples and queries are numbers: slots, and query numbers."""
+    """Finds the results of its queries. Tuples and queries are numbers: slots, and query numbers.
+
+    What labels a tuple is the mesh's own: the keywords of each query that it contains, or for delta joins the
+    words that any query asks for.
+    """
 
     @property
     def excluded(self) -> int:

@@ -22,7 +22,7 @@ from skws.explain.sections import (
     sharing,
 )
 from skws.keywords.plan import Plan, network_counts
-from skws.queries.keywords.meshes import MANY, why_not_shared
+from skws.queries.keywords.word_queries import MANY, why_no_delta_joins
 from skws.spec.enums import EvaluatorName
 from skws_mesh.kinds import MeshKind
 from skws_mesh.networks import drawn_networks
@@ -143,7 +143,7 @@ def _evaluator(plan: Plan) -> Branch:
     because = Branch(f"because {reason}")
     if plan.mesh is not None:
         return Branch(f"evaluator: {name}", (because,))
-    if why := why_not_shared(plan):
+    if why := why_no_delta_joins(plan):
         return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
         asked = "asked for; each row is joined with the live ones, and no partial results are kept"

@@ -15,8 +15,10 @@ from typing import Final
 
 import numpy as np
 
+from skws_mesh.backend import OperatorUse
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
-from skws_mesh.columnar.live import LiveTuples
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.neighbours import Partners
 from skws_mesh.delta.networks import PathNetworks, TreeNetworks
@@ -24,6 +26,7 @@ from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJ
 from skws_mesh.delta.walks import AskedWalks
 from skws_mesh.delta.words import CarriedWords, WordPairs, WordSets
 from skws_mesh.tree import Tree
+from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import check
 from skws_schema.model import Schema
 
@@ -63,15 +66,17 @@ class WordQuery:
 
 
 class DeltaJoins:
-    """The queries of very many (``WordQuery``) over live tuples, with the protocol of ``ColumnarMesh``.
+    """A ``Mesh`` of very many queries, which ``ask`` for words (``WordQuery``).
 
-    Queries are numbers. Words of tuples are given as two columns: slots, and words.
+    The labels of tuples say which words they contain, not which keywords of which queries: ``query`` is the
+    number of a word, and ``bitmap`` is 1.
     """
 
     def __init__(self, live: LiveTuples, schema: Schema) -> None:
         self._live = live
         self._schema = schema
         self._queries: dict[int, WordQuery] = {}
+        self._asked: dict[int, WordQuery] = {}  # not yet added
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
         self._width = 1  # the most nodes of a network
@@ -104,8 +109,13 @@ class DeltaJoins:
         return self._networks.network(operator)
 
     @property
-    def pairs(self) -> int:
-        """Pairs of joined tuples that are kept."""
+    def excluded(self) -> int:
+        """No label is it: words exclude tuples from queries (``exclusions``)."""
+        return -1
+
+    @property
+    def partials(self) -> int:
+        """Pairs of joined tuples that are kept; there are no partial results."""
         return self._walks.neighbours.pairs
 
     @property
@@ -113,15 +123,35 @@ class DeltaJoins:
         """Networks met so far."""
         return len(self._networks) + len(self._branching)
 
-    def insert(self, first: int, slots: Ints, words: Ints) -> Partials:
-        """Take in new live tuples, from slot ``first`` on; gives the results that they complete."""
-        live = len(self._live)
-        self._words.append(slots, words, live)
-        self._partners.extend(live)
-        return self._results(self._around(np.arange(first, live, dtype=np.int64)))
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """No operator holds anything."""
+        return 0, 0
 
-    def add(self, queries: Mapping[int, WordQuery], slots: Ints, words: Ints) -> Partials:
-        """Add queries, given the live tuples with words that are new; gives the results that are alive."""
+    def used(self) -> list[OperatorUse]:
+        """None: networks are no operators, and are met at random."""
+        return []
+
+    def held(self) -> Iterator[Partials]:
+        """No partial result waits."""
+        return iter(())
+
+    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
+        live = len(self._live)
+        self._words.append(bitmaps.tuple, bitmaps.query, live)
+        self._partners.extend(live)
+        return self._results(self._around(np.arange(arrived.first, live, dtype=np.int64)))
+
+    def ask(self, queries: Mapping[int, WordQuery]) -> None:
+        """Say what queries ask for that are added next."""
+        self._asked |= queries
+
+    def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
+        """Add queries; ``bitmaps``: of the live tuples with words that no query asked for before."""
+        new = {query: self._asked.pop(query) for query in queries}
+        return self._add(new, bitmaps.tuple, bitmaps.query)
+
+    def _add(self, queries: Mapping[int, WordQuery], slots: Ints, words: Ints) -> Partials:
         live = len(self._live)
         self._words.insert(slots, words, live)
         self._queries |= queries
@@ -171,15 +201,21 @@ class DeltaJoins:
             if len(self._words.carriers(np.array([word], dtype=np.int64))[0])
         )
 
-    def excluded(self, slots: Ints, words: Ints) -> int:
+    def exclusions(self, bitmaps: KeywordBitmaps) -> int:
         """The number of pairs of a tuple and a query that excludes it."""
+        slots, words = bitmaps.tuple, bitmaps.query
         known, queries = self._excluding
         first = np.searchsorted(known, words)
         counts = np.searchsorted(known, words, side="right") - first
         return len(distinct(np.repeat(slots, counts) << 32 | queries.take(ranges(first, counts))))
 
-    def compact(self, slots: Ints) -> None:
-        """Tuples have new slots; those with negative ones are gone."""
+    def end(self, slots: Ints) -> None:
+        """Nothing to do: results are found among what lives."""
+
+    def expire(self, horizon: int) -> None:
+        """As ``end``."""
+
+    def compact(self, horizon: int, slots: Ints) -> None:  # noqa: ARG002 - nothing waits
         if not self._queries:
             return
         self._words.remap(slots)

@@ -112,18 +112,27 @@ class KeywordEngine(MeshEngine):
             self._renumber_queries(len(plans))
         numbered = [(plan, *self._queries.add(plan)) for plan in plans]
         new = {number: plan for plan, number, is_new in numbered if is_new}
-        shared = self._operator.shared_among(new)
-        found = self._shared(shared) if shared else {}
-        apart = self._operator.add_all({n: plan for n, plan in new.items() if n not in shared})
-        begun: defaultdict[str, list[Result]] = defaultdict(list)
-        for number in new:
-            for result in found.get(number, ()) if number in shared else self._begun(apart[number]):
-                begun[result.name].append(result)
+        begun = self._begun(new)
         return [
             result
             for plan, number, _ in numbered
             for result in (begun[plan.called] if number in new else self._followed(number, plan.called))
         ]
+
+    def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
+        """Answer new queries, by number; gives their results that are alive, by all names of the queries."""
+        found, moved = self._operator.add_all(plans)
+        if moved:
+            found = self._results.moved(moved, found)
+        begun: defaultdict[str, list[Result]] = defaultdict(list)
+        for results in found:
+            alive = results.taken(results.end > self.now)
+            alive = alive.taken(np.argsort(alive.query, kind="stable"))
+            cuts = np.flatnonzero(np.diff(alive.query)) + 1
+            for begin, end in pairwise([0, *cuts.tolist(), len(alive)]):
+                for result in self._snapshot([alive.taken(slice(begin, end))]):
+                    begun[result.name].append(result)
+        return begun
 
     def _followed(self, number: int, name: str) -> Iterator[Result]:
         """The results of a query that are alive, for another name."""
@@ -137,27 +146,6 @@ class KeywordEngine(MeshEngine):
             raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
         self._searching = None
         self._changed(SchemaChange.between(self.schema, self.schema), queries, self.now)
-
-    def _shared(self, plans: Mapping[int, Plan]) -> dict[int, list[Result]]:
-        """Answer queries by the mesh for all; gives the live results of each that is new."""
-        moved = plans.keys() & self._operator.queries.keys()
-        for number in moved:
-            self._operator.remove(number)
-        found = self._operator.add_shared(plans)
-        if moved:
-            found = self._results.moved(moved, found)
-        found = found.taken(found.end > self.now)
-        found = found.taken(np.argsort(found.query, kind="stable"))
-        queries = distinct(found.query)
-        cuts = [*np.searchsorted(found.query, queries).tolist(), len(found)]
-        return {
-            query: self._snapshot([found.taken(slice(begin, end))])
-            for query, (begin, end) in zip(queries.tolist(), pairwise(cuts), strict=True)
-        }
-
-    def _begun(self, found: list[Partials]) -> list[Result]:
-        """The results of a new query that are alive, of those ``found``."""
-        return self._snapshot([results.taken(results.end > self.now) for results in found])
 
     def _snapshot(self, alive: list[Partials]) -> list[Result]:
         pieces = self._counted(self._report(alive, snapshot=True))
@@ -290,11 +278,7 @@ class KeywordEngine(MeshEngine):
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._queries = queries
-        plans = dict(queries)
-        shared = self._operator.shared_among(plans)
-        if shared:
-            self._operator.add_shared(shared)
-        self._operator.add_all({number: plan for number, plan in queries if number not in shared})
+        self._operator.add_all(dict(queries))
         found = self._operator.open_tables() if before.has_tables else []
         found += self._operator.insert(live)
         self._taken_in -= change.removed_relations

@@ -157,7 +157,7 @@ class EmittedResults(LiveResults):
             new.append(alive.taken(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
 
-    def moved(self, queries: Set[int], found: Partials) -> Partials:
+    def moved(self, queries: Set[int], found: list[Partials]) -> list[Partials]:
         """Queries have another mesh: remember their results by its networks; gives the results of others.
 
         ``found``: at least all live results of these queries.
@@ -168,10 +168,13 @@ class EmittedResults(LiveResults):
             given |= set(map(_members, results.taken(mine).rows()))
         self.remove(*queries)
         self._sweep()
-        mine = np.isin(found.query, list(queries))
-        theirs = found.taken(mine)
-        self.add(theirs.taken(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
-        return found.taken(~mine)
+        others = []
+        for results in found:
+            mine = np.isin(results.query, list(queries))
+            theirs = results.taken(mine)
+            self.add(theirs.taken(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
+            others.append(results.taken(~mine))
+        return others
 
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
         """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples.

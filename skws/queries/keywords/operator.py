@@ -18,16 +18,10 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
-from skws.queries.keywords.meshes import (
-    MANY,
-    AnsweredQueries,
-    MeshedQuery,
-    Meshes,
-    SharedQueries,
-    why_not_shared,
-)
+from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
+from skws.queries.keywords.word_queries import MANY, WordedQuery, WordQueries, why_no_delta_joins
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
@@ -55,7 +49,7 @@ class Sizes:
     """From which sizes on an operator works in another way; by default as is fastest."""
 
     many_queries: int = MANY
-    """Queries from which on one mesh answers all that it can."""
+    """Queries from which on delta joins answer all that they can."""
     keyword_rows: int = 1 << 17
     """The most rows of indexed tables that are all inserted when their query begins; these take 40 MB."""
     rows_kept: int = 1 << 17
@@ -93,8 +87,8 @@ class KeywordOperator:
         self._sizes = sizes
         self._meshes = Meshes(store.live, store.window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._shared = SharedQueries(store.live, store.schema, self._row)
-        self._sharable: dict[int, Plan] = {}  # queries with a mesh that the one for all could answer
+        self._worded = WordQueries(store.live, store.schema, self._row)
+        self._others: dict[int, Plan] = {}  # queries with other meshes that delta joins could answer
         self.matching = KeywordMatching()
         self._sweep = Sweep()
         self._scoring = Scoring(store.schema, store.live, store.directory)
@@ -115,8 +109,8 @@ class KeywordOperator:
     def _row(self, slot: int) -> Row:
         return self._directory.row(slot)
 
-    def _formed(self, query: int) -> FormedQuery:
-        return self.queries.get(query) or self._shared.queries[query]
+    def _formed(self, query: int) -> MeshedQuery | WordedQuery:
+        return self.queries.get(query) or self._worded.queries[query]
 
     def open_tables(self) -> list[Partials]:
         """Open the tables that have a source of their own; gives the results of their rows alone.
@@ -161,55 +155,66 @@ class KeywordOperator:
         """The number of rows of all tables with a source of their own."""
         return 0 if self._behind is None else len(self._behind.reserve)
 
-    def shared_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
-        """The queries to be answered by one mesh for all: none unless there are many of that kind.
+    @property
+    def by_delta_joins(self) -> int:
+        """The number of queries that delta joins answer."""
+        return len(self._worded)
 
-        Also those that had a mesh until they became many: they are to be removed first.
+    def add_all(self, plans: Mapping[int, Plan]) -> tuple[list[Partials], set[int]]:
+        """Answer queries from now on; gives their results that are alive.
+
+        And the queries that were answered before, and have another mesh from now on: their results are among
+        these, as of other networks.
+        """
+        worded = self._worded_among(plans)
+        moved = worded.keys() & self.queries.keys()
+        for query in moved:
+            self.remove(query)
+        meshed = {query: plan for query, plan in plans.items() if query not in worded}
+        found = self._add_meshed(meshed)
+        if worded:
+            rows = self._directory.rows
+            found.append(self._truly_joined(self._worded.add(worded, rows, self.searches.words)))
+        return found, moved
+
+    def _worded_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
+        """The queries for delta joins: all that they can answer if these are many; else those that ask.
+
+        Also those that had another mesh until they became many.
         """
         if self._accepts_root is not None:
             return {}
-        shared = {query: plan for query, plan in plans.items() if not why_not_shared(plan)}
-        if shared and len(self._shared) + len(shared) + len(self._sharable) >= self._sizes.many_queries:
-            return {**self._sharable, **shared}
-        return {query: plan for query, plan in shared.items() if plan.evaluated_by == EvaluatorName.DELTA}
-
-    @property
-    def shared(self) -> int:
-        """The number of queries that the mesh for all answers."""
-        return len(self._shared)
-
-    def add_shared(self, plans: Mapping[int, Plan]) -> Partials:
-        """Answer queries by the mesh for all from now on; gives their results that are alive."""
-        return self._truly_joined(self._shared.add(plans, self._directory.rows, self.searches.words))
+        worded = {query: plan for query, plan in plans.items() if not why_no_delta_joins(plan)}
+        if worded and len(self._worded) + len(worded) + len(self._others) >= self._sizes.many_queries:
+            return {**self._others, **worded}
+        return {query: plan for query, plan in worded.items() if plan.evaluated_by == EvaluatorName.DELTA}
 
     def add(self, query: int, plan: Plan) -> list[Partials]:
-        """Answer a query from now on; gives its results that are alive."""
-        return self.add_all({query: plan})[query]
+        """Answer a query from now on by a mesh of its shape; gives its results that are alive."""
+        return self._add_meshed({query: plan})
 
-    def add_all(self, plans: Mapping[int, Plan]) -> dict[int, list[Partials]]:
-        """Answer queries from now on, whose keywords are matched jointly; gives the results alive of each."""
+    def _add_meshed(self, plans: Mapping[int, Plan]) -> list[Partials]:
+        """As ``add``, of several queries, whose keywords are matched jointly."""
         if not plans:
-            return {}
+            return []
         if self._behind is not None and len(plans) > 1:  # adding a query inserts rows of its tables
-            return {query: self.add_all({query: plan})[query] for query, plan in plans.items()}
+            return [part for query, plan in plans.items() for part in self.add(query, plan)]
         bitmaps = self._labels(plans)
         for query, plan in plans.items():
             self._meshes.add(query, plan)
-            if not why_not_shared(plan):
-                self._sharable[query] = plan
+            if not why_no_delta_joins(plan):
+                self._others[query] = plan
             self.matching.add(query, plan.matcher)
         counted = self._counted(bitmaps)
         for query, rows in _by_query(counted.query, plans):
             self._scoring.add(query, plans[query], counted.taken(rows))
             if self._behind is not None:
                 self.excluded += self._behind.count(query)
-        coded = self._coded(bitmaps)
-        found: dict[int, list[Partials]] = {}
-        for mesh, mine in self._meshes.labels(coded):
+        found = []
+        for mesh, mine in self._meshes.labels(self._coded(bitmaps)):
             new = [query for query in plans if self.queries[query].mesh is mesh]
             if new:
-                results = self._truly_joined(mesh.add(new, mine))
-                found |= {query: [results.taken(rows)] for query, rows in _by_query(results.query, new)}
+                found.append(self._truly_joined(mesh.add(new, mine)))
         return found
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
@@ -248,11 +253,11 @@ class KeywordOperator:
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
-        if query in self._shared.queries:
-            self._shared.remove(query)
+        if query in self._worded.queries:
+            self._worded.remove(query)
             self.emitter.removed(query)
             return
-        self._sharable.pop(query, None)
+        self._others.pop(query, None)
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
@@ -262,18 +267,15 @@ class KeywordOperator:
 
     def rename(self, query: int, plan: Plan) -> None:
         """Results of a query have another name from now on, that of an equal plan."""
-        standing = self.queries.get(query) or self._shared.queries[query]
-        standing.plan = plan
-        if query in self._sharable:
-            self._sharable[query] = plan
+        self._formed(query).plan = plan
+        if query in self._others:
+            self._others[query] = plan
         self.emitter.removed(query)
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
-        if query in self._shared.queries:
-            return self._shared.mesh.carried(query)
         of_rows = 0 if self._behind is None else self._behind.carried(query)
-        return of_rows | self.queries[query].mesh.carried(query)
+        return of_rows | self._formed(query).mesh.carried(query)
 
     def insert(self, new: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; gives the results that they complete. All later ones begin at ``horizon`` or after."""
@@ -291,9 +293,9 @@ class KeywordOperator:
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
         found = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
-        if len(self._shared):
-            of_many, excluded = self._shared.insert(first, new.rows)
-            found.append(of_many)
+        if len(self._worded):
+            of_words, excluded = self._worded.insert(arrived, new.rows)
+            found.append(of_words)
             self.excluded += excluded
         return [self._truly_joined(results) for results in found if len(results)]
 
@@ -338,12 +340,12 @@ class KeywordOperator:
         """End tuples early."""
         self._scoring.ended(slots, ticks)
         self._live.end(slots, ticks)
-        for mesh in self._meshes:
+        for mesh in self.meshes:
             mesh.end(slots)
 
     def purge(self, horizon: int) -> None:
         """Let time pass up to ``horizon``; what has ended goes as soon as about half of all is dead."""
-        for mesh in self._meshes:
+        for mesh in self.meshes:
             mesh.expire(horizon)
         entries = self.entries
         crowded = self._behind is not None and self._behind.reserve.crowded
@@ -355,9 +357,8 @@ class KeywordOperator:
         self._scoring.forget(horizon)
         dropped = self._leaving(horizon)
         slots = self.store.compact(horizon, dropped)
-        for mesh in self._meshes:
+        for mesh in self.meshes:
             mesh.compact(horizon, slots)
-        self._shared.mesh.compact(slots)
         self.searches.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)
@@ -374,18 +375,17 @@ class KeywordOperator:
 
     @property
     def meshes(self) -> list[Mesh]:
-        """All but the one that answers very many queries."""
-        return list(self._meshes)
+        """Those that answer queries."""
+        return [*self._meshes, *([self._worded.joins] if len(self._worded) else ())]
 
-    def meshes_of(self, query: int) -> list[Mesh]:
-        """The mesh of a query; none for those that one mesh answers for all."""
-        return [self.queries[query].mesh] if query in self.queries else []
+    def mesh_of(self, query: int) -> Mesh:
+        """The mesh of a query."""
+        return self._formed(query).mesh
 
     def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
         """What the queries hold, and which holds most. ``plans`` by number; ``emitted``: live results."""
-        results = [*emitted, *self._shared.mesh.found]
-        results += [part for mesh in self._meshes for part in mesh.found]
-        partials = [part for mesh in self._meshes for part in mesh.held()]
+        results = [*emitted, *(part for mesh in self.meshes for part in mesh.found)]
+        partials = [part for mesh in self.meshes for part in mesh.held()]
         counts = (
             (sum(map(len, results)), "result"),
             (sum(map(len, partials)), "partial result"),
@@ -399,7 +399,7 @@ class KeywordOperator:
     @property
     def entries(self) -> int:
         """Live tuples, waiting partials and pairs of neighbours, dead ones not yet purged included."""
-        return len(self._live) + self._shared.mesh.pairs + sum(mesh.partials for mesh in self._meshes)
+        return len(self._live) + sum(mesh.partials for mesh in self.meshes)
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """Labels of live tuples in the codes of their meshes; those that exclude a tuple are counted."""
@@ -459,9 +459,9 @@ class MeshEngine(ABC):
         return sum(mesh.operators for mesh in self._operator.meshes)
 
     @property
-    def shared(self) -> int:
-        """The number of queries that one mesh answers for all."""
-        return self._operator.shared
+    def by_delta_joins(self) -> int:
+        """The number of queries that delta joins answer."""
+        return self._operator.by_delta_joins
 
     @property
     def carried(self) -> int:
@@ -475,7 +475,7 @@ class MeshEngine(ABC):
 
     def used(self, name: str | None = None) -> list[OperatorUse]:
         """Operators of meshes that have been used; of the mesh of one query, or of all."""
-        meshes = self._operator.meshes if name is None else self._operator.meshes_of(self._queries.of(name))
+        meshes = self._operator.meshes if name is None else [self._operator.mesh_of(self._queries.of(name))]
         return [use for mesh in meshes for use in mesh.used()]
 
     def load(self) -> Load:

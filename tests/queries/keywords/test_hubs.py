@@ -132,7 +132,7 @@ def test_trees(window: Window, seed: int) -> None:
         assert added[0] == added[1]
         some = records[begin : begin + step]
         assert lines(list(by_joins.process(some))) == lines(list(by_mesh.process(some)))
-    assert by_joins.shared == len(standing)
+    assert by_joins.by_delta_joins == len(standing)
 
 
 ALERTS = {
@@ -163,7 +163,7 @@ def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
     list(together.process([*attorneys, hub]))
     told = [lines(together.add_all(list(plans.values())))]
     told += [lines(list(together.process(some))) for some in changes]
-    assert together.shared == len(ALERTS)
+    assert together.by_delta_joins == len(ALERTS)
     expected: list[list[bytes]] = [[] for _ in told]
     for plan in plans.values():
         alone = StreamEngine(COURTS, window)

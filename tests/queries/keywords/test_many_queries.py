@@ -10,9 +10,9 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.meshes import why_not_shared
 from skws.queries.keywords.operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
+from skws.queries.keywords.word_queries import why_no_delta_joins
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
@@ -57,7 +57,9 @@ def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, see
         assert sorted(map(repr, told[0])) == sorted(map(repr, told[1]))
         found += len(told[0])
     assert found > 50
-    assert (together.shared, alone.shared) == (len(TEXTS) - 1, 0), "one has a condition for a keyword"
+    assert (together.by_delta_joins, alone.by_delta_joins) == (len(TEXTS) - 1, 0), (
+        "one has a condition for a keyword"
+    )
 
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.DELTA, EvaluatorName.MESH])
@@ -106,6 +108,6 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
 )
 def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:
     plan = Plan(DENSE, parse_query(text, DENSE), TimeWindow(9), 3, evaluated_by=EvaluatorName.DELTA)
-    assert why_not_shared(plan) == reason
-    assert StreamEngine.of(plan).shared == (not reason)
-    assert why_not_shared(replace(plan, lateness=5)) == reason
+    assert why_no_delta_joins(plan) == reason
+    assert StreamEngine.of(plan).by_delta_joins == (not reason)
+    assert why_no_delta_joins(replace(plan, lateness=5)) == reason

@@ -1,0 +1,210 @@
+"""Queries that delta joins answer: the words they ask for, and the conditions that exclude tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from skws.data.batch import Rows
+from skws.keywords.keyword_matching import FEW_WORDS, WordMatching, matcher_of, spread, words_of
+from skws.keywords.plan import Plan
+from skws.keywords.query import Alternative, Condition, Slot
+from skws.keywords.scope import satisfied
+from skws.queries.keywords.live_words import LiveWords
+from skws.spec.enums import EvaluatorName
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.live import InsertedTuples, LiveTuples
+from skws_mesh.columnar.store import NO_MEMBER, Partials
+from skws_mesh.delta.joins import DeltaJoins, WordQuery
+from skws_schema.model import Row, Schema, sourced
+
+MANY: Final = 250
+"""Queries for which delta joins are faster than a mesh for each shape."""
+
+
+def why_no_delta_joins(plan: Plan) -> str:
+    """Why delta joins cannot answer a plan; empty if they can."""
+    return next((reason for holds, reason in _REASONS if holds(plan)), "")
+
+
+_REASONS: Final[tuple[tuple[Callable[[Plan], bool], str], ...]] = (
+    (lambda plan: bool(plan.query.sequence), "its keywords come in an order"),
+    (lambda plan: plan.query.match_names, "its keywords may be names in the schema"),
+    (lambda plan: plan.ranking is not None, "its results have scores"),
+    (
+        lambda plan: plan.evaluated_by == EvaluatorName.MESH or plan.mesh is not None,
+        "the mesh was asked for",
+    ),
+    (
+        lambda plan: any(
+            isinstance(each, Condition) for slot in plan.query.slots for each in slot.alternatives
+        ),
+        "many tuples satisfy a condition that stands for a keyword",
+    ),
+    (lambda plan: bool(sourced(plan.schema)), "its schema has tables with a source of their own"),
+)
+
+
+@dataclass
+class WordedQuery:
+    """A query that delta joins answer."""
+
+    mesh: DeltaJoins
+    plan: Plan
+
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The tuples that satisfy one of them take no part."""
+        excluded = (each for slot in self.plan.query.exclusions for each in slot.alternatives)
+        return tuple(each for each in excluded if isinstance(each, Condition))
+
+
+Word: TypeAlias = frozenset[Alternative]
+_SLOTS: Final = 4
+
+
+@dataclass(slots=True)
+class AskedWord:
+    """A word that queries ask for, and how many do.
+
+    ``slots``: some that ask for it, by which it is found fast: queries share most of their slots.
+    """
+
+    word: Word
+    number: int
+    users: int = 0
+    slots: list[Slot] = field(default_factory=list)
+
+
+class WordQueries:
+    """Queries by number, the words that they ask for, and the delta joins that answer them.
+
+    ``row``: the live rows, by slot. Conditions are looked at for the tuples of results only: most tuples fail
+    one, for each query that asks.
+    """
+
+    def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
+        self.queries: dict[int, WordedQuery] = {}
+        self.joins = DeltaJoins(live, schema)
+        self._conditioned: set[int] = set()
+        self._live = live
+        self._schema = schema
+        self._row = row
+        self._matching = WordMatching(schema)
+        self._words: dict[Word, AskedWord] = {}
+        self._by_slot: dict[int, AskedWord] = {}  # by the identity of slots: words are long to hash
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def add(self, plans: Mapping[int, Plan], rows: Rows, index: LiveWords) -> Partials:
+        """Answer queries from now on, given the live rows by slot; gives their results that are alive.
+
+        ``index``: the words of the first live rows.
+        """
+        new: dict[int, Slot] = {}
+        self.joins.ask({number: self._asked(plan, new) for number, plan in plans.items()})
+        self._matching.add(new)
+        added = {number: WordedQuery(self.joins, plan) for number, plan in plans.items()}
+        self.queries |= added
+        self._conditioned |= {
+            number for number, query in added.items() if query.plan.query.exclusions and query.conditions
+        }
+        return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new, rows, index))))
+
+    def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
+        """The live tuples with new words: by the index, and by the texts that it does not cover."""
+        few = 0 < len(new) <= FEW_WORDS
+        indexed = index.label(0, matcher_of(self._schema, new)) if few else None
+        if indexed is None:
+            return words_of(self._schema, new, rows)
+        slots, words = spread(indexed.bitmaps, new)
+        if index.covered == len(rows):
+            return slots, words
+        others, its = words_of(self._schema, new, rows.taken(slice(index.covered, None)))
+        return np.concatenate([slots, others + index.covered]), np.concatenate([words, its])
+
+    def remove(self, query: int) -> None:
+        """Stop answering a query."""
+        plan = self.queries.pop(query).plan
+        self._conditioned.discard(query)
+        self.joins.remove(query)
+        gone = []
+        for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
+            asked = self._words[frozenset(slot.alternatives)]
+            asked.users -= 1
+            if not asked.users:
+                del self._words[asked.word]
+                for each in asked.slots:
+                    del self._by_slot[id(each)]
+                gone.append(asked.number)
+        self._matching.remove(gone)
+        self.joins.forget(gone)
+
+    def insert(self, arrived: InsertedTuples, rows: Rows) -> tuple[Partials, int]:
+        """Take in new live tuples with these rows; gives the results that they complete.
+
+        And the number of pairs of a tuple and a query that excludes it.
+        """
+        slots, words = self._matching.of(rows)
+        labels = _labels(slots + arrived.first, words)
+        return self._satisfying(self.joins.insert(arrived, labels)), self.joins.exclusions(labels)
+
+    def _satisfying(self, found: Partials) -> Partials:
+        """Drop results with tuples that conditions of their queries exclude."""
+        if not self._conditioned or not len(found):
+            return found
+        relation = self._live.tuples.relation
+        rows: dict[int, Row] = {}
+        kept = np.ones(len(found), dtype=bool)
+        asking = np.isin(found.query, np.array(sorted(self._conditioned), dtype=np.int64))
+        for at in np.flatnonzero(asking).tolist():
+            conditions = self.queries[int(found.query[at])].conditions
+            for slot in found.members[at][found.members[at] != NO_MEMBER].tolist():
+                mine = [each for each in conditions if each.relation == relation[slot]]
+                if mine and slot not in rows:
+                    rows[slot] = self._row(slot)
+                kept[at] &= not any(satisfied(each, rows[slot]) for each in mine)
+        return found if kept.all() else found.taken(kept)
+
+    def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordQuery:
+        query = plan.query
+        words = tuple(self._word(slot, new) for slot in query.slots)
+        excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
+        return WordQuery(words, plan.max_size, excluded, query.without, query.without_joins)
+
+    def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
+        asked = self._by_slot.get(id(slot)) or self._asked_by(slot, new)
+        asked.users += 1
+        return asked.number
+
+    def _asked_by(self, slot: Slot, new: dict[int, Slot]) -> AskedWord:
+        word = frozenset(slot.alternatives)
+        asked = self._words.get(word)
+        if asked is None:
+            asked = self._words[word] = AskedWord(word, self._next)
+            self._next += 1
+            new[asked.number] = slot
+        if len(asked.slots) < _SLOTS:
+            asked.slots.append(slot)
+            self._by_slot[id(slot)] = asked
+        return asked
+
+
+def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:
+    """What exclusions look for in texts, without conditions."""
+    for slot in exclusions:
+        words = tuple(each for each in slot.alternatives if not isinstance(each, Condition))
+        if words:
+            yield slot if len(words) == len(slot.alternatives) else replace(slot, alternatives=words)
+
+
+def _labels(slots: Ints, words: Ints) -> KeywordBitmaps:
+    """What delta joins read of tuples and their words."""
+    return KeywordBitmaps(slots, words, np.ones(len(slots), dtype=np.int64))

@@ -88,11 +88,26 @@ class PathJoins:
                 yield _joined(one, rows[part].take(place), other, others[part].take(place), entry)
 
     def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
-        """The entries that pairs of tuples complete, as (position, entry)."""
-        position, far = self._partners.among(one, other)
-        of, near = self._partners.among(other.take(position), one.take(position))
-        found, entry = self._pairs.between(near, far.take(of))
-        return position.take(of.take(found)), entry
+        """The entries that pairs of tuples complete, as (position, entry).
+
+        Tuples may have thousands of words, so each side's are compared with the other tuple once.
+        """
+        of, far = self._partners.among(one, other)
+        pairs = distinct(of)
+        to, near = self._partners.among(other.take(pairs), one.take(pairs))
+        near = near.take(np.argsort(to, kind="stable"))
+        counts = np.bincount(to, minlength=len(pairs))
+        which = np.searchsorted(pairs, of)
+        first, counts = (np.cumsum(counts) - counts).take(which), counts.take(which)
+        positions, entries = [NOTHING], [NOTHING]
+        for part in slices(counts, PAIRS):
+            times = counts[part]
+            found, its = self._pairs.between(
+                near.take(ranges(first[part], times)), np.repeat(far[part], times)
+            )
+            positions.append(np.repeat(of[part], times).take(found))
+            entries.append(its)
+        return np.concatenate(positions), np.concatenate(entries)
 
     def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
         """As ``matched`` for one tuple with many neighbours: the words around it are joined first."""

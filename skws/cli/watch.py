@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -17,16 +15,13 @@ from skws.cli import given as read
 from skws.cli import options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import color_on_stdout, tell
-from skws.data.batch import Record, RecordBatch
 from skws.jobs.alerts import Alert, Reloading, read_alerts
 from skws.jobs.control import Host, RunControl, open_host
 from skws.jobs.fanout import Routing
 from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
-from skws.keywords.suggest import Vocabulary
 from skws.memory import freeze_loaded_objects, making_long_lived_objects
-from skws.queries.diagnosis import KeywordCounts, insertions, note_words
-from skws.queries.kinds import plan_of, plans_of
+from skws.queries.kinds import plans_of
 from skws.sinks.base import OutputClosedError, Sink
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import (
@@ -92,18 +87,14 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
         sinks = [routing]
         reloading = Reloading(file.path, file.alerts, routing.change, file.asked, notes)
 
-    unanswered = EmptyResultDiagnosis(request, notes)
+    unanswered = EmptyResultDiagnosis(notes)
 
     def each_step() -> None:
         if reloading is not None:
             reloading.each_second(control.clock.now(), control.submit)
         unanswered.each_step(control.clock.now(), host)
 
-    # On Spark records would be copied to the driver for it.
-    onlooker = unanswered if request.engine is EngineName.LOCAL else None
-    host = open_host(
-        request, control, sinks=sinks, log=notes, each_step=each_step, onlooker=onlooker, plans=plans
-    )
+    host = open_host(request, control, sinks=sinks, log=notes, each_step=each_step, plans=plans)
     try:
         host.run()
     except KeyboardInterrupt:
@@ -227,55 +218,23 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
     )
 
 
-KEPT: Final = 20_000
-"""Records that are looked at: the latest. It takes half a second."""
 _AFTER: Final = 10 * MICROSECOND
 _MOST: Final = 5
 """Queries that are explained; of the others only the number is told."""
 
 
 class EmptyResultDiagnosis:
-    """Listens to a job (``JobListener``) and keeps its ``most`` latest records until they are looked at."""
+    """Tells why standing queries have no results: once in a run, and at its end."""
 
-    def __init__(self, job: Job, log: Log, most: int = KEPT) -> None:
-        self._job = job
-        self._most = most
+    def __init__(self, log: Log) -> None:
         self._log = log
-        self._schema = job.schema
-        self._static: list[Record] = []
-        self._batches: deque[RecordBatch] = deque()
-        self._kept = 0
-        self._whole = job.checkpoint is None  # a run that resumes has seen records before
-        self._told: dict[str, list[str]] = {}
+        self._told: dict[str, Sequence[str]] = {}
         self._at: int | None = None  # when to look
         self._looked = False
 
-    def load_tables(self, records: Sequence[Record]) -> None:
-        """As a listener of the job."""
-        room = self._most - len(self._static)
-        self._whole = self._whole and len(records) <= room
-        self._static += records[:room]
-
-    def add(self, batch: RecordBatch) -> None:
-        """As a listener of the job."""
-        self._batches.append(batch)
-        self._kept += len(batch)
-        while self._kept - len(self._batches[0]) >= self._most:
-            self._kept -= len(self._batches.popleft())
-            self._whole = False
-
-    def moved(self) -> None:
-        """As a listener of the job."""
-        self._batches.clear()
-        self._static.clear()
-        self._kept = 0
-
     def each_step(self, now: int, host: Host) -> None:
         """Look ten seconds after the first record. ``now``: microseconds of the job's clock."""
-        if host.schema is not self._schema:
-            self._schema, self._whole = host.schema, False  # earlier records have other attributes
-            self.moved()
-        if self._at is None and self._kept:
+        if self._at is None and host.event_time is not None:
             self._at = now + _AFTER
         if not self._looked and self._at is not None and now >= self._at:
             self._looked = True
@@ -283,28 +242,14 @@ class EmptyResultDiagnosis:
 
     def tell(self, host: Host) -> None:
         """Log the reasons that were not told before."""
-        silent = host.silent if self._kept or self._static else []
-        if not silent:
-            return
-        records = list(insertions(chain(self._static, *(batch.records() for batch in self._batches))))
-        words = Vocabulary()
-        for record in records:
-            note_words(words, self._schema, record)
+        silent = host.silent
         for one in silent[:_MOST]:
-            lines = self._why(one, records, words)
-            for line in lines if lines != self._told.get(one.name) else ():
+            found = host.why_nothing(one.name)
+            if found is None:
+                continue
+            for line in found.reasons if found.reasons != self._told.get(one.name) else ():
                 self._log.info("no results", f"{one.name}: no results: {line}", query=one.name)
-            self._told[one.name] = lines
-        if len(silent) > _MOST:
+            self._told[one.name] = found.reasons
+        if self._told and len(silent) > _MOST:
             more = len(silent) - _MOST
             self._log.info("no results", f"{more:,} more queries have no results", queries=more)
-
-    def _why(self, one: Query, records: Sequence[Record], words: Vocabulary) -> list[str]:
-        plan = plan_of(one, replace(self._job.stream, schema=self._schema)).search
-        if plan is None:
-            return []
-        counts = KeywordCounts(plan)
-        for record in records:
-            counts.add(record.relation, record.row)
-        where = "" if self._whole else f" of the latest {len(records):,}"
-        return list(counts.why_nothing(lambda: words, where).reasons)

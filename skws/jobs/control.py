@@ -34,6 +34,7 @@ from skws_schema.errors import SourceError
 if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.batch import Record, RecordBatch
     from skws.jobs.metrics import Metrics
+    from skws.queries.diagnosis import EmptyResult
     from skws.queries.operator import QueryPlan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult
@@ -210,6 +211,9 @@ class Host(Protocol):
 
     def operators(self, name: str) -> Mapping[Prefix, OperatorState]:
         """The state of each operator in the mesh of a keyword query, which other queries may share."""
+
+    def why_nothing(self, name: str) -> EmptyResult | None:
+        """Why a keyword query has no results among the live tuples; None if this process has none of them."""
 
     def bad_reason(self) -> str:
         """Why the latest reported bad record was bad; empty if unknown."""

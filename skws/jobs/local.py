@@ -42,6 +42,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, TimeWindow, Unbounded
 
 if TYPE_CHECKING:
+    from skws.queries.diagnosis import EmptyResult
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
@@ -484,6 +485,9 @@ class LocalWatch:
 
     def operators(self, name: str) -> Mapping[Prefix, OperatorState]:
         return states_of(self.worker.live.used(name))
+
+    def why_nothing(self, name: str) -> EmptyResult | None:
+        return self.worker.live.why_nothing(name)
 
     def bad_reason(self) -> str:
         bad = self.intake.bad

@@ -207,7 +207,7 @@ class RecordSample:
         before, rest = self._counts.tuples, iter(items)
         for record in insertions(islice(rest, most)):
             self._counts.add(record.relation, record.row)
-            note_words(self._words, self._counts.plan.schema, record)
+            note_words(self._words, self._counts.plan.schema.relations[record.relation], record.row)
         self.whole = self.whole and next(rest, None) is None
         return self._counts.tuples - before
 
@@ -231,6 +231,20 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> Em
     return sample.why_nothing()
 
 
+def why_rows_give_nothing(plan: Plan, rows: Iterable[tuple[int, Row]], where: str) -> EmptyResult:
+    """Why rows, each with the number of its relation, give a plan nothing. ``where``: which rows they are."""
+    counts, words, rows = KeywordCounts(plan), Vocabulary(), list(rows)
+    for relation, row in rows:
+        counts.add(relation, row)
+
+    def vocabulary() -> Vocabulary:
+        for relation, row in rows:
+            note_words(words, plan.schema.relations[relation], row)
+        return words
+
+    return counts.why_nothing(vocabulary, where)
+
+
 def insertions(items: Iterable[Record | BadRecord]) -> Iterator[Record]:
     """The good records that are no deletions."""
     for item in items:
@@ -238,11 +252,10 @@ def insertions(items: Iterable[Record | BadRecord]) -> Iterator[Record]:
             yield item
 
 
-def note_words(words: Vocabulary, schema: Schema, record: Record) -> None:
-    """Add the words that are searched in a record."""
-    relation = schema.relations[record.relation]
+def note_words(words: Vocabulary, relation: Relation, row: Row) -> None:
+    """Add the words that are searched in a row."""
     for column in relation.search_columns:
-        value = record.row[column]
+        value = row[column]
         if value is not None:
             # Nobody mistypes one code for another, and each row has codes of its own.
             text = " ".join(word for word in str(value).split() if not _DIGIT.search(word))

@@ -30,6 +30,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 if TYPE_CHECKING:
+    from skws.queries.diagnosis import EmptyResult
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords
@@ -194,6 +195,10 @@ class Operator(ABC):
     @abstractmethod
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Process the next records, which are some: as ``in_order`` says."""
+
+    def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:  # noqa: ARG002
+        """Why a query of keywords has no results among what lives; None for other kinds."""
+        return None
 
     def advance(self, now: int) -> dict[str, Iterable[Result]]:  # noqa: ARG002
         """What happens up to a time, which included, before any more records."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
+from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
 from skws.queries.keywords.engine import KeywordEngine
@@ -112,6 +113,9 @@ class TopQueries(Operator):
     def remove(self, name: str) -> None:
         del self._plans[name], self._tops[name]
         self._engine.remove(name)
+
+    def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:
+        return None if plan.search is None else self._engine.why_nothing(plan.search)
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Changes in order of time, up to the time that the batch reaches."""

@@ -38,6 +38,7 @@ from skws_schema.evolution import SchemaChange
 from skws_windows.window import Window
 
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
+    from skws.queries.diagnosis import EmptyResult
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords
@@ -183,6 +184,11 @@ class Session:
         if found is not None or self.operators[key].keeps is None:
             return found or []
         return plan.operator(self._state).add([plan])
+
+    def why_nothing(self, name: str) -> EmptyResult | None:
+        """Why a query of keywords has no results among what lives; None for other kinds, or without rows."""
+        key = self._placed.get(name)
+        return None if key is None else self.operators[key].why_nothing(self._plan(name))
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""

@@ -117,6 +117,17 @@ class LiveStore:
         columns = TupleColumns(new.relation, new.start, new.end, keys, new.place)
         return first, self.live.insert(columns)
 
+    def latest(self, now: int, most: int) -> Ints:
+        """The slots of tuples alive at ``now``; of more than about ``most`` the latest of each relation."""
+        tuples = self.live.tuples
+        alive = np.flatnonzero(tuples.end > now)
+        if len(alive) <= most:
+            return alive
+        relation = tuples.relation.take(alive)
+        numbers = np.unique(relation)
+        parts = [alive[relation == number][-(most // len(numbers)) :] for number in numbers.tolist()]
+        return np.sort(np.concatenate(parts))
+
     def slots_of(self, tuples: Iterable[StreamTuple]) -> tuple[Ints, list[StreamTuple]]:
         """The slots of tuples that are followed as objects, and those tuples; others are left out."""
         slots = self.directory.slots

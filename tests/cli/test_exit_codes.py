@@ -274,4 +274,6 @@ def test_a_watch_gives_the_reason_at_its_end(skws: Skws, tmp_path: Path) -> None
         "watch", "ada", "kettel", "-S", f"replay:{tmp_path}/day.jsonl?speed=1e9", "-s", tmp_path / "shop.yaml"
     )
     assert (done.code, done.out) == (0, "")
-    assert done.err.endswith("ada kettel: no results: no row matches 'kettel'; did you mean 'kettle'?\n")
+    assert done.err.endswith(
+        "ada kettel: no results: no row of the window matches 'kettel'; did you mean 'kettle'?\n"
+    )

@@ -10,12 +10,17 @@ from typing import Any
 
 from docs.stepped_run import HandClock
 from skws.cli.watch import EmptyResultDiagnosis
+from skws.data.batch import Record
 from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
+from skws.queries.keyword_plans import keyword_plan
+from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query import Query, Stream
 from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 SCHEMA = """\
 version: 1
@@ -37,7 +42,6 @@ class Run:
         *queries: str | Query,
         window: str = "none",
         table: bool = False,
-        most: int = 20_000,
     ) -> None:
         self.file, self.clock, self._log = folder / "in.jsonl", HandClock(), StringIO()
         self.file.touch()
@@ -45,19 +49,19 @@ class Run:
         named = {one if isinstance(one, str) else one.text: one for one in queries}
         job = Job(named, schema, str(self.file))
         log = Log(LogFormat.JSON, stream=self._log)
-        self.unanswered, self.control = EmptyResultDiagnosis(job, log, most), RunControl(job, self.clock)
-        self.host = LocalWatch(job, [], log, control=self.control, onlooker=self.unanswered)
+        self.unanswered, self.control = EmptyResultDiagnosis(log), RunControl(job, self.clock)
+        self.host = LocalWatch(job, [], log, control=self.control)
 
     def open(self) -> Run:
         self.host.open()
         return self
 
-    def append(self, relation: str, *texts: str) -> None:
+    def append(self, relation: str, *texts: str, time: int = 1) -> None:
         name = "name" if relation == "item" else "note"
         with self.file.open("a") as file:
             for number, text in enumerate(texts):
                 row = {"id": number, name: text}
-                file.write(json.dumps({"relation": relation, "time": 1, "row": row}) + "\n")
+                file.write(json.dumps({"relation": relation, "time": time, "row": row}) + "\n")
 
     def step(self, seconds: float = 0) -> None:
         self.clock.pass_time(seconds)
@@ -120,15 +124,27 @@ def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
     assert run.told[-1] == "3 more queries have no results"
 
 
-def test_it_keeps_the_latest_records_and_says_so(tmp_path: Path) -> None:
-    run = Run(tmp_path, "lamp blue", most=2).open()
-    for text in ("lamp", "red", "green", "white"):
-        run.append("item", text)
-        run.step()
+def test_it_knows_what_the_window_holds(tmp_path: Path) -> None:
+    run = Run(tmp_path, "lamp blue", window="10 seconds").open()
+    run.append("item", "lamp")
+    run.append("item", "red", time=20)
+    run.step()
     run.unanswered.tell(run.host)
     assert run.told == [
-        f"lamp blue: no results: no row of the latest 2 matches {word!r}" for word in ("lamp", "blue")
+        f"lamp blue: no results: no row of the window matches {word!r}" for word in ("lamp", "blue")
     ]
+
+
+def test_of_many_rows_the_latest_of_each_relation_are_looked_at() -> None:
+    schema = parse_schema(SCHEMA.format(window="none", table="false"))
+    engine = StreamEngine(schema, Unbounded(), sizes=Sizes(reasons=4))
+    plan = keyword_plan(Query("lamp blue"), Stream(schema, Unbounded(), max_size=5), Unbounded(), None)
+    texts = ("lamp", "red", "green", "white")
+    records = [Record(1, 0, (0, "blue")), *(Record(0, 0, (at, text)) for at, text in enumerate(texts))]
+    assert list(engine.process(records)) == []
+    found = engine.why_nothing(plan)
+    assert found is not None
+    assert found.reasons == ("no row of the latest 3 matches 'lamp'",)
 
 
 def test_it_knows_static_tables(tmp_path: Path) -> None:
@@ -153,6 +169,4 @@ def test_records_before_a_change_of_the_schema_are_left_out(tmp_path: Path) -> N
     run.append("item", "green")
     run.step()
     run.unanswered.tell(run.host)
-    assert run.told == [
-        f"lamp blue: no results: no row of the latest 1 matches {word!r}" for word in ("lamp", "blue")
-    ]
+    assert run.told == [f"lamp blue: no results: no row matches {word!r}" for word in ("lamp", "blue")]

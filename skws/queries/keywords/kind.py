@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
+from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
 from skws.queries.keywords.engine import KeywordEngine
@@ -92,6 +93,11 @@ class KeywordQueries(LiveOperator):
         if plan.search is None:
             raise UsageError(f"{plan.query.text!r}: only keywords can be searched for among live tuples")
         return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
+
+    def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:
+        if self._engine is None or plan.search is None:
+            return None
+        return self._engine.why_nothing(plan.search)
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:

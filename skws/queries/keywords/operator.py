@@ -17,6 +17,7 @@ import numpy as np
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
+from skws.queries.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.evaluator import Load
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -36,11 +37,14 @@ from skws_purging.policy import Sweep
 from skws_schema.budgets import Held
 from skws_schema.errors import counted
 from skws_schema.model import Row, sourced
+from skws_windows.window import ExpressionWindow, Unbounded
 
 if TYPE_CHECKING:
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
 
 
+_PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
+"""Where all rows are that live."""
 _LOOKED_AT: Final = 10_000  # rows of each table: memory is short
 
 
@@ -56,6 +60,9 @@ class Sizes:
     """Rows of indexed tables added before unneeded ones are removed; more if there are many live tuples."""
     numbers: int = 1 << QUERY_BITS
     """Numbers of queries, after which those that still stand begin from 0 again."""
+
+    reasons: int = 20_000
+    """Live tuples that are looked at for why there are no results; it takes half a second."""
 
 
 USUAL_SIZES: Final = Sizes()
@@ -251,6 +258,18 @@ class KeywordOperator:
                 self.remove(query)
             self.excluded = before
 
+    def why_nothing(self, plan: Plan, now: int) -> EmptyResult | None:
+        """Why the tuples alive at ``now``, or the latest of them, give a plan nothing; None if none are."""
+        slots = self.store.latest(now, self._sizes.reasons)
+        if not len(slots):
+            return None
+        where = f" of the latest {len(slots):,}"
+        if len(slots) == np.count_nonzero(self._live.tuples.end > now):
+            where = _PLACES.get(type(plan.window), " of the window")
+        relations = self._live.tuples.relation.take(slots).tolist()
+        rows = self._directory.some_rows(slots)
+        return why_rows_give_nothing(plan, zip(relations, rows, strict=True), where)
+
     def remove(self, query: int) -> None:
         """Stop answering a query."""
         if query in self._worded.queries:
@@ -442,6 +461,8 @@ class MeshEngine(ABC):
 
     _operator: KeywordOperator
     _queries: AnsweredQueries
+    now: int
+    """The latest tick; ``ALWAYS`` where tuples live until they are ended."""
 
     @property
     def live_tuples(self) -> int:
@@ -468,6 +489,10 @@ class MeshEngine(ABC):
         """The keywords, as bits, that live tuples and table rows contain; there is one query."""
         ((number, _),) = self._queries
         return self._operator.carried(number)
+
+    def why_nothing(self, plan: Plan) -> EmptyResult | None:
+        """Why live tuples give a plan no results; None if there are none."""
+        return self._operator.why_nothing(plan, self.now)
 
     def compact(self, tick: int) -> None:
         """Purge all that has ended at ``tick``."""

@@ -97,6 +97,7 @@ class WindowedEngine(MeshEngine):
         self.schema = schema
         self.window = window
         self.counts = Counts()
+        self.now = ALWAYS
         self._windows = StreamWindows(nameable(schema), window)
         self.tracker = self._windows.tracker
         self._operator = KeywordOperator(LiveStore(schema, window), on_compact=self._renumber)

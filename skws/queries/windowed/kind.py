@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import orjson
 
 from skws.data.batch import Record
+from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keyword_plans import SearchPlan, keyword_plan
 from skws.queries.operator import Operator, QueryPlan, StreamState
@@ -92,6 +93,11 @@ class WindowedQueries(Operator):
         del self._plans[name]
         if self._engine is not None:
             self._engine.remove(name)
+
+    def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:
+        if self._engine is None or plan.search is None:
+            return None
+        return self._engine.why_nothing(plan.search)
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:

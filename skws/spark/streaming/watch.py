@@ -43,6 +43,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
+    from skws.queries.diagnosis import EmptyResult
     from skws.queries.windowed.stream_windows import WindowSpan
 
 
@@ -128,6 +129,9 @@ class SparkWatch:
 
     def operators(self, name: str) -> Mapping[Prefix, OperatorState]:  # noqa: ARG002 - shards tell all
         return self._merger.insight.operators
+
+    def why_nothing(self, name: str) -> EmptyResult | None:  # noqa: ARG002 - shards have the tuples
+        return None
 
     def bad_reason(self) -> str:
         return ""

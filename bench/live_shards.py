@@ -26,7 +26,7 @@ from skws.formats import Replay
 from skws.formats.jsonl import ChunkReader
 from skws.jobs.control import JobCommand
 from skws.memory import expect_long_lived_objects
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.shard_server import ShardServer

@@ -39,9 +39,9 @@ from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.splits import PackedPiece, read_pieces
 from skws.queries.kinds import plan_of
-from skws.queries.partitioning import Partitioning
-from skws.queries.slice_tasks import SliceRanges, blocks_of
-from skws.queries.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
+from skws.queries.partitioning.parts import Partitioning
+from skws.queries.partitioning.slice_tasks import SliceRanges, blocks_of
+from skws.queries.partitioning.slices import Slice, SliceRun, Slicing, in_order, plan_parts, plan_slices
 from skws.spec.job import Job
 from skws_schema.show import to_yaml
 

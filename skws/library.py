@@ -36,8 +36,8 @@ from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries import session
-from skws.queries.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
 from skws.queries.evaluator import Counts
+from skws.queries.keywords.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
@@ -601,7 +601,7 @@ def _best_of_database(
 ) -> Iterator[Result]:
     """By the index on disk that ``skws search`` uses, too."""
     from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - as below
-    from skws.queries.referred_rows import SHOWN  # noqa: PLC0415 - as below
+    from skws.queries.keywords.referred_rows import SHOWN  # noqa: PLC0415 - as below
     from skws.queries.snapshot.search import SnapshotSearch  # noqa: PLC0415 - for databases only
 
     tables = database_tables(database, asked.schema, None, lambda _: None)

@@ -39,8 +39,8 @@ from skws.formats.jsonl_order import timed_blocks
 from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, share
 from skws.queries.kinds import plan_of
-from skws.queries.partitioning import plan_keys
-from skws.queries.slice_tasks import (
+from skws.queries.partitioning.parts import plan_keys
+from skws.queries.partitioning.slice_tasks import (
     Blocks,
     Emitted,
     Lines,
@@ -52,7 +52,7 @@ from skws.queries.slice_tasks import (
     search_pieces,
     search_range,
 )
-from skws.queries.slices import (
+from skws.queries.partitioning.slices import (
     Slice,
     SliceRun,
     Slicing,

@@ -23,8 +23,8 @@ from skws.queries.evaluator import Counts, matches
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
+from skws.queries.partitioning.slices import SMALL
 from skws.queries.session import Session, bounded_session
-from skws.queries.slices import SMALL
 from skws.results.model import LiveResult, Result
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
@@ -33,7 +33,7 @@ from skws_schema.budgets import explain_refusals
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
-    from skws.queries.slice_tasks import SlicedRun
+    from skws.queries.partitioning.slice_tasks import SlicedRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from skws_schema.paths import from_here
 from skws_windows.window import Unbounded, parse_window
 
 if TYPE_CHECKING:
-    from skws.queries.diagnosis import Command
+    from skws.queries.keywords.diagnosis import Command
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -193,7 +193,7 @@ def describe(
 
 def command_of(data: Data, described: DescribedData) -> Command:
     """How a search of ``data`` is asked again; a drafted schema need not be named."""
-    from skws.queries.diagnosis import Command  # noqa: PLC0415 - loads what explains empty results
+    from skws.queries.keywords.diagnosis import Command  # noqa: PLC0415 - loads what explains empty results
 
     file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
     words = [redacted(data.address)] if data.address else []

@@ -10,9 +10,9 @@ from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, 
 from skws.formats import BadRecordLog
 from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
-from skws.queries.diagnosis import Command
-from skws.queries.keyword_plans import keyword_plan, ranking_of, top_of
-from skws.queries.referred_rows import SHOWN
+from skws.queries.keywords.diagnosis import Command
+from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of
+from skws.queries.keywords.referred_rows import SHOWN
 from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sinks.formats import open_writer

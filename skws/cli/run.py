@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
-from skws.queries.diagnosis import Command, why_nothing
+from skws.queries.keywords.diagnosis import Command, why_nothing
 from skws.replay_search import Search
 from skws.results.model import Result
 from skws.sinks.base import destination

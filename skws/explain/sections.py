@@ -15,8 +15,8 @@ from skws.explain.branch import Branch, Role
 from skws.explain.observed import Observed
 from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
-from skws.queries.partitioning import KeyPartitioning, key_partitioning, why_not_by_key
-from skws.queries.slices import why_whole
+from skws.queries.partitioning.parts import KeyPartitioning, key_partitioning, why_not_by_key
+from skws.queries.partitioning.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
 from skws_mesh.cngen import CNGen
 from skws_mesh.networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree

@@ -14,7 +14,7 @@ from skws.data.batch import gathered
 from skws.data.packing import packed, unpacked
 from skws.explain.branch import Branch
 from skws.formats import BadRecordLog, Replay
-from skws.queries.partitioning import KeyPartitioning, Part, Partitioning, plan_keys
+from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session
 from skws.spec.job import Job
 from skws_schema.errors import UsageError

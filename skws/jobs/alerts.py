@@ -15,7 +15,7 @@ from msgspec import structs
 from skws.jobs.control import JobCommand
 from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
-from skws.queries.keyword_plans import ranking_of, top_of
+from skws.queries.keywords.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
 from skws.results.model import LiveResult, Result
 from skws.sinks.sink_addresses import parse_sink

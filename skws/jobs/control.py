@@ -34,7 +34,7 @@ from skws_schema.errors import SourceError
 if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.data.batch import Record, RecordBatch
     from skws.jobs.metrics import Metrics
-    from skws.queries.diagnosis import EmptyResult
+    from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.operator import QueryPlan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.results.model import LiveResult

@@ -42,7 +42,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, TimeWindow, Unbounded
 
 if TYPE_CHECKING:
-    from skws.queries.diagnosis import EmptyResult
+    from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000

@@ -24,7 +24,7 @@ def _keywords() -> Kind:
 
 
 def _top() -> Kind:
-    from skws.queries.ranked import TopPlan  # noqa: PLC0415 - as above
+    from skws.queries.keywords.top_queries import TopPlan  # noqa: PLC0415 - as above
 
     return TopPlan
 

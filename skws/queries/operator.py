@@ -18,7 +18,7 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
 from skws.queries.order import Order, passed_over
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.backend import OperatorUse
@@ -30,7 +30,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 if TYPE_CHECKING:
-    from skws.queries.diagnosis import EmptyResult
+    from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords

@@ -27,7 +27,7 @@ from skws.queries.operator import (
     record_count,
 )
 from skws.queries.order import PASSED_OVER, Order, insertions, passed_over
-from skws.queries.partitioning import WHOLE, Part
+from skws.queries.partitioning.parts import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.backend import OperatorUse
@@ -38,7 +38,7 @@ from skws_schema.evolution import SchemaChange
 from skws_windows.window import Window
 
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
-    from skws.queries.diagnosis import EmptyResult
+    from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords

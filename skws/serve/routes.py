@@ -26,7 +26,7 @@ from skws import __version__
 from skws.jobs.prometheus import CONTENT_TYPE, text
 from skws.keywords.match import Span, highlight
 from skws.keywords.parse import parse_query
-from skws.queries.diagnosis import EmptyResult
+from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.results.model import LiveResult

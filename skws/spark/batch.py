@@ -41,7 +41,7 @@ from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
 from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
 from skws.memory import MemoryShare, expect_long_lived_objects, freeze_loaded_objects
-from skws.queries.slice_tasks import (
+from skws.queries.partitioning.slice_tasks import (
     Blocks,
     Emitted,
     SlicedRun,
@@ -50,7 +50,7 @@ from skws.queries.slice_tasks import (
     search_pieces,
     search_range,
 )
-from skws.queries.slices import (
+from skws.queries.partitioning.slices import (
     SMALL,
     Slice,
     SliceRun,

@@ -50,7 +50,7 @@ from skws.library import (
 from skws.memory import MemoryShare, asked, read_size
 from skws.queries.kinds import plans_over
 from skws.queries.order import PartitionEnds
-from skws.queries.partitioning import Partitioning, plan_keys
+from skws.queries.partitioning.parts import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.spark.batch import BatchRun
 from skws.spark.data_source import PARTITION, piece_source

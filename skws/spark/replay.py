@@ -14,8 +14,8 @@ from skws.formats import Replay, Split
 from skws.formats.jsonl_order import TimedBlock
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.kinds import plan_of
-from skws.queries.slice_tasks import SlicedRun, has_ranges
-from skws.queries.slices import SMALL, plan_slices
+from skws.queries.partitioning.slice_tasks import SlicedRun, has_ranges
+from skws.queries.partitioning.slices import SMALL, plan_slices
 from skws.spark.batch import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
 from skws.spark.faults import plain_errors
 from skws.spark.local_java import is_local

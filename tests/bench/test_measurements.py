@@ -23,7 +23,7 @@ from bench.scale import cost, scaled, sharded
 from bench.seek import lines, moves
 from bench.soak import KINDS, level, soak
 from skws.cli.main import run as skws
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning.parts import Partitioning
 from skws_bounds.sql_reader import parse_sql
 from skws_bounds.verdict import check
 from skws_schema.errors import UsageError

@@ -14,8 +14,8 @@ from skws.data.batch import Record, RecordBatch, merged
 from skws.data.packing import unpacked
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
+from skws.queries.partitioning.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.queries.session import Session
-from skws.queries.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.results.model import Result
 from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
-from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, key_partitioning, plan_keys
+from skws.queries.partitioning.parts import (
+    WHOLE,
+    KeyPartitioning,
+    Part,
+    Partitioning,
+    key_partitioning,
+    plan_keys,
+)
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import Query, Stream

@@ -14,7 +14,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.queries.kinds import plans_of
 from skws.queries.order import AwaitedPartitions, PartitionEnds, final_of, named
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spark.streaming.messages import BatchHeader, MicroBatch

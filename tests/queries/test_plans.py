@@ -27,7 +27,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         found[text] += 1
         return parse_query(text, schema, match_names=match_names)
 
-    monkeypatch.setattr("skws.queries.keyword_plans.parse_query", counted)
+    monkeypatch.setattr("skws.queries.keywords.keyword_plans.parse_query", counted)
     return found
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record, RecordBatch
 from skws.jobs.alerts import Limiter, Rate
 from skws.queries.kinds import moment, plans_over
-from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.queries.sql import row_result
 from skws.queries.windowed.kind import WindowedQueries

@@ -13,7 +13,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
 from skws.queries.operator import Begins, LoggedBatch
-from skws.queries.partitioning import WHOLE, Part, Partitioning
+from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.model import Result

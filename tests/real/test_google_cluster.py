@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from skws.formats import BadRecordLog, Replay
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.patterns.text import text_match
 from skws.queries.session import Session
 from skws.replay_search import Search

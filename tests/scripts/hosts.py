@@ -11,7 +11,7 @@ from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.jobs.standing_queries import StandingQueries
 from skws.queries.operator import LoggedBatch as Past
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning.parts import Partitioning
 from skws.queries.session import Session
 from skws.replay_search import Search
 from skws.results.model import LiveResult

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning.parts import Partitioning
 from skws.spec.enums import EngineName
 from tests.scripts.hosts import JobHost, ReplaySearch, SessionHost, ShardsHost
 from tests.scripts.script import Block, Host, parse_script, play

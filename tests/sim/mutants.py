@@ -721,12 +721,12 @@ _mutant(
     "gone-counted-twice",
     "records of a removed relation are counted by each shard that divides tuples",
     (
-        "skws.queries.partitioning:key_partitioning",
+        "skws.queries.partitioning.parts:key_partitioning",
         "schema = replace(schema, evolution=gone)",
         "was, schema = schema.evolution.removed_relations, replace(schema, evolution=gone)",
     ),
     (
-        "skws.queries.partitioning:key_partitioning",
+        "skws.queries.partitioning.parts:key_partitioning",
         "KeyPartitioning(tuple(columns))",
         "KeyPartitioning(tuple(None if n in was else one for n, one in enumerate(columns)))",
     ),
@@ -745,7 +745,7 @@ _mutant(
 _mutant(
     "gone-divided-apart",
     "shards divide records of a removed relation without regard to what they joined",
-    ("skws.queries.partitioning:key_partitioning", "replace(schema, evolution=gone)", "schema"),
+    ("skws.queries.partitioning.parts:key_partitioning", "replace(schema, evolution=gone)", "schema"),
     host="spark",
     source="files",
     window="time",

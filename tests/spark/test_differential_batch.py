@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from skws.formats import BadRecordLog, Replay
 from skws.formats.jsonl_order import timed_blocks
 from skws.queries.kinds import moment
-from skws.queries.slices import SMALL
+from skws.queries.partitioning.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result
 from skws.spark.batch import RangesRun, looked_at

@@ -11,7 +11,7 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Static
 
 from docs.stepped_run import SteppedRun
-from skws.queries.keyword_plans import ranking_of, top_of
+from skws.queries.keywords.keyword_plans import ranking_of, top_of
 from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
-from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of
+from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.keywords.engine import KeywordEngine
+from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan, ranking_of
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState

@@ -17,8 +17,8 @@ import numpy as np
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.evaluator import Load
+from skws.queries.keywords.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked

@@ -16,12 +16,12 @@ from msgspec.structs import replace as struct_replace
 
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import EmptyResult, KeywordCounts
+from skws.queries.keywords.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
 from skws.queries.keywords.live_words import LiveWords, indexed
 from skws.queries.keywords.meshes import Meshes, coded_by
+from skws.queries.keywords.referred_rows import referred_notes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
-from skws.queries.referred_rows import referred_notes
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate

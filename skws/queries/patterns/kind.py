@@ -17,7 +17,7 @@ import numpy as np
 from skws.data.batch import BATCH
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState, check_stays
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.queries.patterns.text import PatternQuery, pattern_notes, read_query
 from skws.results.model import Result

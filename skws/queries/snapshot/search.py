@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.index.table import TableIndex
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import EmptyResult, KeywordCounts
+from skws.queries.keywords.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_words import indexed
+from skws.queries.keywords.referred_rows import referred_notes
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.queries.referred_rows import referred_notes
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
 from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named

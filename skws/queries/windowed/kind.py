@@ -13,9 +13,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import orjson
 
 from skws.data.batch import Record
-from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import SearchPlan, keyword_plan
+from skws.queries.keywords.diagnosis import EmptyResult
+from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan
 from skws.queries.operator import Operator, QueryPlan, StreamState
 from skws.queries.windowed.engine import WindowedEngine
 from skws.queries.windowed.plan import admit, check_same_windows, window_notes

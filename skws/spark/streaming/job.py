@@ -32,7 +32,7 @@ from skws.index.cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing_queries import StandingQueries
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.sources.feed import Offset
 from skws.spark.faults import (
     PassingError,

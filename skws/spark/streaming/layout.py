@@ -28,7 +28,7 @@ from skws.data.batch import RecordBatch, together
 from skws.data.packing import packed, rejoined, unpacked
 from skws.queries.operator import SHARED
 from skws.queries.order import insertions
-from skws.queries.partitioning import KeyPartitioning, Part, Partitioning, plan_keys
+from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
 from skws.spec.query import Query, Stream

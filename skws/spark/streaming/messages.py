@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from skws.jobs.control import JobCommand
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.sources.feed import Backlog
 from skws_purging.lifespans import ALWAYS
 

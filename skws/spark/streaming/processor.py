@@ -27,7 +27,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.memory import freeze_loaded_objects
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query import Query

@@ -14,7 +14,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, Final
 
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.spark.sockets import temporary_folder
 from skws.spark.streaming.messages import WORKING, Failed, Setup
 from skws_schema import errors

@@ -59,7 +59,7 @@ from skws.memory import expect_long_lived_objects, return_large_arrays, use
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import LoggedBatch
 from skws.queries.order import insertions, passed_over
-from skws.queries.partitioning import Part
+from skws.queries.partitioning.parts import Part
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spark.streaming.messages import (

@@ -43,7 +43,7 @@ from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
-    from skws.queries.diagnosis import EmptyResult
+    from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.windowed.stream_windows import WindowSpan
 
 

@@ -10,7 +10,7 @@ import orjson
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.control import JobCommand
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard

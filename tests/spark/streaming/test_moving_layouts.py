@@ -11,7 +11,7 @@ import pytest
 
 from skws.data.batch import Record
 from skws.jobs.control import ControlFolder, JobCommand
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning.parts import Partitioning
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job

@@ -22,7 +22,7 @@ from skws.jobs.worker import BatchWorker
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
-from skws.queries.partitioning import Part, Partitioning, plan_keys
+from skws.queries.partitioning.parts import Part, Partitioning, plan_keys
 from skws.results.model import LiveResult
 from skws.spark.streaming.layout import (
     Blob,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skws.data.packing import unpacked
-from skws.queries.partitioning import Partitioning
+from skws.queries.partitioning.parts import Partitioning
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog
 from skws.spark.streaming.layout import Layout

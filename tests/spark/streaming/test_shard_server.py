@@ -21,7 +21,7 @@ import pytest
 
 from skws.data.batch import Record
 from skws.jobs.control import JobCommand
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.preloaded import PreloadedPython
 from skws.spark.streaming import shard_server
 from skws.spark.streaming.messages import Worked

@@ -15,7 +15,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
-from skws.queries.partitioning import Part, Partitioning
+from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.streaming.job import servers_ahead
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardStats

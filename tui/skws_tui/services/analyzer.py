@@ -15,7 +15,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
-from skws.queries.diagnosis import KeywordCounts
+from skws.queries.keywords.diagnosis import KeywordCounts
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
 from skws.sources import inferred_schemas as drafts

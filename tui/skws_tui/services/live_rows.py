@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from skws.data.batch import Record
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
-from skws.queries.diagnosis import KeywordCounts
+from skws.queries.keywords.diagnosis import KeywordCounts
 from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 

@@ -34,7 +34,7 @@ from skws.memory import expect_long_lived_objects
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import moment
-from skws.queries.slices import Slice, SliceRun, Slicing, in_order, summed
+from skws.queries.partitioning.slices import Slice, SliceRun, Slicing, in_order, summed
 from skws.results.model import EncodedResult, LiveResult, Result
 from skws.spec.query import KEYWORDS, TOP, Query, Stream
 from skws_schema.budgets import check

@@ -25,7 +25,7 @@ from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import plans_over
 from skws.queries.order import insertions
-from skws.queries.partitioning import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
+from skws.queries.partitioning.parts import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
 from skws.results.model import Result
 from skws.spec.query import KEYWORDS, PATTERN, TOP, Query, Stream

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.keywords.plan import Plan
-from skws.queries.diagnosis import EmptyResult
 from skws.queries.evaluator import Counts, Load, OrderedBatch
-from skws.queries.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
+from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.keywords.engine import KeywordEngine
+from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan, ranking_of, top_of
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top

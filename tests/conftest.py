@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,9 +39,20 @@ sys.dont_write_bytecode = False
 gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_collection_finish() -> None:
+    """Freezes what is loaded: a full collection would go through all modules and tests for half a second."""
+    gc.collect()
+    gc.freeze()
+
+
+WITHOUT_SESSION: Final = ("test_oracle_shards.py", "test_shard_server.py", "test_executor_packages.py")
+"""Files of ``tests/spark`` that need no session, and time."""
+
+
 def unit(nodeid: str) -> str:
     """What one process runs: a file, or all tests that name Spark, so that a single session is started."""
-    return "spark" if "spark" in nodeid else nodeid.partition("::")[0]
+    file = nodeid.partition("::")[0]
+    return "spark" if "spark" in nodeid and not file.endswith(WITHOUT_SESSION) else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,11 +79,10 @@ def interruptible() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """Restores the collector: commands run in this process make it rare, or freeze objects."""
+    """Restores the thresholds of garbage collection, which commands run in this process change."""
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,11 @@ _OURS: Final = tuple(
     f"{ROOT / folder}/"
     for folder in ("skws", "schema", "purging", "windows", "mesh", "patterns", "bounds", "tui")
 )
-LINEAR: Final = 3.0
-"""From 2 N to 4 N a linear cost grows twice as much as from N to 2 N, a quadratic one four times."""
+LINEAR: Final = 2.5
+"""From 2 N to 4 N a linear cost grows twice as much as from N to 2 N, a quadratic one four times.
+
+The nearer to 2, the smaller the quadratic part that is seen beside a linear one, and the N that shows it.
+"""
 _FEW_STEPS: Final = 200
 _FEW_BYTES: Final = 100_000
 

@@ -83,7 +83,7 @@ def truncations(n: int, lateness: int = 0) -> Work:
     """Of rows that the first one ends."""
     live = Session(Stream(CHAIN, parse_window("none"), lateness=lateness, max_size=4))
     live.add(Query("none w1").named("first", 4))
-    live.take(rows(500))
+    live.take(rows(100))
     ends = [RecordBatch.of([Record.truncation(0, 1_000_000 + i)]) for i in range(n)]
     return lambda: [live.take(each) for each in ends]
 
@@ -420,42 +420,42 @@ def few_in_a_log() -> Iterator[None]:
 
 
 DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
-    (adding_a_search_to_rows, 500),
-    (adding_searches, 10),
-    (removing_searches, 10),
-    (searches_of_one_text, 10),
+    (adding_a_search_to_rows, 250),
+    (adding_searches, 5),
+    (removing_searches, 5),
+    (searches_of_one_text, 5),
     (patterns_added_and_removed, 5),
-    (updates_of_one_key, 60),
-    (updates_of_one_key_beside_others, 60),
-    (updates_of_one_key_in_an_instant, 60),
-    (updates_of_many_keys, 60),
-    (deletions_of_equal_rows, 60),
-    (deletions_of_equal_rows_in_a_window, 60),
-    (keyed_rows_that_come_and_go, 60),
-    (keyed_rows_that_come_and_go_by_count, 60),
-    (results_that_come_and_go, 60),
-    (truncation_of_many_rows, 60),
-    (truncations, 100),
-    (truncations_of_late_rows, 100),
-    (late_records, 60),
-    (best_of_many, 40),
-    (best_that_go, 40),
-    (patterns, 60),
-    (updates_under_a_pattern, 60),
-    (windows_of_keys, 40),
-    (windows_of_a_key, 40),
-    (searches_over_windows_of_keys, 40),
-    (learning_words, 100),
-    (completions, 100),
-    (searches_of_live_rows, 40),
-    (frames_of_relations, 10),
+    (updates_of_one_key, 40),
+    (updates_of_one_key_beside_others, 40),
+    (updates_of_one_key_in_an_instant, 40),
+    (updates_of_many_keys, 40),
+    (deletions_of_equal_rows, 40),
+    (deletions_of_equal_rows_in_a_window, 40),
+    (keyed_rows_that_come_and_go, 40),
+    (keyed_rows_that_come_and_go_by_count, 40),
+    (results_that_come_and_go, 40),
+    (truncation_of_many_rows, 40),
+    (truncations, 25),
+    (truncations_of_late_rows, 25),
+    (late_records, 40),
+    (best_of_many, 20),
+    (best_that_go, 20),
+    (patterns, 40),
+    (updates_under_a_pattern, 40),
+    (windows_of_keys, 20),
+    (windows_of_a_key, 20),
+    (searches_over_windows_of_keys, 20),
+    (learning_words, 50),
+    (completions, 50),
+    (searches_of_live_rows, 20),
+    (frames_of_relations, 5),
     (joins_of_a_schema, 20),
-    (rows_of_a_star, 10),
-    (counting_networks_of_a_star, 10),
+    (rows_of_a_star, 5),
+    (counting_networks_of_a_star, 5),
     (explanations, 5),
-    (live_rows_in_a_log, 200),
+    (live_rows_in_a_log, 100),
     (starts_of_a_job, 2),
-    (columns_of_a_table, 40),
+    (columns_of_a_table, 20),
 )
 
 

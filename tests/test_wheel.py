@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.places import ROOT
+from tests.strategies import some
 
 
 def python(*arguments: str | Path, **environment: str) -> str:
@@ -50,7 +51,7 @@ def test_it_holds_the_files_of_the_page(wheel: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("first", ["schema", "skws"])
+@some("first", ["schema"], ["skws"])
 def test_it_lives_beside_another_package_named_schema(wheel: Path, tmp_path: Path, first: str) -> None:
     order = ["schema", str(wheel)] if first == "schema" else [str(wheel), "schema"]
     for package in order:

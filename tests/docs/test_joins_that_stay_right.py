@@ -12,14 +12,17 @@ from tests.docs.blocks import steps
 from tests.docs.shell import Shell, located
 from tests.places import ROOT
 from tests.postgres import Database, Server
+from tests.strategies import some
 
 PAGE = ROOT / "docs" / "joins-that-stay-right.md"
 
 
 CASES = cases(PAGE)
+FEW = ("moved-out", "both-sides", "another-key", "truncate", "restart", "renamed")
+"""Of each kind of change one; the others play longer than they tell more."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@some("name", FEW, [name for name in CASES if name not in FEW])
 def test_each_case_gives_the_events_of_the_page(name: str, database: Database, tmp_path: Path) -> None:
     told: list[str] = []
     Play(database.uri(), tmp_path, told.append).run(CASES[name])
@@ -27,13 +30,10 @@ def test_each_case_gives_the_events_of_the_page(name: str, database: Database, t
     assert sorted(line[5] for line in told if re.match("--   [+~-] ", line)) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ("-- - travel", "-- + travel"),
-        ("-- nothing\n", "-- + a kettle, The lid leaks.\n"),
-        ("leaks'\n", "lid'\n"),
-    ],
+@some(
+    "right, wrong",
+    [("-- nothing\n", "-- + a kettle, The lid leaks.\n")],
+    [("-- - travel", "-- + travel"), ("leaks'\n", "lid'\n")],
 )
 def test_what_is_not_as_expected_is_found(right: str, wrong: str, database: Database, tmp_path: Path) -> None:
     """Another operation, an event that does not come, another join in SQL."""

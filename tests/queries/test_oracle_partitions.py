@@ -121,7 +121,7 @@ QUERIES: dict[str, str | Query] = {
 @seeds(1, 12)
 def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
-    records = random_records(rng, 240)
+    records = random_records(rng, 120)
     window = TimeWindow(rng.choice((12, 40)))
     job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, lateness=lateness, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), lateness)

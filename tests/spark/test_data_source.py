@@ -16,6 +16,7 @@ import skws.spark
 from tests.jobs.watching import LAMP, QUERY, TABLES, YAML, append, customer, order
 from tests.kafka import MockBroker
 from tests.postgres import Database
+from tests.strategies import some
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -49,10 +50,7 @@ def given(spark: SparkSession, form: str, source: object, records_at_once: int =
     return skws.spark.Source(str(source), records=records_at_once if form == "parts" else None)
 
 
-forms = pytest.mark.parametrize("form", ["lines", "parts", "whole"])
-
-
-@forms
+@some("form", ["parts"], ["lines", "whole"])
 def test_a_source_is_searched_from_start_to_start(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     spark = spark_one
     source = tmp_path / "in.jsonl"
@@ -106,7 +104,7 @@ def test_a_record_far_ahead_of_the_clock_can_be_left_out(spark_one: SparkSession
         assert sorted(json.loads(row.value)["time"][:4] for row in rows) == expected
 
 
-@forms
+@some("form", ["lines"], ["parts", "whole"])
 def test_partitions_out_of_step_lose_nothing(spark_one: SparkSession, tmp_path: Path, form: str) -> None:
     """Each is in order; one is 450 seconds behind the other, and catches up."""
     spark = spark_one

@@ -18,6 +18,7 @@ from skws.spark import RECORDS
 from skws_schema.errors import UsageError
 from tests.conftest import partitioned
 from tests.spark.test_spark_library import shop, texts
+from tests.strategies import some
 from tests.test_library import SHOP
 
 pytestmark = pytest.mark.spark
@@ -187,7 +188,7 @@ def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_p
     assert len(told) == 1150
 
 
-@pytest.mark.parametrize("idle", [None, "1 us"])
+@some("idle", ["1 us"], [None])
 def test_a_partition_that_is_behind_may_bring_nothing_for_a_while(
     spark_one: SparkSession, tmp_path: Path, idle: str | None
 ) -> None:

@@ -26,7 +26,7 @@ from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
 from tests.queries.random_streams import STREAMS
-from tests.strategies import WORDS, examples, query_texts, schemas, static_rows, streams
+from tests.strategies import WORDS, examples, query_texts, schemas, some, static_rows, streams
 
 A, B, C = WORDS[:3]
 QUERIES = [
@@ -198,9 +198,15 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
     assert told(shared, 2, 4, "beta") == told(alone, 2, 4, "beta") == 1
 
 
-@pytest.mark.parametrize("logged", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(9), 0), (Unbounded(), 0)]
+@some(
+    "window, lateness, logged",
+    [(TimeWindow(9), 3, False), (Unbounded(), 0, False)],
+    [
+        (TimeWindow(9), 0, False),
+        (CountWindow(9), 0, False),
+        *((TimeWindow(9), lateness, True) for lateness in (0, 3)),
+        *((window, 0, True) for window in (CountWindow(9), Unbounded())),
+    ],
 )
 def test_begins_of_updated_results_go_with_the_results(window: Window, lateness: int, logged: bool) -> None:
     """Whether a log keeps them or nobody does; without a window the rows are deleted."""

@@ -457,32 +457,45 @@ BY_QUERY: Final = (Wanted(3, Partitioning.QUERIES),)
 ANY_LAYOUT: Final = (Wanted(1), *(Wanted(number, spread) for number in (2, 3) for spread in Partitioning))
 
 
+FULL_MESH: Final = {"mesh": MeshChoice(MeshKind.FULL)}
+BY_DELTA: Final = {"evaluator": EvaluatorName.DELTA}
+
+
 @some(
-    "window, schema, layouts, lateness, values",
+    "window, schema, layouts, lateness, values, by",
     [
-        *((TimeWindow(30), SCHEMA, BY_QUERY, 0, values) for values in (5, 2)),
-        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5),
-        (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5),
+        (TimeWindow(30), SCHEMA, BY_QUERY, 0, 5, FULL_MESH),
+        (TimeWindow(30), SCHEMA, BY_QUERY, 0, 2, BY_DELTA),
+        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5, BY_DELTA),
+        (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5, FULL_MESH),
     ],
-    [(window, SCHEMA, BY_QUERY, 0, values) for window in (CountWindow(20), Unbounded()) for values in (5, 2)],
-)
-@pytest.mark.parametrize(
-    "by", [{"evaluator": EvaluatorName.DELTA}, {"mesh": MeshChoice(MeshKind.FULL)}], ids=["delta", "full"]
+    [
+        (TimeWindow(30), SCHEMA, BY_QUERY, 0, 5, BY_DELTA),
+        (TimeWindow(30), SCHEMA, BY_QUERY, 0, 2, FULL_MESH),
+        (TimeWindow(30), DIVIDED, (Wanted(3, Partitioning.KEYS),), 0, 5, FULL_MESH),
+        (TimeWindow(30), DIVIDED, ANY_LAYOUT, 5, 5, BY_DELTA),
+        *(
+            (window, SCHEMA, BY_QUERY, 0, values, by)
+            for window in (CountWindow(20), Unbounded())
+            for values in (5, 2)
+            for by in (FULL_MESH, BY_DELTA)
+        ),
+    ],
 )
 @seeds(1, 3)
 def test_shards_by_other_evaluators(
-    by: dict[str, Any],
     window: Window,
     schema: Schema,
     layouts: tuple[Wanted, ...],
     lateness: int,
     values: int,
+    by: dict[str, Any],
     seed: int,
 ) -> None:
     """Shards of roots never join by delta. Where join values are few, a tuple has many neighbours."""
     rng = random.Random(seed)
     few = values == 2 or isinstance(window, Unbounded)
-    records = random_records(rng, 120 if few else 300, values)
+    records = random_records(rng, 120 if few else 180, values)
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     job = asked(window, schema, lateness)

@@ -46,7 +46,7 @@ def pytest_collection_finish() -> None:
 
 
 WITHOUT_SESSION: Final = ("test_oracle_shards.py", "test_shard_server.py", "test_executor_packages.py")
-"""Files of ``tests/spark`` that need no session, and time."""
+"""Files of ``tests/spark`` that need no session, so any process can run them."""
 
 
 def unit(nodeid: str) -> str:

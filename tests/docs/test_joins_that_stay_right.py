@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "joins-that-stay-right.md"
 
 CASES = cases(PAGE)
 FEW = ("moved-out", "both-sides", "another-key", "truncate", "restart", "renamed")
-"""Of each kind of change one; the others play longer than they tell more."""
+"""One case for each kind of change; the others are slow tests."""
 
 
 @some("name", FEW, [name for name in CASES if name not in FEW])

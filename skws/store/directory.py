@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import Row, Schema
+
+LastingName: TypeAlias = int | tuple[int, Row]
+"""The place of a record in the stream; relation and row of a static tuple."""
 
 _NONE: Final = -1
 _SPARSE: Final = 3  # rows of blocks for each that lives
@@ -325,6 +328,11 @@ class TupleDirectory:
         return StreamTuple(
             relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
         )
+
+    def lasting_name(self, slot: int) -> LastingName:
+        """What tells a tuple from others in this store, and in one that has its ``arrivals``."""
+        relation, start, _ = self._live.tuple_in(slot)
+        return (relation, self.row(slot)) if start == ALWAYS else self._live.tuples.place.item(slot)
 
     def as_objects(self, slots: Ints) -> list[StreamTuple]:
         """From now on the tuples of some slots, which are not followed, are followed."""

@@ -270,6 +270,7 @@ class KeywordEngine(MeshEngine):
         """Go on with a new operator for ``queries``."""
         self._operator.compact(self._horizon)
         retracted = self._results.retracted_by(change, self.now, time)
+        over = self._results.over(self._horizon, self.now, self._queries.first)
         before, live = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._operator = self._new_operator(change.after)
@@ -286,8 +287,10 @@ class KeywordEngine(MeshEngine):
             found += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = before.excluded
         before.close()
-        new = self._results.new_by(change, found, self.now)
-        return list(chain.from_iterable(self._counted(chain([retracted], new))))
+        new = self._results.new_by(change, found, self.now, over, queries.first)
+        told = list(chain.from_iterable(self._counted(chain([retracted], new))))
+        self._updates.begin_anew(queries.told([each.result for each in retracted]))
+        return told
 
     def snapshot(self) -> bytes:
         """The state that is not rebuilt from the log; empty if there is none."""

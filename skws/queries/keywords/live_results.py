@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from skws.queries.keywords.result_emitter import Event, Output, ResultEmitter
-from skws.store.directory import TupleDirectory
+from skws.store.directory import LastingName, TupleDirectory
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -17,6 +17,8 @@ from skws_windows.window import FOREVER
 
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
+Lasting: TypeAlias = tuple[str, frozenset[LastingName]]
+"""A result by what no change of the schema changes: the name of its query, and its members."""
 Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
 """A result given before: query, operator and members, as slots, or as tuples that get new ones."""
 
@@ -147,15 +149,50 @@ class EmittedResults(LiveResults):
             events += self._emitter.taken_back(gone, when, when)
         return events
 
-    def new_by(self, change: SchemaChange, found: list[Partials], now: int) -> Iterator[list[Output]]:
-        """Remember the results over a changed schema; give those that the change adds, in pieces."""
+    def over(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
+        """The results that have ended at ``now``, and that records from ``horizon`` on may still change.
+
+        ``name``: of a query, by its number.
+        """
+        found: set[Lasting] = set()
+        for store in self._stores:
+            over = (store.partials.end > horizon) & (store.partials.end <= now)
+            found.update(self._lasting(row, name) for row in store.taken(over).rows())
+        return found
+
+    def new_by(
+        self,
+        change: SchemaChange,
+        found: list[Partials],
+        now: int,
+        over: Collection[Lasting],
+        name: Callable[[int], str],
+    ) -> Iterator[list[Output]]:
+        """Remember the results over a changed schema; give those that the change adds, in pieces.
+
+        ``over``, ``name``: those of the results before the change.
+        """
         new = []
         for results in found:
-            alive = results.taken(results.end > now)
-            self.add(alive)
-            uses = [self._emitter.tree(row).uses_any(*change.added) for row in alive.rows()]
-            new.append(alive.taken(np.array(uses, dtype=bool)))
+            alive = results.end > now
+            self.add(results.taken(alive))
+            if over:
+                ended = results.taken(~alive)
+                given = [
+                    self._lasting(row, name) in over and not self._adds(change, row) for row in ended.rows()
+                ]
+                self.add(ended.taken(np.array(given, dtype=bool)))
+            results = results.taken(alive)  # noqa: PLW2901 - the others were given, or are not any more
+            uses = [self._adds(change, row) for row in results.rows()]
+            new.append(results.taken(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
+
+    def _adds(self, change: SchemaChange, row: tuple[int, int, list[int]]) -> bool:
+        return self._emitter.tree(row).uses_any(*change.added)
+
+    def _lasting(self, row: tuple[int, int, list[int]], name: Callable[[int], str]) -> Lasting:
+        members = frozenset(self._known.lasting_name(slot) for slot in row[2] if slot != NO_MEMBER)
+        return name(row[0]), members
 
     def moved(self, queries: Set[int], found: list[Partials]) -> list[Partials]:
         """Queries have another mesh: remember their results by its networks; gives the results of others.

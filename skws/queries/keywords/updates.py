@@ -178,6 +178,10 @@ class Updates:
         self._expected = {name: each for name, each in self._expected.items() if lives(each)}
         self._new = {name: each for name, each in self._new.items() if lives(each)}
 
+    def begin_anew(self, ended: Iterable[Result]) -> None:
+        """A change of the schema has ended live results: the same versions may come back, and begin then."""
+        # Each retraction has had a log note that.
+
     def follow(self, first: str, name: str) -> None:
         """Another query has the results of the ``first`` one, as these were told, from now on."""
         begins = [each for each in self.all_begins() if each.name == first]
@@ -355,7 +359,7 @@ class _History:
 
     def begin_at_last(self, begin: float | None) -> None:
         """The result began then during the last version, whatever versions are known."""
-        if begin != self.versions[-1].start and begin == self.begin_at(len(self.versions) - 1):
+        if begin == self.begin_at(len(self.versions) - 1):
             pass  # as these tell
         elif _at(begin) < _at(self.versions[0].start):
             self.begin = begin
@@ -450,7 +454,7 @@ class CorrectedUpdates(Updates):
         for (name, one), history in self._known.items():
             for place, version in enumerate(history.versions):
                 begin, end = history.begin_at(place), version.end
-                if begin != version.start:
+                if begin != version.start or history.known == begin:
                     end = version.result.end if end is None else end
                     found.append(Begin(name, one, version.start, begin, end))
         return found
@@ -468,8 +472,8 @@ class CorrectedUpdates(Updates):
                     history.begin = own[first].begin
                     if version not in own and name not in computed:
                         continue
-                # Without one, the query came later: it knows the present version alone. That of an earlier
-                # version is from a shard that had the result before.
+                # Without one, the result began with the present version, though earlier ones may come before
+                # it: another shard had the result then.
                 history.begin_at_last(own[version].begin if version in own else version)
 
     def forget(self, now: int, horizon: int) -> None:
@@ -479,6 +483,13 @@ class CorrectedUpdates(Updates):
             self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
             self._new = {name: each for name, each in self._new.items() if name in self._known}
             self._limit = 2 * len(self._known) + _LEAST
+
+    def begin_anew(self, ended: Iterable[Result]) -> None:
+        for each in ended:
+            history = self._known.get(_name(each))
+            if history is not None:
+                history.known = _at(each.start)
+                self._note([Begin(each.name, each.id, each.start, each.start, each.end)])
 
     def follow(self, first: str, name: str) -> None:
         followed = {
@@ -535,6 +546,9 @@ class CorrectedUpdates(Updates):
                 yield from self._updated(before, last, begin)
             if (noted := self._begin(history)) is not None:
                 self._note([noted])
+            elif before is not None and before.op != "-" and before.start != begin:
+                # Else an earlier part of the log would tell when it began.
+                self._note([Begin(now.name, now.id, last.start, begin, last.result.end)])
             return
         if self.replaces and before is not None:
             begin = before.start

@@ -429,6 +429,11 @@ class Session:
         for each in self.operators.values():
             each.seek()
 
+    def reach(self, now: int) -> list[Result]:
+        """The stream has come to a time by records that are not the session's; gives what waited for that."""
+        self.seek(self.position, now)
+        return self.take(NO_RECORDS)
+
     def snapshot(self) -> dict[str, bytes]:
         """The states of what is not rebuilt from the log: by query, and one that keyword queries share.
 

@@ -283,7 +283,7 @@ class Shard:
         before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:
-            live.seek(live.position, micro_batch.head.reached)
+            results += live.reach(micro_batch.head.reached)
         if micro_batch.head.final is not None:
             results += live.settle(micro_batch.head.final)
         if len(batch):

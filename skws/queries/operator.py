@@ -8,20 +8,24 @@ a group of its own, with an ``Evaluator``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
+import numpy as np
+
 from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
-from skws.queries.order import Order, passed_over
+from skws.queries.order import Order, insertions, passed_over
 from skws.queries.partitioning.parts import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.backend import OperatorUse
+from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
@@ -70,7 +74,8 @@ class StreamState:
     ``since``: for relations added by a change of the schema, the position from which their records count.
     ``expected``: the states that the replay of the log leads to, by query. ``live``: what holds the live
     tuples, if anything does. ``counted_from``: the position before which the log has only what lived then, so
-    that positions in it tell the order, and nothing else.
+    that positions in it tell the order, and nothing else. ``past_lives``: what lived in place of the log, if
+    that is the past of readers that need it as it came; None if it is not.
     """
 
     stream: Stream
@@ -82,6 +87,7 @@ class StreamState:
     expected: Mapping[str, bytes] = field(default_factory=dict)
     live: LiveOperator | None = None
     counted_from: int = 0
+    past_lives: LogPart | None = None
 
     @property
     def time(self) -> int:
@@ -94,8 +100,27 @@ class StreamState:
         """The log in order, as evaluators with a window read it."""
         past = self.past()
         if window is not None and is_shorter(window, self.stream.window):
-            past = chain.from_iterable(one.recent if record_count(one.recent) else (one,) for one in past)
+            past = chain.from_iterable(self.as_it_came(one, window) for one in past)
         yield from self.in_order(past)
+
+    def as_it_came(self, logged: LoggedBatch, window: Window) -> Sequence[LoggedBatch]:
+        """What a reader with a shorter window reads of a part of the log that may have what lives.
+
+        That is what was kept as it came. If it has been kept for shorter windows yet, what lived before comes
+        first; then nothing else may take its place until two of the windows are over.
+        """
+        recent = logged.recent
+        if not record_count(recent):
+            return (logged,)
+        if isinstance(window, TimeWindow):  # positions of what lived before tell a window of tuples nothing
+            first, end = recent[0], recent[-1]
+            settled = (end.now if end.final is None else end.final) - self.stream.lateness
+            if not Retention((window,)).over(LogPart(first.now, first.position), settled, end.position):
+                lived = without(logged.batch, recent)
+                self.past_lives = LogPart(logged.batch.latest, end.position)
+                position = first.position - insertions(lived)
+                return (replace(logged, position=position, batch=lived, recent=()), *recent)
+        return recent
 
     def in_order(self, past: Iterable[LoggedBatch]) -> Iterator[OrderedBatch]:
         """A log in order."""
@@ -139,6 +164,20 @@ def changed(stream: Stream, text: str) -> Stream:
     """The stream with the schema of a YAML text. Raises SchemaError."""
     after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
     return replace(stream, schema=after)
+
+
+def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
+    """The records of a batch, without as many of each as are in parts of the log."""
+    parts = [one.batch for one in logged if len(one.batch)]
+    known = Counter(record for part in parts for record in part.records())
+    since = min(int(part.time.min()) for part in parts)
+    stays = np.ones(len(batch), dtype=bool)
+    later = np.flatnonzero(batch.time >= since)
+    for place, record in zip(later.tolist(), batch.taken(later).records(), strict=True):
+        if known[record] > 0:
+            known[record] -= 1
+            stays[place] = False
+    return batch.taken(np.flatnonzero(stays))
 
 
 Key: TypeAlias = tuple[str, Hashable]

@@ -31,6 +31,7 @@ from skws.queries.partitioning.parts import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.backend import OperatorUse
+from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest
@@ -67,7 +68,6 @@ class Session:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
         self._placed: dict[str, Key] = {}  # by name of a query: the key of its operator, if it has one
-        self._past_lives: LogPart | None = None  # what lived in place of the log, if that is all of it
         self.operators: dict[Key, Operator] = {}
         """One for each group of queries, by kind and group; that of keywords stays without queries."""
         if keywords:
@@ -278,6 +278,7 @@ class Session:
         """
         others = self._readers if record_count(recent) else []
         others = [each for each in others if _is_within(each.keeps, self.stream.window)]
+        final = self.final
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + insertions(batch)), first)
@@ -288,8 +289,10 @@ class Session:
             self._state.order.settle(recent[-1].final)
             for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
                 pass
+        logged = LoggedBatch(self.position, ALWAYS, batch, final, recent)
         for each in others:
-            each.rebuild(recent)
+            assert each.keeps is not None  # noqa: S101 - it is within another window
+            each.rebuild(self._state.as_it_came(logged, each.keeps))
         if ended:
             for _ in self._processed(NO_RECORDS, ended=True, replayed=True):
                 pass
@@ -312,7 +315,7 @@ class Session:
         ``recent``: the position of the first record that is kept as it came; None if none is.
         """
         self._state.counted_from = whole.after if recent is None else recent
-        self._past_lives = whole if recent is None else None
+        self._state.past_lives = whole if recent is None else None
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call, which a log keeps with its records."""
@@ -347,7 +350,8 @@ class Session:
         (window,) = {each.keeps for each in kept}
         if not all(_is_within(each.keeps, window) for each in self._readers):
             return None
-        if self._past_lives is not None and not self._is_over(self._past_lives):
+        past_lives = self._state.past_lives
+        if past_lives is not None and not self._is_over(past_lives):
             return None
         found = None
         for each in kept:

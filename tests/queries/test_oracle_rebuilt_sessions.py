@@ -131,7 +131,8 @@ class Recovered:
         return found
 
     def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
-        self.log.append((part, entry, self.live.begins()))
+        # A change comes with a micro-batch, which has its begins.
+        self.log.append((part, entry, {} if isinstance(entry, str) else self.live.begins()))
         self.read = len(self.log)
         self.states |= self.live.snapshot()
         self.told += len(self.states)
@@ -342,6 +343,75 @@ def test_a_pattern_that_is_added_reads_what_lives_until_its_window_is_over() -> 
     broken.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
     broken.replace_log()
     assert broken.replaced == 2
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_pattern_that_is_added_reads_what_lives_behind_chunks_of_a_shorter_one(rebuilt: bool) -> None:
+    stream = Stream(SCHEMA, Unbounded())
+    longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
+    broken = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
+    for time in range(30):  # the last ones have updates of two rows, and the first one is not updated
+        broken.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", 1 + time % 2 if time else 0))]))
+    broken.replace_log()
+    (logged,) = broken.past()
+    assert 0 < record_count(logged.recent) < 30
+    broken.live.add_all(plans_over([longer], stream))
+    broken.queries += (longer,)
+    if rebuilt:
+        broken.rebuild()
+    found = broken.take(RecordBatch.of([Record(0, 1_030, ("beta", 1))]))
+    starts = [one.start for one in found if one.name == "longer"]
+    assert len(starts) == 1 + record_count(logged.recent)
+    for time in (1_040, 1_060, 1_080, 1_100):
+        broken.take(RecordBatch.of([Record(0, time, ("beta", time))]))
+        broken.replace_log()
+    assert broken.replaced == 1
+    broken.take(RecordBatch.of([Record(0, 1_200, ("beta", 8))]))
+    broken.replace_log()
+    assert broken.replaced == 2
+
+
+def test_a_late_record_corrects_what_had_ended_when_the_schema_changed() -> None:
+    stream = Stream(SCHEMA, Unbounded(), lateness=5)
+    alone = (Query("alpha").named("alone", 1),)
+    calm, changing = (Recovered(stream, queries=alone) for _ in range(2))
+    told = []
+    for time, text in ((100, "alpha"), (104, "beta"), (102, "beta")):
+        if time == 102:
+            assert not changing.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])))
+        batch = RecordBatch.of([Record(1, time, (text, 1))])
+        results = calm.take(batch)
+        assert lines(changing.take(batch)) == lines(results)
+        told += [(one.op, one.end) for one in results]
+    assert told == [("+", None), ("-", 104 / 1e6), ("-", 102 / 1e6)]
+
+
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_a_result_that_a_schema_has_ended_begins_anew_with_another_one(lateness: int) -> None:
+    """It begins with the version that comes back, whatever it was told of before, and after a restart."""
+    stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
+    calm, broken = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
+    told = []
+    for each in (calm, broken):
+        found = each.take(
+            RecordBatch.of(
+                [
+                    *(Record(0, 100, ("alpha", 1)), Record(1, 100, ("beta", 1))),
+                    *(Record(1, 104, ("beta beta", 1)), Record(1, 105, ("alpha", 7))),
+                ]
+            )
+        )
+        found += each.change(to_yaml(replace(SCHEMA, joins=SCHEMA.joins[1:])))
+        found += each.take(RecordBatch.of([Record(1, 106, ("alpha", 8))]))
+        if each is broken:
+            each.rebuild()
+        found += each.change(to_yaml(SCHEMA))
+        found += each.take(RecordBatch.of([Record(1, 107, ("", 1), True)]))
+        told.append([(one.op, one.start) for one in found])
+    assert told[0] == told[1]
+    assert told[0] == [(op, start / 1e6) for op, start in (("+", 100), ("~", 100), ("-", 100))] + [
+        (op, 104 / 1e6) for op in ("+", "-")
+    ]
 
 
 @pytest.mark.parametrize("within", ["within 9 us", ""])

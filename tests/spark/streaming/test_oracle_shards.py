@@ -555,7 +555,9 @@ def test_logs_are_replaced_by_what_lives(window: Window, lateness: int, divided:
 
 
 @some(
-    "lateness, seed", [(0, 7), (5, 3)], [(lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21)]
+    "lateness, seed",
+    [(0, 7), (5, 3), (5, 7)],
+    [(lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21)],
 )
 def test_logs_are_replaced_by_what_lives_under_other_schemas(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
@@ -579,13 +581,21 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
 
 @some(
     "lateness, schemas, seed",
-    [(0, False, 1), (0, True, 1), (5, False, 1), (5, False, 5), (5, True, 4)],
+    [(0, False, 1), (0, True, 1), (5, False, 1), (5, False, 5), (5, True, 1), (5, True, 7)],
     [
-        *((0, schemas, seed) for schemas in (False, True) for seed in range(3, 12)),
-        *((5, schemas, seed) for schemas in (False, True) for seed in (2, 6, 8, 9)),
-        (0, False, 2),
-        (5, False, 10),
-        (5, False, 19),
+        *(
+            (lateness, schemas, seed)
+            for lateness in (0, 5)
+            for schemas in (False, True)
+            for seed in range(8, 12)
+        ),
+        *(
+            (lateness, schemas, seed)
+            for lateness in (0, 5)
+            for schemas in (False, True)
+            for seed in range(3, 7)
+        ),
+        *((lateness, False, 2) for lateness in (0, 5)),
     ],
 )
 def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
@@ -601,12 +611,23 @@ def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
     def draw(rng: random.Random) -> Query:
         return rng.choice((SHORT[0], SHORT[2])) if rng.random() < 0.3 else random_query(rng)
 
-    layouts = (Wanted(1),) if lateness else LAYOUTS
-    seen = compare(
-        job, records, seed, layouts=layouts, draw=draw, schemas=schemas, few_bytes=10_000, stay={"longer"}
-    )
+    seen = compare(job, records, seed, draw=draw, schemas=schemas, few_bytes=10_000, stay={"longer"})
     assert seen.results > 100
     assert seen.replaced
+
+
+@some(
+    "divided, seed",
+    [(True, 2), (False, 18)],
+    [(divided, seed) for divided in (False, True) for seed in (8, 10)],
+)
+def test_late_records_meet_logs_of_what_lives_in_other_layouts(divided: bool, seed: int) -> None:
+    """Shards by key hear of times that others have; parts of a log are replaced at one time or another."""
+    rng = random.Random(seed)
+    records = many_updates(rng, 300)
+    records.sort(key=lambda record: record.time + rng.uniform(0, 9))
+    job = asked(Unbounded(), DIVIDED if divided else SCHEMA, 5)
+    assert compare(job, records, seed, draw=random_query, few_bytes=10_000).replaced > 1
 
 
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(10_000)])
@@ -650,6 +671,33 @@ def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> Non
     for time in range(90, 1_000):
         kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
     assert kept.lasting[0].number > first
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_pattern_that_joins_chunks_kept_for_a_shorter_one_begins_with_what_lives_too(rebuilt: bool) -> None:
+    (kept,) = all_shards(asked(Unbounded()), 1)
+    kept.few_bytes = 20_000
+    kept.rebuild()
+    short = Query("keyed a ; keyed b where a.x = b.x within 20 us", name="short", kind=PATTERN)
+    kept.work(micro_batch_of([Record(1, 0, ("alpha", 900, 0))], [JobCommand.adding(short)]))
+    number = 0
+    while kept.lasting is None or kept.lasting[0].number < kept.next - 1 or number < 30:
+        number += 1
+        kept.work(micro_batch_of([Record(1, 10 * number, ("alpha", x, number)) for x in range(20)]))
+    lasting = kept.lasting[0].number
+    assert 0 < len(kept.chunks) < 10
+    longer = Query("keyed a ; plain b within 10 ms", name="longer", kind=PATTERN)
+    kept.work(micro_batch_of((), [JobCommand.adding(longer)]))
+    if rebuilt:
+        kept.rebuild()
+    found = kept.work(micro_batch_of([Record(0, 10 * number + 10, ("beta", 1, 1))])).results
+    rows = [(one.parsed.tuples[0].row["x"], one.parsed.tuples[0].row["y"]) for one in found]
+    assert (900, 0) in rows
+    assert len(set(rows)) == len(rows)
+    assert {y for x, y in rows if x == 3} == set(range(number - len(kept.chunks) + 2, number + 1))
+    for later in range(number + 2, number + 100):
+        kept.work(micro_batch_of([Record(1, 10 * later, ("alpha", x, later)) for x in range(20)]))
+    assert kept.lasting[0].number == lasting
 
 
 def test_a_rebuilt_query_has_told_nothing_of_what_was_over_when_it_came() -> None:

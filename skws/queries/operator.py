@@ -333,6 +333,10 @@ class LiveOperator(Operator):
         """Hold live tuples from the start of the stream, whether or not there is a query."""
 
     @abstractmethod
+    def living_tuples(self) -> list[Result]:
+        """The tuples of the stream that are alive, in order of time, each as a result of one tuple."""
+
+    @abstractmethod
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples; True if there are more."""
 

@@ -190,6 +190,13 @@ class Session:
         key = self._placed.get(name)
         return None if key is None else self.operators[key].why_nothing(self._plan(name))
 
+    def living_tuples(self) -> list[Result]:
+        """The tuples of the stream that are alive, in order of time, each as a result of one tuple.
+
+        None if no keyword query has begun, and the session holds none without one.
+        """
+        return [] if self._state.live is None else self._state.live.living_tuples()
+
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
         return self._state.live is not None and self._state.live.prepare_searches(most)

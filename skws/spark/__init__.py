@@ -1,29 +1,32 @@
 """Spark: keyword search over DataFrames (``skws.spark.search``), and the jobs behind the command line.
 
-Nothing outside this package imports pyspark. ``search`` is loaded when it is asked for, since Java is started
+Nothing outside this package imports pyspark. Everything is loaded when it is asked for, since Java is started
 before anything of PySpark is loaded.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from skws.extras import missing_extra
 
 if TYPE_CHECKING:
     from skws.spark.library import RECORDS, Source, search
+    from skws.spark.shard_state import state
 
-__all__ = ["RECORDS", "Source", "search"]
+__all__ = ["RECORDS", "Source", "search", "state"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from skws.spark import library  # noqa: PLC0415 - see above
+        # A search needs no more than itself.
+        module = import_module(f"{__name__}.{'shard_state' if name == 'state' else 'library'}")
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
-    return getattr(library, name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -184,7 +184,7 @@ def search(
     windows = {plan.window for plan in plans_over(queries, stream)}
     if len(windows) > 1:
         raise UsageError("queries with different windows: search for them one by one")
-    _share_packages(spark)
+    share_packages(spark)
     size = asked() if memory is None else memory
     share = MemoryShare(size, int(spark.conf.get("spark.executor.cores", None) or 0))
     if live:
@@ -524,7 +524,7 @@ def _tasks(spark: SparkSession) -> int:
     return len({row.part for row in parts.collect()})
 
 
-def _share_packages(spark: SparkSession) -> None:
+def share_packages(spark: SparkSession) -> None:
     """Workers on other machines get the packages of this installation; once a session."""
     master = spark.conf.get("spark.master", None)
     if (master is None or not master.startswith("local")) and spark not in _SHARED:

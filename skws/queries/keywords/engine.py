@@ -28,7 +28,7 @@ from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEng
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
-from skws.results.model import Result
+from skws.results.model import Result, ResultTuple
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
 from skws.store.live_store import LastingRecords, LiveStore
@@ -309,6 +309,25 @@ class KeywordEngine(MeshEngine):
         tuples = self._store.live.tuples
         lasting: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
         return lasting
+
+    def living_tuples(self) -> list[Result]:
+        """The tuples of the stream that are alive, in order of time, each as a result of one tuple.
+
+        They are of no query, and no keyword is marked.
+        """
+        tuples, known = self._store.live.tuples, self._store.directory
+        begun = (tuples.start != ALWAYS) & (tuples.start <= self.now)
+        alive = np.flatnonzero(begun & (tuples.end > self.now))
+        alive = alive[np.lexsort((tuples.place.take(alive), tuples.start.take(alive)))]
+        ends = np.full(len(alive), FOREVER) if self.by_count else tuples.end.take(alive)
+        found = zip(known.names(alive), known.times.take(alive).tolist(), ends.tolist(), strict=True)
+        return [
+            Result(
+                *("+", "", "", named.id, start / MICROSECOND),
+                *(None if end >= FOREVER else end / MICROSECOND, "", (ResultTuple(named, ()),), ()),
+            )
+            for named, start, end in found
+        ]
 
     def lasting_records(self) -> LastingRecords:
         """Records that lead to what lives now, and to what late ones may correct; in order of time.

@@ -142,6 +142,9 @@ class KeywordQueries(LiveOperator):
     def living(self) -> int:
         return 0 if self._engine is None else self._engine.living
 
+    def living_tuples(self) -> list[Result]:
+        return [] if self._engine is None else self._engine.living_tuples()
+
     def lasting_records(self) -> LastingRecords | None:
         return None if self._engine is None else self._engine.lasting_records()
 

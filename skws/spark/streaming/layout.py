@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import GroupedData, SparkSession
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch, together
@@ -215,15 +215,16 @@ Blob = tuple[int, Kind, str, bytes, bytes]
 """Of the state of a shard, by its group: its kind and name, head and body."""
 
 
-def moved(
-    session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
-) -> GroupedData:
-    """What shards of ``layout`` begin with: the state of those ``before``, at ``state``, behind a batch."""
-    old = (
+def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
+    """The blobs of all shards in a checkpoint of Spark's, a row each.
+
+    ``options``: of Spark's source ``statestore``.
+    """
+    return (
         session.read.format("statestore")
         .option("path", state)
         .option("stateVarName", BLOBS)
-        .option("batchId", batch)
+        .options(**options)
         .load()
         .select(
             sf.col("key.shard").alias("shard"),
@@ -233,6 +234,13 @@ def moved(
             sf.col("user_map_value.body").alias("body"),
         )
     )
+
+
+def moved(
+    session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
+) -> GroupedData:
+    """What shards of ``layout`` begin with: the state of those ``before``, at ``state``, behind a batch."""
+    old = blobs_at(session, state, batchId=batch)
     chunks = old.where("kind IN ('chunk', 'lasting')")
     rest = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
     rows = chunks.select("shard", "head").collect()

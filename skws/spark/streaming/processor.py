@@ -15,7 +15,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import orjson
 from pyspark.sql import Row
@@ -32,6 +32,8 @@ from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBat
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query import Query
 from skws_purging.lifespans import ALWAYS
+from skws_schema.yaml.document import to_yaml
+from skws_windows.window import window_text
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from skws.spec.job import Job
 
 
-Kind = Literal["chunk", "lasting", "mark", "query", "schema", "state", "table"]
+Kind = Literal["chunk", "job", "lasting", "mark", "query", "schema", "state", "table"]
 
 # As objects: texts are sent to Java to be parsed, twice each in every batch.
 _KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
@@ -94,7 +96,8 @@ class ShardProgress:
     ``position``, ``now``, ``final``: of the stream (``Session``).
 
     ``given``: what it was last started with, where no driver keeps that. ``partitions``: of the source, as
-    far as they are waited for (``AwaitedPartitions``).
+    far as they are waited for (``AwaitedPartitions``). ``part``: number, shards and spread of the shard's
+    ``Part``. ``described``: the state says what job it is of.
     """
 
     epoch: int = 0
@@ -106,6 +109,8 @@ class ShardProgress:
     given: str = ""
     final: int | None = None
     partitions: Sequence[Sequence[int]] = ()
+    part: tuple[int, int, str] | None = None
+    described: bool = False
 
 
 STATE_STORE: Final = {
@@ -133,6 +138,29 @@ LOCAL_FILES: Final = {
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 
 
+class Rebuilt(Protocol):
+    """What a mesh is made anew in: a server of a shard, through its client, or a shard."""
+
+    def ask(self, operation: str, *given: Any) -> Any:
+        """Call an operation (``ShardServer.answer``)."""
+
+
+def described(request: Job) -> bytes:
+    """What a state is to say of its job, as JSON; the inverse of ``described_job``.
+
+    The schema is the one that the run began with.
+    """
+    job = {
+        "schema": to_yaml(request.schema),
+        "window": window_text(request.plan_window),
+        "lateness": request.stream.lateness,
+        "max_size": request.max_size,
+        "match_names": request.match_names,
+        "updates": str(request.updates),
+    }
+    return orjson.dumps(job)
+
+
 class MeshProcessor(StatefulProcessor):
     """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
 
@@ -143,6 +171,7 @@ class MeshProcessor(StatefulProcessor):
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
         self._request = pickle.dumps(request)
+        self._described = described(request)
         self._shares = shares
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -161,7 +190,8 @@ class MeshProcessor(StatefulProcessor):
             known = self._store.find("mark", "")
             mark = self._fresh if known is None else ShardProgress(**orjson.loads(known[1]))
             micro_batches = self._micro_batches(rows, mark)
-            mark = replace(mark, given=self._given)
+            part = share.number, share.shards, str(share.spread)
+            mark = replace(mark, given=self._given, part=part)
             before: tuple[MicroBatch, Worked] | None = None
             for blob in micro_batches:
                 client.send("work", mark.epoch + (before is not None), blob, False)
@@ -199,7 +229,7 @@ class MeshProcessor(StatefulProcessor):
         """What a micro-batch, which was sent, comes to in the mesh."""
         worked: Any = client.answer()
         if worked == BEHIND:
-            self._rebuild(client, mark)
+            self.rebuild(client, mark)
             worked = client.ask("work", mark.epoch, blob, False)
         if worked == PAST:
             for _, chunk, records in self._log(mark):
@@ -208,8 +238,8 @@ class MeshProcessor(StatefulProcessor):
         assert isinstance(worked, Worked)  # noqa: S101 - else the mesh lacks something, which was just sent
         return worked
 
-    def _rebuild(self, client: ShardClient, mark: ShardProgress) -> None:
-        """All that a mesh is made from."""
+    def rebuild(self, client: Rebuilt, mark: ShardProgress) -> None:
+        """Send all that a mesh is made from."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
@@ -247,6 +277,8 @@ class MeshProcessor(StatefulProcessor):
 
     def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:
         """The log with a micro-batch in it, and without what is over."""
+        if not mark.described:
+            self._store.put("job", "", self._described)
         if micro_batch.tables:
             self._store.put("table", mark.tables, micro_batch.tables)
         for place, text in enumerate(worked.schemas):
@@ -282,6 +314,8 @@ class MeshProcessor(StatefulProcessor):
             now=worked.now,
             given=mark.given,
             final=worked.final,
+            part=mark.part,
+            described=True,
         )
 
 

@@ -387,6 +387,13 @@ class Shard:
         live, keeps = self._live, self._live.keeps_recent
         return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
 
+    def held(self) -> tuple[list[Result], list[Result]]:
+        """The live tuples that no other shard tells, each as a result of one tuple; and the open results."""
+        tells = self._share.first or self._share.alone
+        tuples = self._live.living_tuples() if tells else []
+        results = [one for query in self._standing.shown() for one in self._live.alive(query.name)]
+        return tuples, list(filter(self._gives, results))
+
     @property
     def position(self) -> int:
         return self._live.position

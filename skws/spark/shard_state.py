@@ -1,0 +1,168 @@
+"""What the shards of a streaming query hold, as rows: a shard is made anew from its state, in a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from skws.queries.partitioning.parts import Part, Partitioning
+from skws.results.frames import COLUMNS, result_table
+from skws.results.model import Result
+from skws.spark.faults import brief_errors
+from skws.spark.library import COLUMNS as RESULT_COLUMNS
+from skws.spark.library import share_packages
+from skws.spark.streaming.layout import blobs_at
+from skws.spark.streaming.processor import MeshProcessor, ShardProgress
+from skws.spark.streaming.shard_server import Shard
+from skws.spec.enums import ToldUpdates
+from skws.spec.job import Job
+from skws_schema.errors import StateError, UsageError
+from skws_schema.yaml.load import parse_schema
+from skws_windows.window import parse_window
+
+STATE_COLUMNS: Final = f"shard int, kind string, relation string, row map<string, string>, {RESULT_COLUMNS}"
+"""``kind``: ``tuple`` or ``result``. Of a tuple, ``relation`` and ``row`` are its own, ``start`` and ``end``
+its lifespan, ``id`` as results show it, and ``tuples`` has it alone. A result is as a search gives it."""
+
+_MANIFEST: Final = "manifest.json"  # of a run of skws watch
+_TUPLE, _RESULT = "tuple", "result"
+
+
+def state(
+    spark: SparkSession, checkpoint: str | Path, *, batch: int | None = None, operator: int = 0
+) -> DataFrame:
+    """What a streaming search holds: live tuples and open results; a DataFrame with STATE_COLUMNS.
+
+    ``checkpoint``: the ``checkpointLocation`` of a streaming query, or the folder of ``skws watch
+    --checkpoint``; of a run with ``spark.skws.stateLocation``, what that says. The query may run meanwhile.
+    ``batch``: behind which micro-batch of Spark, one of the last ten or so; None for the last that is done.
+    ``operator``: the number of the search among the stateful operators of the query.
+
+    Each live tuple comes once, of the shard that has it, or of the first one if all have it. Rows of static
+    tables are not among them. A task for each shard makes it anew from its state, in the time and the memory
+    of a restart.
+
+    Raises UsageError where no micro-batch is done; Spark's exceptions for a checkpoint that is none, and,
+    when rows are asked for, StateError inside of one for a state of an earlier version.
+    """
+    where = _state_of(checkpoint)
+    share_packages(spark)
+    options = {"operatorId": operator} | ({} if batch is None else {"batchId": batch})
+    blobs = blobs_at(spark, where, **options)
+    return blobs.groupBy("shard").applyInArrow(_rows, STATE_COLUMNS)
+
+
+def _state_of(checkpoint: str | Path) -> str:
+    """Where Spark keeps the state: of a run of ``skws watch``, that of the last layout that has worked."""
+    folder = Path(checkpoint)
+    if not (folder / _MANIFEST).exists():
+        return str(checkpoint)
+    layouts = sorted(folder.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
+    done = [path for path in layouts if any(one.name.isdigit() for one in path.glob("commits/*"))]
+    if not done:
+        raise UsageError(f"{folder}: no micro-batch is done yet, or its state is at spark.skws.stateLocation")
+    return done[-1].absolute().as_uri()
+
+
+def _rows(blobs: pa.Table) -> pa.Table:
+    """What a shard holds; in a task."""
+    with brief_errors():
+        kept = _KeptBlobs(blobs)
+        _, mark = kept.get("mark", b"")
+        _, job = kept.get("job", b"")
+        progress = ShardProgress(**orjson.loads(mark)) if mark else ShardProgress()
+        if not job or progress.part is None:
+            raise StateError("the state does not say what search it is of: let the query work once more")
+        number, shards, spread = progress.part
+        request = described_job(job)
+        shard = Shard(request, Part(number, shards, Partitioning(spread)))
+        processor = MeshProcessor("", request, {})
+        processor.init(kept)  # type: ignore[arg-type]  # all that the processor uses of it
+        processor.rebuild(_InTask(shard), progress)
+        tuples, results = shard.held()
+        return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
+
+
+def described_job(text: bytes) -> Job:
+    """The job that a state says it is of, without queries, which the state has apart."""
+    fields: dict[str, Any] = orjson.loads(text)
+    return Job(
+        {},
+        parse_schema(fields["schema"]),
+        "state",
+        window=parse_window(fields["window"]),
+        max_size=fields["max_size"],
+        lateness=fields["lateness"],
+        match_names=fields["match_names"],
+        updates=ToldUpdates(fields["updates"]),
+        control=Path("none"),  # queries come and go
+    )
+
+
+def _table(shard: int, kind: str, found: list[Result]) -> pa.Table:
+    rows = result_table(found)
+    own = [one.tuples[0] if kind == _TUPLE else None for one in found]
+    texts = rows.column("tuples").combine_chunks()
+    of_tuple = texts.flatten().field("row") if kind == _TUPLE else pa.nulls(len(found), _ROW)
+    first: dict[str, pa.Array] = {
+        "shard": pa.array([shard] * len(found), pa.int32()),
+        "kind": pa.array([kind] * len(found), pa.string()),
+        "relation": pa.array([one and one.relation for one in own], pa.string()),
+        "row": of_tuple,
+    }
+    if kind == _TUPLE:  # they are of no query
+        nothing = pa.nulls(len(found), pa.string())
+        for name in ("name", "query", "op"):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, nothing)
+    columns = [*first.values(), *(column.combine_chunks() for column in rows.columns)]
+    return pa.Table.from_arrays(columns, names=[*first, *COLUMNS.names])
+
+
+_ROW: Final = pa.map_(pa.string(), pa.string())
+
+
+class _InTask:
+    """A shard in place of the client of its server."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+
+    def ask(self, operation: str, *given: Any) -> None:
+        match operation:
+            case "begin":
+                self._shard.begin(*given)
+            case "replay":
+                self._shard.replay(*given)
+            case "replay_recent":
+                self._shard.replay_recent(*given)
+            case "seek":
+                position, now, _, final = given
+                self._shard.seek(position, now, final)
+
+
+class _KeptBlobs:
+    """In place of Spark's handle, and of the variable with the blobs of a shard."""
+
+    def __init__(self, blobs: pa.Table) -> None:
+        rows = blobs.select(["kind", "name", "head", "body"]).to_pylist()
+        self._blobs: Mapping[tuple[str, str], tuple[bytes, bytes]] = {
+            (row["kind"], row["name"]): (row["head"], row["body"]) for row in rows
+        }
+
+    def get(self, kind: str, default: bytes) -> tuple[bytes, bytes]:
+        """Head and body of the only blob of a kind."""
+        return self._blobs.get((kind, ""), (default, default))
+
+    def getMapState(self, *_: object) -> _KeptBlobs:  # noqa: N802 - Spark's name
+        return self
+
+    def getValue(self, key: tuple[str, str]) -> tuple[bytes, bytes] | None:  # noqa: N802 - Spark's name
+        return self._blobs.get(key)
+
+    def keys(self) -> Iterator[tuple[str, str]]:
+        return iter(self._blobs)

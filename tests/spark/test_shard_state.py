@@ -1,0 +1,139 @@
+"""What shards hold, as rows: the live tuples and the open results of one session."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import skws.spark
+from skws.data.batch import Record, RecordBatch
+from skws.queries.kinds import plans_over
+from skws.queries.partitioning.parts import Partitioning
+from skws.queries.session import Session
+from skws.results.model import Result
+from skws.spark.streaming.layout import Wanted
+from skws.spec.job import Job
+from skws_schema.errors import UsageError
+from tests.conftest import partitioned
+from tests.spark.streaming.spark_runs import running
+from tests.spark.streaming.test_moving_layouts import appended, asked, seen, written
+from tests.spark.streaming.test_oracle_shards import random_row
+from tests.spark.test_spark_library import shop
+from tests.spark.test_streaming_library import Stream, timed
+from tests.strategies import some
+
+pytestmark = pytest.mark.spark
+
+
+def rows_of(found: DataFrame, kind: str) -> list[dict[str, Any]]:
+    table = found.toArrow().to_pylist()
+    return sorted(
+        (row for row in table if row["kind"] == kind), key=lambda row: (row["name"] or "", row["id"])
+    )
+
+
+def seconds(moment: Any) -> float | None:
+    return None if moment is None else moment.timestamp()
+
+
+def as_told(results: Iterable[Result]) -> list[tuple[Any, ...]]:
+    """Name, id and lifespan of results, and the ids of their tuples."""
+    return sorted(
+        (one.name, one.id, one.start, one.end, *(each.id for each in one.tuples)) for one in results
+    )
+
+
+def as_read(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            *(row["name"] or "", row["id"], seconds(row["start"]), seconds(row["end"])),
+            *(each["id"] for each in row["tuples"]),
+        )
+        for row in rows
+    )
+
+
+def test_the_state_of_a_streaming_query_is_read_as_rows(spark_one: SparkSession, tmp_path: Path) -> None:
+    frames = shop(240)
+    stream = Stream(spark_one, tmp_path)
+    stream.arrive(timed(frames, slice(0, 162)))
+    with partitioned(spark_one, 2):
+        stream.run("byron leaks", frames["customer"])
+    found = skws.spark.state(spark_one, tmp_path / "checkpoint")
+    tuples, results = (rows_of(found, kind) for kind in ("tuple", "result"))
+    now = frames["complaint"]["time"][161]
+    times = {name: frames[name]["time"][:162] for name in ("purchase", "complaint")}
+    lives = {
+        (name, number)
+        for name, those in times.items()
+        for number, time in enumerate(those)
+        if (now - time).total_seconds() < 120
+    }
+    assert {(row["relation"], int(dict(row["row"])["id"])) for row in tuples} == lives
+    assert all((row["end"] - row["start"]).total_seconds() == 120 for row in tuples)
+    assert {row["shard"] for row in tuples} == {0}
+    by_id = {row["id"] for row in tuples}
+    whole = stream.results()
+    open_ids = {row["id"] for row in whole if row["op"] == "+" and row["end"] > now}
+    assert {row["id"] for row in results} == open_ids != set()
+    for row in results:
+        own = [each["id"] for each in row["tuples"] if each["relation"] != "customer"]
+        assert set(own) <= by_id
+        assert row["query"] == "byron leaks"
+    earlier = skws.spark.state(spark_one, tmp_path / "checkpoint", batch=0)
+    assert rows_of(earlier, "tuple") == tuples
+    with pytest.raises(PySparkException):
+        skws.spark.state(spark_one, tmp_path / "nothing").count()
+
+
+class OneSession:
+    """A job's records in one session."""
+
+    def __init__(self, job: Job, tables: list[Record]) -> None:
+        self.live = Session(job.stream)
+        self.live.load_tables(tables)
+        self.names = list(job.named())
+        self.live.add_all(plans_over(list(job.named().values()), job.stream))
+
+    def take(self, records: list[Record]) -> None:
+        self.live.take(RecordBatch.of(records))
+
+    def check(self, found: DataFrame) -> None:
+        assert as_read(rows_of(found, "tuple")) == as_told(self.live.living_tuples()) != []
+        results = [one for name in self.names for one in self.live.alive(name)]
+        assert as_read(rows_of(found, "result")) == as_told(results) != []
+
+
+@some("starts", [[Wanted(2)]], [[Wanted(1), Wanted(3, Partitioning.ROOTS), Wanted(2, Partitioning.QUERIES)]])
+def test_the_state_of_a_run_is_that_of_one_session(
+    spark: SparkSession, tmp_path: Path, starts: list[Wanted]
+) -> None:
+    """Whatever its layout; also while it runs."""
+    parts, rng = written(tmp_path, len(starts), 5), random.Random(5)
+    one = OneSession(asked(tmp_path), [Record(3, 0, random_row(rng, 5)) for _ in range(6)])
+    for number, (wanted, records) in enumerate(zip(starts, parts, strict=True)):
+        if number:
+            appended(tmp_path, records)
+        one.take(records)
+        with running(asked(tmp_path), wanted) as run:
+            seen(run, records)
+            if not number:
+                run.until(lambda: any((tmp_path / "checkpoint" / "spark" / "commits").glob("[0-9]*")))
+                one.check(skws.spark.state(spark, tmp_path / "checkpoint"))
+        found = skws.spark.state(spark, tmp_path / "checkpoint")
+        one.check(found)
+        shards = {row.shard for row in found.select("shard", "kind").where("kind = 'tuple'").collect()}
+        assert len(shards) == (1 if wanted.spread else wanted.shards)
+
+
+def test_a_run_that_has_done_nothing_has_no_state(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "spark" / "commits").mkdir(parents=True)
+    with pytest.raises(UsageError, match="no micro-batch is done yet"):
+        skws.spark.state(None, tmp_path)  # type: ignore[arg-type]  # nothing is asked of it

@@ -31,7 +31,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.formats.replays import write_replay
 from tests.queries.random_streams import DIVIDED, STREAMS, TABLES, random_stream, without_dequeues
-from tests.strategies import combinations, examples, seeds
+from tests.strategies import combinations, examples, seeds, some
 
 KEYWORDS = Query("alpha beta -no", 4)
 PATTERN = Query.of_pattern("plain a ; keyed b where a.x = b.y")
@@ -70,8 +70,7 @@ class Outcome:
         self.told = (search.found, search.retracted, search.bad.count, search.bad.first, self.error)
 
 
-@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(500)], ids=["endless", "long"])
-@pytest.mark.parametrize("in_order", [True, False])
+@combinations("window, in_order", [Unbounded(), TimeWindow(500)], [True, False])
 def test_a_key_cuts_what_time_does_not(tmp_path: Path, window: Window, in_order: bool) -> None:
     stream = random_stream(DIVIDED, 5, 900, 25, 0.003)
     assert any(record.truncates for record in stream)
@@ -150,7 +149,7 @@ def test_a_replay_in_order_is_cut_into_ranges(tmp_path: Path, told: bool) -> Non
     assert compared(KEYWORDS, STREAMS, path, 2, 3, window=TimeWindow(12)) == []
 
 
-@pytest.mark.parametrize("mixed", [False, True], ids=["in order", "out of order"])
+@some("mixed", [True], [False])
 def test_a_replay_of_several_blocks_with_as_many_results(tmp_path: Path, mixed: bool) -> None:
     stream = insertions(random_stream(STREAMS, 4, 16_000, 400))
     path = write_replay(tmp_path / "r.jsonl", STREAMS, shuffled(stream, 1) if mixed else stream)
@@ -322,7 +321,7 @@ def test_counts_of_a_pattern(tmp_path: Path, limit: int | None) -> None:
     assert counted[0] == counted[1] == counted[2] > 4
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@some("query", list(QUERIES)[::2], list(QUERIES)[1::2])
 def test_json_lines_are_those_of_results(tmp_path: Path, query: str) -> None:
     path = write_replay(tmp_path / "r.jsonl", STREAMS, insertions(random_stream(STREAMS, 4, 600, 7)))
     lines = []

@@ -29,6 +29,7 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Windo
 from tests.jobs.watching import SCHEMA
 from tests.paper_modes import MODES
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
+from tests.strategies import combinations
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = (
@@ -182,8 +183,7 @@ def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     return [*steps, live.take(RecordBatch.of(()), ended=True)]
 
 
-@pytest.mark.parametrize("share", SHARES, ids=["whole", "roots", "queries"])
-@pytest.mark.parametrize("window", WINDOWS, ids=["time", "count"])
+@combinations("window, share", WINDOWS, SHARES)
 def test_it_does_not_matter_what_evaluates(window: Window, share: Part) -> None:
     by_mesh = told(window, share, evaluator=EvaluatorName.MESH)
     others: list[dict[str, Any]] = [{"evaluator": each} for each in EvaluatorName]

@@ -164,7 +164,7 @@ SEVERAL = {
 """Queries by the number of the batch before which they are added."""
 
 
-@pytest.mark.parametrize("window", [TimeWindow(40), CountWindow(25)])
+@some("window", [TimeWindow(40)], [CountWindow(25)])
 def test_queries_that_share_an_engine_give_what_each_gives_alone(window: Window) -> None:
     records = random_stream(TABLES, 9, 400, 4)
     static = [r for r in records if TABLES.relations[r.relation].table]

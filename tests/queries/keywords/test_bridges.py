@@ -19,7 +19,7 @@ from skws_mesh.columnar.columns import index_hashes
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.paper_modes import by_paper
-from tests.strategies import WORDS
+from tests.strategies import WORDS, seeds
 
 A, B, C = WORDS
 
@@ -133,7 +133,7 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
     assert len(found) == 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@seeds(2, 6)
 def test_queries_that_come_and_go(seed: int) -> None:
     """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
     shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # given anew now and then

@@ -35,6 +35,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 
 if TYPE_CHECKING:
     from skws.queries.keywords.diagnosis import EmptyResult
+    from skws.queries.keywords.present_rows import PresentRows
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords
@@ -343,6 +344,10 @@ class LiveOperator(Operator):
     @abstractmethod
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """Words of live tuples that begin with a text. Raises TimeLimitError."""
+
+    @abstractmethod
+    def present(self, since: int | None) -> PresentRows | None:
+        """The rows that live now, without those before an event time; None before any are held."""
 
     @abstractmethod
     def search(self, plan: QueryPlan, most: int) -> Searched:

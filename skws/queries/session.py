@@ -40,6 +40,7 @@ from skws_windows.window import Window
 
 if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
     from skws.queries.keywords.diagnosis import EmptyResult
+    from skws.queries.keywords.present_rows import PresentRows
     from skws.queries.keywords.searching import Searched
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws.store.live_store import LastingRecords
@@ -207,6 +208,17 @@ class Session:
         Only words that searches have learned. Raises TimeLimitError.
         """
         return [] if self._state.live is None else self._state.live.completions(start, most)
+
+    def present(self, since: int | None = None) -> PresentRows | None:
+        """The rows that live now, until they change, for people who look at them; None if none are held.
+
+        ``since``: those before this event time, in microseconds, are left out.
+        """
+        return None if self._state.live is None else self._state.live.present(since)
+
+    def why_live_rows_give_nothing(self, plan: QueryPlan) -> EmptyResult | None:
+        """As ``why_nothing``, for a query that need not stand."""
+        return None if self._state.live is None else self._state.live.why_nothing(plan)
 
     def search(self, plan: QueryPlan, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from skws.data.batch import Record
-from skws.keywords.analysis import tokens
+from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.results.model import Result, ResultTuple
-from skws.spec.query import completed, last_word
+from skws.spec.query import Stream, completed, last_word
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
 from skws_tui.services.analyzer import change_text, folded, read_draft
-from skws_tui.services.live_rows import LiveRows
+from skws_tui.services.live_rows import LatestRows
 from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
     Drawer,
@@ -71,67 +71,53 @@ def result(number: int, *, op: str = "+", query: str = "q", end: float | None = 
     return Result(op, query, query, f"{number}", 0.0, end, "note{red}", (shown,), ())  # type: ignore[arg-type]
 
 
-@given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS)
-def test_live_rows_are_those_of_a_plain_list(
-    steps: list[tuple[tuple[int, int | None, str], bool]], window: Window
-) -> None:
-    rows = LiveRows(SCHEMA, window, kept=8)
-    model: list[tuple[int, int, tuple[object, ...]]] = []  # times; positions under a count window
-    inserted = 0
-    for time, ((relation, number, words), delete) in enumerate(steps):
-        row = (number, words) if relation == 0 else (words,)
-        keyed = relation == 0 and number is not None
-        rows.add([Record(relation, time, row, delete)], time)
-        if isinstance(window, TimeWindow):
-            model = [m for m in model if time < window.end(m[0])]
-        same = [m for m in model if m[1] == relation and (m[2][0] == number if keyed else m[2] == row)]
-        if same and (delete or keyed):
-            model.remove(same[0])
-        if not delete:
-            model.append((inserted if isinstance(window, CountWindow) else time, relation, row))
-            inserted += 1
-        if isinstance(window, CountWindow):
-            model = [m for m in model if inserted - 1 < window.end(m[0])]
-        model = model[-8:]
-    assert len(rows) == len(model)
-    texts = [str(m[2][-1]) for m in model]
-    assert rows.words() == Counter(token.word for text in texts for token in tokens(text))
-    query = parse_query("red fox", SCHEMA)
-    wanted = list(enumerate(("red", "fox")))
-    expected = Counter(
-        (m[1], sum((word in str(m[2][-1]).split()) << slot for slot, word in wanted)) for m in model
-    )
-    assert rows.node_counts(Matcher(query, SCHEMA)) == expected
-
-
 @given(st.lists(st.tuples(ROWS, st.booleans()), max_size=30), WINDOWS, st.integers(1, 12))
-@example(  # the deletion takes the first row, though it has left before the batch ends
-    [
-        ((1, 0, "red fox"), False),
-        ((1, 0, "red fox"), False),
-        ((0, 0, "blue"), False),
-        ((0, 0, "blue"), False),
-        ((1, 0, "red fox"), True),
-        ((0, 0, "blue"), False),
-    ],
-    TimeWindow(5),
-    2,
-)
-def test_many_records_at_once_come_to_the_same_as_one_by_one(
+def test_the_latest_rows_are_those_of_a_plain_list(
     steps: list[tuple[tuple[int, int | None, str], bool]], window: Window, size: int
 ) -> None:
+    rows, kept = LatestRows(Stream(SCHEMA, window), kept=8), CountWindow(8)
     records = [
         Record(relation, time, (number, words) if relation == 0 else (words,), delete)
         for time, ((relation, number, words), delete) in enumerate(steps)
     ]
-    one_by_one, at_once = LiveRows(SCHEMA, window), LiveRows(SCHEMA, window)
-    for record in records:
-        one_by_one.add([record], record.time)
     for start in range(0, len(records), size):
         batch = records[start : start + size]
-        at_once.add(batch, batch[-1].time)
-    assert at_once.words() == one_by_one.words()
-    assert len(at_once) == len(one_by_one)
+        rows.add(RecordBatch.of(batch), batch[-1].time)
+    model: list[tuple[int, int, int, tuple[object, ...]]] = []  # position, time, relation, row
+    inserted = 0
+    for record in records:
+        keyed = record.relation == 0 and record.row[0] is not None
+        if isinstance(window, CountWindow):
+            model = [m for m in model if inserted - 1 < window.end(m[0])]
+        model = [m for m in model if inserted - 1 < kept.end(m[0])]
+        same = [
+            m
+            for m in model
+            if m[2] == record.relation and (m[3][0] == record.row[0] if keyed else m[3] == record.row)
+        ]
+        if same and (record.delete or keyed):
+            model.remove(same[0])
+        if not record.delete:
+            model.append((inserted, record.time, record.relation, record.row))
+            inserted += 1
+    least = window if isinstance(window, CountWindow) else kept
+    model = [m for m in model if inserted - 1 < least.end(m[0])]
+    if isinstance(window, TimeWindow):
+        model = [m for m in model if records[-1].time < window.end(m[1])]
+    assert len(rows) == len(model)
+    assert rows.counts() == Counter(SCHEMA.relations[m[2]].name for m in model)
+    assert [rows.latest(each.name) for each in SCHEMA.relations] == [
+        [m[3] for m in model if m[2] == number] for number in range(len(SCHEMA.relations))
+    ]
+    texts = [str(m[3][-1]).split() for m in model]
+    for word in ("red", "fox", "blue"):
+        assert dict(rows.completions(word)).get(word, 0) == sum(word in text for text in texts)
+    query = parse_query("red fox", SCHEMA)
+    wanted = list(enumerate(("red", "fox")))
+    expected = Counter(
+        (m[2], sum((word in str(m[3][-1]).split()) << slot for slot, word in wanted)) for m in model
+    )
+    assert rows.node_counts(Matcher(query, SCHEMA)) == expected
 
 
 @given(
@@ -265,16 +251,17 @@ def test_results_of_removed_queries_go_and_late_ones_do_not_come_back() -> None:
 
 
 @pytest.fixture
-def moving() -> tuple[View, LiveRows, Schema]:
+def moving() -> tuple[View, LatestRows, Schema]:
     request = movies()
-    rows = LiveRows(request.job.schema, Unbounded())
+    rows = LatestRows(replace(request.job.stream, window=Unbounded()))
     index = request.job.schema.index
     actors = [(1, "John Travolta"), (2, "Uma Thurman")]
-    rows.add([Record(index["actor"], number, (number, name)) for number, name in actors], 2)
+    records = [Record(index["actor"], number, (number, name)) for number, name in actors]
+    rows.add(RecordBatch.of(records), 2)
     return View(request), rows, request.job.schema
 
 
-def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schema]) -> None:
+def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
     reading = view.analyzer.analyse("travlta actor:uma the", rows)
     assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
@@ -316,14 +303,14 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LiveRows, Schem
         ),
     ],
 )
-def test_a_prefix_that_is_not_whole_is_refused(moving: tuple[View, LiveRows, Schema], text: str) -> None:
+def test_a_prefix_that_is_not_whole_is_refused(moving: tuple[View, LatestRows, Schema], text: str) -> None:
     view, rows, _ = moving
     with pytest.raises(SkwsError):
         view.analyzer.check(text)
     assert view.analyzer.analyse(text, rows).fault
 
 
-def test_completion_goes_by_the_last_word(moving: tuple[View, LiveRows, Schema]) -> None:
+def test_completion_goes_by_the_last_word(moving: tuple[View, LatestRows, Schema]) -> None:
     view, rows, _ = moving
     assert view.analyzer.analyse("uma tr", rows).completions == (("travolta", 1),)
     assert [last_word(text) for text in ("", "a ", 'a "b', "actor:Tr", "-x")] == ["", "", "b", "Tr", "x"]

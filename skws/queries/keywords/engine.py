@@ -25,6 +25,7 @@ from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import AnsweredQueries
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
+from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
@@ -177,6 +178,10 @@ class KeywordEngine(MeshEngine):
     def know(self, slots: Ints) -> None:
         """Learn words for searches of some live tuples alone: no other has any that is searched for."""
         self._operator.searches.words.know(slots, self.live_tuples)
+
+    def present(self, since: int | None = None) -> PresentRows:
+        """The rows that live now, without those before an event time."""
+        return self._operator.present(self.now, since)
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""

@@ -10,6 +10,7 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan, ranking_of
+from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState
@@ -86,6 +87,9 @@ class KeywordQueries(LiveOperator):
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         return [] if self._engine is None else self._engine.completions(start, most)
+
+    def present(self, since: int | None) -> PresentRows | None:
+        return None if self._engine is None else self._engine.present(since)
 
     def search(self, plan: QueryPlan, most: int) -> Searched:
         if self._engine is None:

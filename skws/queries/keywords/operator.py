@@ -20,6 +20,7 @@ from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
+from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
 from skws.queries.keywords.word_queries import MANY, WordedQuery, WordQueries, why_no_delta_joins
@@ -257,6 +258,10 @@ class KeywordOperator:
             if query in self.queries:
                 self.remove(query)
             self.excluded = before
+
+    def present(self, now: int, since: int | None) -> PresentRows:
+        """The rows alive at ``now``, without those before an event time."""
+        return PresentRows(self.store, self.searches.words, now, since)
 
     def why_nothing(self, plan: Plan, now: int) -> EmptyResult | None:
         """Why the tuples alive at ``now``, or the latest of them, give a plan nothing; None if none are."""

@@ -95,24 +95,31 @@ class RowsScreen(FilteredScreen):
     @work(group="rows")
     async def _look(self, rows: LiveRows, place: RowPlace, words: str) -> None:
         try:
-            page = await self._off_thread.run(partial(page_of, rows, place, words))
+            page = await self._off_thread.run(partial(page_of, rows, self.skws.view.schema, place, words))
         except SkwsError as error:
             self.skws.post_message(WorkFailed(str(error)))
             return
-        self.call_later(self._show, rows, place, page)
+        self.call_later(self._show, place, page)
 
-    def _show(self, rows: LiveRows, place: RowPlace, page: Page) -> None:
+    def _show(self, place: RowPlace, page: Page) -> None:
         number = counted(page.found, "row")
         shown = f", the first {len(page.rows):,} shown: / finds others" if len(page.rows) < page.found else ""
-        cut = f" (of the latest {len(rows):,})" if rows.cut else ""
+        cut = f" (of the latest {page.latest:,})" if page.latest else ""
         self.query_one("#place", Static).update(f"{visible(place.text)}  {number}{cut}{shown}")
         before, self._drawn = self._drawn, (place, page)
         table, at = self.listing, self.listing.cursor_row
         table.clear(columns=True)
-        table.add_columns(*(visible(each.name) for each in rows.schema.relation(place.relation).attributes))
-        table.add_rows([[self._cell(value) for value in row.values()] for row in page.rows])
+        attributes = self.skws.view.schema.relation(place.relation).attributes
+        cells = [[self._cell(value) for value in row.values()] for row in page.rows]
+        for at_column, attribute in enumerate(attributes):
+            heading = Text(visible(attribute.name))
+            # Columns without a width are measured later, and not at all if the table is filled twice before.
+            width = max(heading.cell_len, *(row[at_column].cell_len for row in cells), 0)
+            table.add_column(heading, width=width)
+        table.add_rows(cells)
         if before is not None and before[0] == place:
             table.move_cursor(row=at, animate=False)
+        self._worker = None  # it has nothing left to do, though it may not have ended yet
         self.refresh_view()  # what was asked for meanwhile
 
     def _cell(self, value: str | float | bool | None) -> Text:

@@ -15,11 +15,11 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.scope import completable
 from skws.keywords.suggest import completions, similar
-from skws.queries.keywords.diagnosis import KeywordCounts
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
 from skws.sources import inferred_schemas as drafts
 from skws.spec.job import Job
+from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import Problem, SchemaError, SkwsError, UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Schema
@@ -67,7 +67,13 @@ class QueryAnalyzer:
         return highlight(self.plan(name).query, self.schema, relation, attribute, value)
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
-        """A half-typed text as it would be searched; ``rows`` None counts no tuples."""
+        """A half-typed text as it would be searched; ``rows`` None, or a busy job, counts no tuples."""
+        try:
+            return self._analysed(name, rows)
+        except TimeLimitError:
+            return self._analysed(name, None)
+
+    def _analysed(self, name: str, rows: LiveRows | None) -> Analysis:
         found = () if rows is None else tuple(completions(name, rows.completions, self._names))
         typed = parse_typed(name)
         if not typed.text:
@@ -111,9 +117,7 @@ class QueryAnalyzer:
         """
         if parse_typed(name).pattern:
             return []
-        counts = KeywordCounts(self.plan(name))
-        rows.count(counts)
-        return list(counts.why_nothing(rows.words, rows.where).lines())
+        return rows.why_nothing(self._planned(name))
 
 
 _CONTINUED: Final = {"├": "│", "│": "│"}

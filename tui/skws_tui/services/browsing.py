@@ -28,22 +28,27 @@ class RowPlace(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The first rows of a place that have all words of a filter; ``found``: how many have them."""
+    """The first rows of a place that have all words of a filter; ``found``: how many have them.
+
+    ``latest``: so many rows were looked at, of more; 0 if all were.
+    """
 
     rows: Sequence[JsonRow]
     found: int
+    latest: int = 0
 
 
-def page_of(rows: LiveRows, place: RowPlace, words: str) -> Page:
-    relation = rows.schema.relation(place.relation)
+def page_of(rows: LiveRows, schema: Schema, place: RowPlace, words: str) -> Page:
+    relation = schema.relation(place.relation)
     wanted = words.casefold().split()
-    there = (json_row(relation, row) for row in rows.by_relation().get(place.relation, ()))
+    latest = rows.latest(place.relation)
     found = [
         row
-        for row in there
+        for row in (json_row(relation, each) for each in latest)
         if all(_text(row[name]) == value for name, value in place.on) and _has(row, wanted)
     ]
-    return Page(found[:MOST_ROWS], len(found))
+    more = rows.cut or rows.counts().get(place.relation, 0) > len(latest)
+    return Page(found[:MOST_ROWS], len(found), len(latest) if more else 0)
 
 
 def _text(value: str | float | bool | None) -> str | None:

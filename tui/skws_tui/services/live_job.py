@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +31,7 @@ from skws_tui.services.result_buffer import BestResults
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
-from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow
+from skws_windows.window import MICROSECOND, ExpressionWindow
 
 if TYPE_CHECKING:  # they load behind the first picture
     from skws.data.batch import RecordBatch
@@ -41,13 +40,15 @@ if TYPE_CHECKING:  # they load behind the first picture
     from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws_tui.services.analyzer import QueryAnalyzer
-    from skws_tui.services.live_rows import LiveRows
+    from skws_tui.services.live_rows import LatestRows, LiveRows
     from skws_tui.services.start import StartContents
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 MOST_BEST: Final = 20
 """Best results of a query: a page of them."""
 _BEST_SECONDS: Final = 10.0
+_LEARNED: Final = 2_000
+"""Rows whose words are learned in a step without records: a tenth of a second."""
 _SHARE: Final = 4
 """How many times as long as searches took, until they are repeated while rows come."""
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
@@ -56,8 +57,8 @@ _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use
 class LiveJob:
     """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
-    ``new_host`` makes the host, in the job's thread. ``rows``: the latest tuples of the window, None until
-    the host is there. ``calendar`` returns seconds since the epoch.
+    ``new_host`` makes the host, in the job's thread. ``rows``: those that live, None until the host is there.
+    ``calendar`` returns seconds since the epoch.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class LiveJob:
         self.events = events
         self.control = RunControl(request.job, clock, self.run)
         self.rows: LiveRows | None = None
+        self._latest: LatestRows | None = None  # those rows, where the job has them elsewhere
         self.queries: dict[str, None] = {}
         """Names of the queries that stand, or will once the host is there."""
         self.unanswered: set[str] = set()
@@ -98,6 +100,7 @@ class LiveJob:
         # Of best results: where the stream stood at the search for each query, and lately; when to repeat it.
         self._searched: dict[str, int] = {}
         self._position = -1
+        self._reached: int | None = None  # the event time after the last step
         self._search_again = 0
         for name in request.queries:
             self.add_query(name)
@@ -148,7 +151,7 @@ class LiveJob:
     def apply_schema(self, text: str) -> None:
         """Change to the schema of a YAML text and keep the live tuples."""
         if not self._refuses():
-            self._submit(JobCommand("schema", "", schema=text), self._schema_applied)
+            self._submit(JobCommand("schema", "", schema=text), partial(self._schema_applied, text))
 
     @property
     def arrivals(self) -> TimeBuckets:
@@ -167,13 +170,14 @@ class LiveJob:
 
     def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
-        from skws_tui.services.start import start_of  # noqa: PLC0415 - loads behind the first picture
+        from skws_tui.services.start import LOOKED_AT, start_of  # noqa: PLC0415 - loads behind the first picture
 
-        live, rows = self._live_rows, self._live_rows.by_relation()
-        counts = {name: len(some) for name, some in rows.items()}
+        live, schema = self._live_rows, self._running.schema
+        rows = {each.name: live.latest(each.name, LOOKED_AT) for each in schema.relations}
+        counts = live.counts()
         if live.cut:
             counts = {each.name: each.tuples for each in metrics.relations} | dict(self._static)
-        return start_of(live.schema, rows, counts, self.request.job.max_size)
+        return start_of(schema, rows, counts, self.request.job.max_size)
 
     def observe(self, name: str) -> None:
         """Report the state of a query's mesh after the next step."""
@@ -190,10 +194,8 @@ class LiveJob:
 
     def open(self) -> Host:
         """Make the host."""
-        from skws_tui.services.live_rows import LiveRows  # noqa: PLC0415 - loads behind the first picture
-
-        self.rows = LiveRows(self.request.job.schema, self.request.job.plan_window)
         self._host = self._new_host(self)
+        self.rows = self._new_rows(self._host)
         return self._host
 
     def host_with(self, **options: Any) -> Host:
@@ -225,30 +227,42 @@ class LiveJob:
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """As a listener of the job."""
-        relations = self._live_rows.schema.relations
+        relations = self._running.schema.relations
         self._static.update(relations[record.relation].name for record in records)
-        self._live_rows.load_tables(records)
+        if self._latest is not None:
+            self._latest.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
         """As a listener of the job."""
         host = self._running
         gone = host.schema.evolution.removed_relations
-        left = [record for record in batch.records() if record.relation not in gone]
-        if not isinstance(self.request.job.plan_window, CountWindow):
-            left.sort(key=attrgetter("time"))  # in a source of many files, each has its own order
-        self._arrived.add([record.time for record in left])
-        self._live_rows.add(left, host.event_time or 0)
+        times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
+        # In a source of many files, each has its own order.
+        self._arrived.add(sorted(time for relation, time in times if relation not in gone))
+        if self._latest is not None:
+            self._latest.add(batch, host.event_time or 0)
 
     def moved(self) -> None:
         """As a listener of the job."""
-        from skws_tui.services.live_rows import LiveRows  # noqa: PLC0415 - loads behind the first picture
-
-        self.rows = LiveRows(self._running.schema, self.request.job.plan_window)
+        self.rows = self._new_rows(self._running)
         self.networks.clear()
         self._searched.clear()
         self._static.clear()  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
         self.events.put(restarted=True)
+
+    def _new_rows(self, host: Host) -> LiveRows:
+        """The rows of the host's session; or the latest ones, if it holds none in this process."""
+        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads behind the first picture
+        from skws_tui.services.live_rows import LatestRows, LiveRows  # noqa: PLC0415 - as above
+
+        job = self.request.job
+        if isinstance(host, LocalWatch) and job.asks_keywords:
+            return LiveRows(
+                job.plan_window, lambda: host.worker.live if host.ready else None, host.turns.turn
+            )
+        self._latest = LatestRows(replace(job.stream, schema=host.schema))
+        return self._latest
 
     @property
     def _running(self) -> Host:
@@ -291,11 +305,12 @@ class LiveJob:
             known.pop(name, None)
         self._running.forget(name)
 
-    def _schema_applied(self, answer: Answer) -> None:
+    def _schema_applied(self, text: str, answer: Answer) -> None:
         if answer.error:
             return
         schema = self._running.schema
-        self._live_rows.change_schema(schema)
+        if self._latest is not None:
+            self._latest.change_schema(text)
         self._searched.clear()
         self.events.put(schema=schema)
         self.log("info", "the schema is applied; rows stay")
@@ -332,6 +347,7 @@ class LiveJob:
         while not self._observing.empty():
             self._observe(self._observing.get(), self._running)
         self._find_best(self._running)
+        self._learn_words(self._running)
         if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
             self.report_metrics()
 
@@ -383,6 +399,12 @@ class LiveJob:
                 self._search(name, host)
                 now = self.control.clock.now()
                 self._search_again = now + _SHARE * (now - began)
+
+    def _learn_words(self, host: Host) -> None:
+        """Learn the words of rows while nothing comes, so that counts are there when the user types."""
+        if self._latest is None and host.event_time == self._reached:
+            self._live_rows.learn(_LEARNED)
+        self._reached = host.event_time
 
     def _search(self, name: str, host: LocalWatch) -> None:
         from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture

@@ -1,207 +1,175 @@
-"""The latest tuples of the window, to count the matches of keywords and to complete words.
+"""The rows that live, as the job's session has them; or the latest ones, where it has none in this process.
 
-The engine's own store has no words. At most ``KEPT_ROWS`` are kept; counts tell whether older ones were
-dropped.
+A job on Spark has its rows in executors, and one that asks only for patterns, or for windows of an
+expression, does not hold rows: there a session without queries keeps the latest.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, count
-from threading import Lock
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from skws.data.batch import Record
-from skws.keywords.analysis import tokens
+from skws.data.batch import Record, RecordBatch
+from skws.jobs.clock import Turns
 from skws.keywords.match import Matcher
-from skws.queries.keywords.diagnosis import KeywordCounts
-from skws_schema.model import Relation, Row, Schema
-from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
+from skws.queries.operator import QueryPlan
+from skws.queries.session import Session
+from skws.spec.enums import EvaluatorName
+from skws.spec.query import Stream
+from skws_schema.model import Row
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+
+if TYPE_CHECKING:
+    from skws.queries.keywords.present_rows import PresentRows
 
 KEPT_ROWS: Final = 50_000
+_LEARNED: Final = 20_000
+"""Rows whose words are learned between two turns of the job."""
 _COMPLETIONS: Final = 8
-Identity: TypeAlias = tuple[str, Row]
+_SECONDS: Final = 5.0
+"""To wait for a turn."""
 
-
-class _KeptRows(NamedTuple):
-    identity: Identity
-    time: int
-    row: Row
+Turn = Callable[[float], AbstractContextManager[None]]
 
 
 class LiveRows:
-    """Live rows in order of arrival. One thread adds, any reads. ``cut``: some live rows are missing."""
+    """Live rows, which any thread may read. All reads raise TimeLimitError while the job is busy.
 
-    def __init__(self, schema: Schema, window: Window, kept: int = KEPT_ROWS) -> None:
-        self._schema = schema
+    ``session``: gives that of the rows, None before it is ready, and ``turn`` the time in which it does not
+    change. ``since``: event time before which rows have left. ``cut``: some live rows may be missing.
+    """
+
+    def __init__(
+        self,
+        window: Window,
+        session: Callable[[], Session | None],
+        turn: Turn,
+        since: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._window = window
-        self._kept = kept
-        self._lock = Lock()
-        self._number = count()
-        self._rows: OrderedDict[int, _KeptRows] = OrderedDict()
-        # One number per key; for rows without a key those of all equal rows, oldest first.
-        self._places: dict[str, dict[Row, deque[int]]] = {}  # by relation
-        self._words: Counter[str] = Counter()
-        self._static: list[_KeptRows] = []
-        self.cut = isinstance(window, ExpressionWindow)  # its length is unknown
-
-    def __len__(self) -> int:
-        return len(self._rows) + len(self._static)
+        self._session = session
+        self._turn = turn
+        self._since = since
 
     @property
-    def schema(self) -> Schema:
-        """The one that the rows are of."""
-        return self._schema
+    def cut(self) -> bool:
+        return False
 
-    def load_tables(self, records: Iterable[Record]) -> None:
-        """Add the rows of static tables, as many as there is room for."""
-        with self._lock:
-            for record in records:
-                relation = self._schema.relations[record.relation]
-                if len(self._static) == self._kept:
-                    self.cut = True
-                    return
-                self._static.append(_KeptRows((relation.name, ()), 0, record.row))
-                self._words.update(_words(relation, record.row))
+    def __len__(self) -> int:
+        with self._reading() as rows:
+            return 0 if rows is None else len(rows)
 
-    def add(self, records: Sequence[Record], now: int) -> None:
-        """Add stream records in order of arrival; ``now``: the event time after them, in microseconds.
-
-        Records that would leave with the next ones are skipped, unless one of them is a deletion:
-        among equal rows that removes the oldest live one.
-        """
-        deleting = any(record.delete for record in records)
-        with self._lock:
-            if not deleting:
-                self._expire(now)
-                records = self._alive(records, now)
-            if len(records) > self._kept and not (deleting or isinstance(self._window, CountWindow)):
-                self.cut = True
-                records = records[-self._kept :]
-            for record in records:
-                if deleting:
-                    self._expire(record.time)
-                self._take(record)
-            self._expire(now)
-            while len(self._rows) > self._kept:
-                self.cut = True
-                self._drop(next(iter(self._rows)))
-            if len(self._words) > 4 * self._kept:
-                self._words = +self._words  # without words that no row has any more
-
-    def change_schema(self, schema: Schema) -> None:
-        """Continue with another schema; rows of removed or changed relations leave."""
-        with self._lock:
-            old = self._schema
-            gone = schema.evolution.removed_relations
-            there = [r for at, r in enumerate(schema.relations) if at not in gone]
-            stay = {r.name for r in there if r.name in old.index and old.relation(r.name) == r}
-            for number in [n for n, kept in self._rows.items() if kept.identity[0] not in stay]:
-                self._drop(number)
-            self._static = [kept for kept in self._static if kept.identity[0] in stay]
-            self._schema = schema
+    def counts(self) -> Mapping[str, int]:
+        """The number of rows of each relation that has any."""
+        with self._reading() as rows:
+            return {} if rows is None else self._named(rows.counts())
 
     def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
         """Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
-        index = matcher.schema.index
-        counts: Counter[tuple[int, int]] = Counter()
-        for name, row in self._all():
-            if name in index:
-                counts[index[name], matcher.bitmap(index[name], row)] += 1
-        return counts
+        self._learn()
+        with self._reading() as rows:
+            return {} if rows is None else rows.keyword_counts(matcher)
 
-    def count(self, counts: KeywordCounts) -> None:
-        """Count all live tuples for a plan over the current schema."""
-        index = counts.plan.schema.index
-        for name, row in self._all():
-            if name in index:
-                counts.add(index[name], row)
+    def why_nothing(self, plan: QueryPlan) -> list[str]:
+        """Why live tuples give a query of keywords no results."""
+        with self._turn(_SECONDS):
+            session = self._session()
+            found = None if session is None else session.why_live_rows_give_nothing(plan)
+            return [] if found is None else list(found.lines())
 
-    def by_relation(self) -> Mapping[str, Sequence[Row]]:
-        """The rows of each relation that has any, in order of arrival."""
-        rows: dict[str, list[Row]] = {}
-        for name, row in self._all():
-            rows.setdefault(name, []).append(row)
-        return rows
-
-    @property
-    def where(self) -> str:
-        """Which tuples these are, for a sentence about them; empty if those are all that ever came."""
-        if self.cut:
-            return f" of the latest {len(self):,}"
-        return "" if isinstance(self._window, Unbounded) else " of the window"
+    def latest(self, relation: str, most: int = KEPT_ROWS) -> Sequence[Row]:
+        """The latest rows of a relation, in order of arrival."""
+        with self._reading() as rows:
+            session = self._session()
+            if rows is None or session is None or relation not in session.stream.schema.index:
+                return []
+            return rows.latest(session.stream.schema.index[relation], most)
 
     def words(self) -> Mapping[str, int]:
-        """Searchable words with the number of their occurrences."""
-        with self._lock:
-            return +self._words
+        """Searchable words with the number of texts that they are in."""
+        self._learn()
+        with self._reading() as rows:
+            return {} if rows is None else rows.vocabulary()
 
     def completions(self, start: str) -> list[tuple[str, int]]:
-        """Words that begin with ``start`` (folded), the most frequent first, with their counts."""
-        with self._lock:
-            found = [(word, n) for word, n in self._words.items() if n > 0 and word.startswith(start)]
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:_COMPLETIONS]
+        """Words that begin with ``start`` (folded), the most frequent first, with their numbers of rows."""
+        self._learn()
+        with self._reading() as rows:
+            return [] if rows is None else rows.completions(start, _COMPLETIONS)
 
-    def _all(self) -> list[tuple[str, Row]]:
-        """The names of relations, and rows."""
-        with self._lock:
-            return [(kept.identity[0], kept.row) for kept in (*self._static, *self._rows.values())]
+    def learn(self, most: int) -> bool:
+        """Have the session learn the words of at most so many rows; True if there are more."""
+        with self._turn(_SECONDS):
+            session = self._session()
+            return session is not None and session.prepare_searches(most)
 
-    def _expire(self, now: int) -> None:
-        horizon = self._horizon(now)
-        while self._rows and (first := next(iter(self._rows.items())))[1].time <= horizon:
-            self._drop(first[0])
+    def _learn(self) -> None:
+        """Learn all words, of few rows at a time, since the job waits meanwhile."""
+        while self.learn(_LEARNED):
+            pass
 
-    def _alive(self, records: Sequence[Record], now: int) -> Sequence[Record]:
-        horizon = self._horizon(now)
-        return [record for record in records if record.time > horizon]
+    def _named(self, counts: Mapping[int, int]) -> Mapping[str, int]:
+        session = self._session()
+        relations = () if session is None else session.stream.schema.relations
+        return {relations[number].name: count for number, count in counts.items()}
 
-    def _horizon(self, now: int) -> float:
-        """Tuples of this time and earlier have expired."""
-        return now - self._window.length if isinstance(self._window, TimeWindow) else float("-inf")
-
-    def _take(self, record: Record) -> None:
-        relation = self._schema.relations[record.relation]
-        if record.truncates:
-            for number in list(chain.from_iterable(self._places.get(relation.name, {}).values())):
-                self._drop(number)
-            return
-        key = relation.key_of(record.row)
-        own = record.row if key is None else key
-        identity = (relation.name, own)
-        places = self._places.setdefault(relation.name, {})
-        if (key is not None or record.delete) and own in places:
-            self._drop(places[own][0])
-        if not record.delete:
-            number = next(self._number)
-            self._rows[number] = _KeptRows(identity, record.time, record.row)
-            places.setdefault(own, deque()).append(number)
-            self._words.update(_words(relation, record.row))
-            if isinstance(self._window, CountWindow):
-                self._leave(self._window.end(0), number)
-
-    def _leave(self, life: int, number: int) -> None:
-        """Expire rows by position, at once: among equal rows a later deletion must find a live one."""
-        while self._rows and (first := next(iter(self._rows))) + life <= number:
-            self._drop(first)
-
-    def _drop(self, number: int) -> None:
-        gone = self._rows.pop(number)
-        name, own = gone.identity
-        places = self._places[name][own]
-        places.remove(number)
-        if not places:
-            del self._places[name][own]
-        self._words.subtract(_words(self._schema.relation(name), gone.row))
+    @contextmanager
+    def _reading(self) -> Iterator[PresentRows | None]:
+        with self._turn(_SECONDS):
+            session = self._session()
+            yield None if session is None else session.present(self._since())
 
 
-def _words(relation: Relation, row: Row) -> list[str]:
-    texts = ((row[column], relation.attributes[column].analyzer) for column in relation.search_columns)
-    return [
-        token.word
-        for text, analyzer in texts
-        if text is not None
-        for token in tokens(str(text), analyzer)
-        if token.searchable
-    ]
+class LatestRows(LiveRows):
+    """The latest rows of a stream, at most ``kept``, in a session of their own. One thread adds."""
+
+    def __init__(self, stream: Stream, kept: int = KEPT_ROWS) -> None:
+        self._turns = Turns()
+        window, kept_window = stream.window, CountWindow(kept)
+        if isinstance(window, CountWindow) and window.size < kept:
+            kept_window = window
+        self._own = Session(
+            replace(
+                stream,
+                window=kept_window,
+                lateness=0,
+                mesh=None,
+                evaluator=EvaluatorName.AUTO,
+                finite=True,
+                sample=None,
+            )
+        )
+        self._kept = kept
+        self._now: int | None = None
+        super().__init__(stream.window, lambda: self._own, self._turns.turn, self._horizon)
+
+    @property
+    def cut(self) -> bool:
+        if isinstance(self._window, ExpressionWindow):  # its length is unknown
+            return True
+        return self._own.position > self._kept and not isinstance(self._window, CountWindow)
+
+    def load_tables(self, records: Sequence[Record]) -> None:
+        """Add the rows of static tables."""
+        with self._turns.turn():
+            self._own.load_tables(records)
+
+    def add(self, batch: RecordBatch, now: int) -> None:
+        """Add stream records in order of arrival; ``now``: the event time after them, in microseconds."""
+        with self._turns.turn():
+            self._now = now
+            for _ in self._own.process(batch):
+                pass
+
+    def change_schema(self, text: str) -> None:
+        """Continue with the schema of a YAML text; rows of removed relations leave."""
+        with self._turns.turn():
+            self._own.change_schema(text)
+
+    def _horizon(self) -> int | None:
+        """The event time before which tuples have expired."""
+        if self._now is None or not isinstance(self._window, TimeWindow):
+            return None
+        return self._now - self._window.length + 1

@@ -11,7 +11,7 @@ from skws.keywords.analysis import tokens
 from skws_schema.model import Join, Relation, Row, Schema, key_getter
 
 _TRIALS: Final = 3
-_LOOKED_AT: Final = 2_000
+LOOKED_AT: Final = 2_000
 """Rows of each relation: enough to find words, and fast at every size of data."""
 _LETTERS: Final = 4
 """The shortest word to offer: shorter ones are codes, or match much."""
@@ -50,7 +50,7 @@ def start_of(
     gone = schema.evolution.removed_relations
     there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
     shown = [RelationShown(each.name, counts.get(each.name, 0), each.search) for each in there]
-    some = {each.name: rows.get(each.name, ())[:_LOOKED_AT] for each in schema.relations}
+    some = {each.name: rows.get(each.name, ())[:LOOKED_AT] for each in schema.relations}
     joined = list(_joined_trials(schema, some, max_size))
     single = _single_trials(there, some)
     trials = tuple(list(chain(joined, single))[:_TRIALS])

@@ -72,6 +72,8 @@ class StartMenu(OptionList):
         self.set_options([Option(line, disabled=not chosen) for line, _, chosen in lines])
         if at is not None and at < len(lines) and lines[at][2]:
             self.highlighted = at
+        elif self.has_focus:
+            self.action_first()  # the contents may come after the focus
 
     def on_focus(self) -> None:
         if self.highlighted is None:

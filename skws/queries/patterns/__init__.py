@@ -1,1 +1,1 @@
-"""Pattern queries: texts, evaluation over streams, results."""
+"""Pattern queries in a session: ``PatternPlan`` (``kind.py``), over the algorithms of ``skws_patterns``."""

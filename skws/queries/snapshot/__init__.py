@@ -1,1 +1,1 @@
-"""Keyword search over a database as it is now, best results first."""
+"""Search in what a database, folder or file has now, best results first: ``search.py``."""

@@ -1,1 +1,1 @@
-"""Queries over the windows of expressions, and the windows themselves (``skws windows``)."""
+"""Keyword queries over the windows of an expression: ``WindowedQueries`` (``kind.py``) answers them."""

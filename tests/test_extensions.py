@@ -10,12 +10,13 @@ import orjson
 import pytest
 
 import skws as library
+from docs.page_files import files, write_files
 from skws.queries.kinds import kind_of
 from skws.sinks.sink_addresses import parse_sink
 from skws.sources.addresses import parse_source
 from skws_schema.errors import UsageError
 from tests.commands import SCHEMA, Skws
-from tests.docs.blocks import files, steps, words
+from tests.docs.blocks import steps, words
 from tests.places import ROOT
 from tests.queries.counted import installed
 
@@ -25,10 +26,7 @@ ROWS = [{"cid": 7, "name": "Ada"}, {"cid": 8, "name": "Grace"}, {"cid": 9, "name
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, text in PAGE.items():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write_files(ROOT / "docs" / "extending.md", tmp_path)
     project = tomllib.loads(PAGE["pyproject.toml"])["project"]
     installed(tmp_path, "skws_fresh", project["entry-points"])
     monkeypatch.syspath_prepend(str(tmp_path))

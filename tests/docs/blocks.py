@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from docs.page_files import write_files
 from tests.places import ROOT
 
 _FOLDERS: Final = ("*.md", "[!.]*/README.md", "docs/**/*.md", "examples/*/*.md")
@@ -20,7 +21,6 @@ _BLOCK: Final = re.compile(
 )
 # A bar or an arrow in quotes is part of the command.
 _COMMAND: Final = re.compile(r"""(?:"[^"]*"|'[^']*'|[^"'])*?(?= [|>] |$)""")
-_FILE: Final = re.compile(r"^```\w+ (\S+)\n(.*?)^```\n", re.M | re.S)
 FENCE: Final = re.compile(r"^(?P<mark>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=mark)\n", re.M | re.S)
 
 
@@ -51,14 +51,8 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def steps(page: Path, test: str, folder: Path) -> list[Block]:
     """The commands of a page that a test has to run, with the page's files laid out."""
-    for name, text in files(page).items():
-        (folder / name).write_text(text, encoding="utf-8")
+    write_files(page, folder)
     return [block for block in blocks(page) if block.test and ROOT / block.test == Path(test)]
-
-
-def files(page: Path) -> dict[str, str]:
-    """The files that blocks of the page are, by name."""
-    return dict(_FILE.findall(page.read_text(encoding="utf-8")))
 
 
 def words(command: str) -> list[str]:

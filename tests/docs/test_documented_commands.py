@@ -11,8 +11,9 @@ from shutil import copy, copytree
 
 import pytest
 
+from docs.page_files import write_files
 from skws.cli.main import run
-from tests.docs.blocks import FENCE, PAGES, Block, blocks, files, matches, words
+from tests.docs.blocks import FENCE, PAGES, Block, blocks, matches, words
 from tests.mondial import MONDIAL, write_mondial
 from tests.places import DATA, ROOT
 
@@ -73,8 +74,7 @@ def test_documented_commands_run(
 
 def _lay_out(page: Path, folder: Path) -> None:
     """The files that the page shows, and the public data that it speaks of."""
-    for name, text in files(page).items():
-        (folder / name).write_text(text, encoding="utf-8")
+    write_files(page, folder)
     for name, public in PUBLIC.items():
         (folder / f"{name}-csv").symlink_to(DATA / public / "csv")
     text = page.read_text(encoding="utf-8")

@@ -10,9 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from docs.page_files import files
 from skws_schema.yaml.load import load_schema
 from tests.commands import SCHEMA
-from tests.docs.blocks import Block, files, matches, steps
+from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, healthy, located
 from tests.places import ROOT
 from tests.postgres import PASSWORD, Database, Server, alone

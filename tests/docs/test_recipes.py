@@ -26,9 +26,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 import skws
+from docs.page_files import files
 from tests.commands import FOLDER
 from tests.conftest import partitioned
-from tests.docs.blocks import Block, files, matches, steps
+from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, located, text
 from tests.kafka import MockBroker
 from tests.kafka_broker import Broker

@@ -18,8 +18,9 @@ import typer
 import yaml
 from typer.core import TyperGroup
 
+from docs.page_files import files
 from skws.cli.main import app
-from tests.docs.blocks import Block, files, steps
+from tests.docs.blocks import Block, steps
 from tests.docs.shell import Shell, healthy, located
 from tests.places import ROOT
 from tests.postgres import Database

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import Block, files, matches, steps
+from docs.page_files import files
+from tests.docs.blocks import Block, matches, steps
 from tests.docs.shell import Shell, healthy, text
 from tests.places import ROOT
 from tests.postgres import Database

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from docs.page_files import files
 from skws.cli.demo import movie_files
-from tests.docs.blocks import blocks, files
+from tests.docs.blocks import blocks
 from tests.jobs.watching import append, customer, order
 from tests.places import ROOT
 from tests.serve.serving import Serving, Stream, serving, shop

@@ -215,6 +215,8 @@ def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> No
             stream.arrive(timed(frames, part))
             stream.run("byron leaks", frames["customer"])
         print("streamed", len(stream.results()))
+        held = skws.spark.state(spark, Path(sys.argv[1]) / "checkpoint")
+        print("held", held.where("kind = 'tuple'").count())
 
         from tests.spark.test_spark_library import texts
 
@@ -247,4 +249,5 @@ def test_over_spark_connect(tmp_path: Path, spark_python: PreloadedPython) -> No
     assert expected > 5
     streamed = len(skws.search("byron leaks", shop(120), schema=SHOP, window="2 minutes", max_size=3))
     assert f"streamed {streamed}" in ran.stdout, ran.stderr[-2000:]
+    assert "held 24" in ran.stdout, ran.stderr[-2000:]  # two rows in ten seconds
     assert f"from a source {streamed}" in ran.stdout, ran.stderr[-2000:]

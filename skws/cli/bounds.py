@@ -135,8 +135,8 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
     tell_bad(search.bad)
     if not quiet:
         summary = f"{search.counts.tuples:,} records, {search.found:,} results"
-        kept = search.counts.kept
-        tell(f"{summary}, at most {kept:,} entries kept" if job.engine is EngineName.LOCAL else summary)
+        entries = search.counts.kept
+        tell(f"{summary}, at most {entries:,} entries kept" if job.engine is EngineName.LOCAL else summary)
 
 
 def _union(query: Path, described: Schema) -> Union:

@@ -28,16 +28,15 @@ def show(ctx: typer.Context) -> None:
         return
     from skws.index.kept import kept_indexes  # noqa: PLC0415 - for this command alone
 
-    kept = kept_indexes()
+    indexes = kept_indexes()
     now = time.time()
-    for one in kept:
+    for one in indexes:
         days = int((now - one.used) / _DAY)
         when = "today" if days <= 0 else f"{counted(days, 'day')} ago"
         write_text(f"{one.size / _MEGABYTE:>10,.1f} MB  {when:<12}  {visible(one.of)}\n")
-    size = sum(one.size for one in kept) / _MEGABYTE
-    write_text(
-        f"{counted(len(kept), 'index') if len(kept) == 1 else f'{len(kept):,} indexes'}, {size:,.1f} MB"
-    )
+    size = sum(one.size for one in indexes) / _MEGABYTE
+    number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
+    write_text(f"{number}, {size:,.1f} MB")
     write_text(f" in {cache_folder('.').resolve()}\n")
 
 
@@ -49,7 +48,7 @@ def clear() -> None:
     """
     from skws.index.kept import clear as cleared  # noqa: PLC0415 - as above
 
-    gone = cleared()
-    size = sum(one.size for one in gone) / _MEGABYTE
-    number = "1 index" if len(gone) == 1 else f"{len(gone):,} indexes"
+    deleted = cleared()
+    size = sum(one.size for one in deleted) / _MEGABYTE
+    number = "1 index" if len(deleted) == 1 else f"{len(deleted):,} indexes"
     write_text(f"{number} deleted, {size:,.1f} MB\n")

@@ -59,25 +59,25 @@ def search_database(
     bad.take(passed_over(tables))
     ready = perf_counter()
     search = SnapshotSearch(plan, tables)
-    found, left_out = 0, False
+    written, left_out = 0, False
     first: list[Result] = []
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
         most = _most(job, query)
         for result in search.results(most + 1 if most is not None and page else most):
-            if found == most:
+            if written == most:
                 left_out = True
                 break
-            found += 1
-            first += [result] if found <= SHOWN else []
+            written += 1
+            first += [result] if written <= SHOWN else []
             writer.write(result)
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
-    tell(summary(found, search, job.max_size, perf_counter() - ready, left_out=left_out))
-    for line in search.notes(first) if found else search.why_nothing().lines(command):
+    tell(summary(written, search, job.max_size, perf_counter() - ready, left_out=left_out))
+    for line in search.notes(first) if written else search.why_nothing().lines(command):
         tell(line)
 
 
@@ -92,5 +92,5 @@ def summary(found: int, search: SnapshotSearch, most: int, seconds: float, *, le
     """One line: the results, the size beyond which none can be better, the duration."""
     size = search.effort.size
     early = "" if size >= most else f", none of more than {counted(size, 'tuple')} can be better"
-    given = of_all(found, found + 1, known=False) if left_out else counted(found, "result")
-    return f"{given}{early} in {seconds:.2f} s"
+    number = of_all(found, found + 1, known=False) if left_out else counted(found, "result")
+    return f"{number}{early} in {seconds:.2f} s"

@@ -54,17 +54,17 @@ def chosen_format(
     whose ending promises data.
     """
     suffix = "" if output is None else output.suffix.lower()
-    known = suffixes.get(suffix)
+    of_suffix = suffixes.get(suffix)
     if given is not None:
-        if known not in (None, default, given):
+        if of_suffix not in (None, default, given):
             if given.value in PEOPLE:
-                raise UsageError(f"{output}: expected --format {known} for {suffix}, not {given}")
+                raise UsageError(f"{output}: expected --format {of_suffix} for {suffix}, not {given}")
             if not quiet:
                 tell(f"{output}: its name ends in {suffix}, but --format says {given}")
         return given
-    if known is None and suffix:
+    if of_suffix is None and suffix:
         raise UsageError(f"{output}: unknown suffix {suffix}: expected {', '.join(suffixes)}, or --format")
-    return known or default
+    return of_suffix or default
 
 
 def read_schema(path: Path) -> Schema:
@@ -101,8 +101,8 @@ def ranking_choice(scoring: ScoringOptions, *, always: bool = False) -> RankingC
 
     Raises UsageError.
     """
-    asked = (scoring.rank, scoring.half_life, scoring.explain_score, scoring.top)
-    if not always and asked == (None, None, False, None):
+    choices = (scoring.rank, scoring.half_life, scoring.explain_score, scoring.top)
+    if not always and choices == (None, None, False, None):
         return None
     half_life = None if scoring.half_life is None else parse_duration(scoring.half_life, what="half-life")
     return RankingChoice(known_ranking(scoring.rank or DEFAULT), half_life, scoring.explain_score)

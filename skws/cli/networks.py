@@ -117,8 +117,8 @@ def _count(plan: Plan, limit: int | None) -> Iterator[bytes]:
     if limit is None:
         sizes, whole = network_counts(plan)
     else:
-        found = Counter(len(tree.relations) for tree in _trees(plan, limit))
-        sizes, whole = tuple(found[size] for size in range(1, plan.max_size + 1)), True
+        counts = Counter(len(tree.relations) for tree in _trees(plan, limit))
+        sizes, whole = tuple(counts[size] for size in range(1, plan.max_size + 1)), True
     for size, count in enumerate(sizes, start=1):
         yield f"size {size}: {'' if whole else 'at least '}{count}\n".encode()
     yield f"total: {'' if whole else 'more than '}{sum(sizes)}\n".encode()

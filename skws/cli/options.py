@@ -91,8 +91,8 @@ def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
     ]
 
     def run(**values: Any) -> Returned:
-        given = group(**{each.name: values.pop(each.name) for each in fields(group)})
-        return command(given=given, **values)
+        group_values = group(**{each.name: values.pop(each.name) for each in fields(group)})
+        return command(given=group_values, **values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {each.name: each.annotation for each in parameters}

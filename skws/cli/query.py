@@ -51,8 +51,8 @@ def add(
     """
     if not name.strip():
         raise UsageError("NAME is empty: expected a name for the query")
-    asked = _asked(query or [], pattern, without or [])
-    send(control, JobCommand.adding(replace(asked, name=name, max_size=max_size)), wait)
+    new_query = _asked(query or [], pattern, without or [])
+    send(control, JobCommand.adding(replace(new_query, name=name, max_size=max_size)), wait)
 
 
 def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:

@@ -85,22 +85,28 @@ def run_best(
     try:
         with _writer(search, output_format, output) as writer:
             with ProgressBar(wanted=not quiet) as bar:
-                found = search.best(most, bar.report if bar.shown else unreported)
-            for result in found.results:
+                best_results = search.best(most, bar.report if bar.shown else unreported)
+            for result in best_results.results:
                 writer.write(result)
     finally:
         tell_bad(search.bad)
     if quiet:
         return
-    known = found.complete and found.size >= job.max_size
-    tell(summary(search, perf_counter() - started, of_all(len(found.results), found.found, known=known)))
-    for note in found.notes:
+    is_total = best_results.complete and best_results.size >= job.max_size
+    tell(
+        summary(
+            search,
+            perf_counter() - started,
+            of_all(len(best_results.results), best_results.found, known=is_total),
+        )
+    )
+    for note in best_results.notes:
         tell(note)
-    if not found.results and search.counts.deletions:
+    if not best_results.results and search.counts.deletions:
         tell(
             "rows that were deleted or replaced are not searched; --sort time finds all results as they came"
         )
-    if not found.results and search.plan is not None:
+    if not best_results.results and search.plan is not None:
         for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
 
@@ -115,13 +121,13 @@ def of_all(given: int, found: int, *, known: bool) -> str:
 def _by_score(most: int | None) -> Order:
     def ordered(results: Iterator[Result]) -> Iterator[Result]:
         """Each result once, with its last end: the greatest score of when it was found comes first."""
-        found: dict[str, Result] = {}
+        latest: dict[str, Result] = {}
         for result in results:
             if result.op != "-":
-                found[result.id] = result
-            elif result.id in found:
-                found[result.id] = replace(found[result.id], end=result.end)
-        yield from sorted(found.values(), key=_worth, reverse=True)[:most]
+                latest[result.id] = result
+            elif result.id in latest:
+                latest[result.id] = replace(latest[result.id], end=result.end)
+        yield from sorted(latest.values(), key=_worth, reverse=True)[:most]
 
     return ordered
 

@@ -138,15 +138,15 @@ def search(context: typer.Context, given: SearchOptions, query: options.SourceAn
     by_score = given.sort is Sort.SCORE
     if given.pattern is not None:
         _check_pattern(context, data)
-        asked = read.pattern_query(given.pattern)
+        search_query = read.pattern_query(given.pattern)
     else:
         best = read.top_choice(given)
         if by_score:
             _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
         ranking = read.ranking_choice(given, always=by_score)
-        asked = Query.of_keywords(_keywords(data, given.without, written), ranking, best)
+        search_query = Query.of_keywords(_keywords(data, given.without, written), ranking, best)
     if data.database:
-        _search_database(data, asked, given, OutputFormat(written.value))
+        _search_database(data, search_query, given, OutputFormat(written.value))
         return
     if given.index is not None:
         raise UsageError("--index needs a database: a replay has no index")
@@ -154,17 +154,19 @@ def search(context: typer.Context, given: SearchOptions, query: options.SourceAn
     command = command_of(data, described)
     engine = engine_of(given, replay=data.replay, quiet=quiet)
     fields = read.job_fields(given, described, engine=engine)
-    if asked.kind == KEYWORDS and _asks_what_is_there(context, given, described.schema, engine, written):
+    if search_query.kind == KEYWORDS and _asks_what_is_there(
+        context, given, described.schema, engine, written
+    ):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 
         text = _keywords(data, given.without, written)
-        asked = Query.of_keywords(text, read.ranking_choice(given, always=True))
-        job = Job({asked.text: asked}, **fields | {"limit": None})
+        search_query = Query.of_keywords(text, read.ranking_choice(given, always=True))
+        job = Job({search_query.text: search_query}, **fields | {"limit": None})
         best_of = most or (PAGE if given.limit is None else ALL)
         run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
         return
     # By score, the best are known at the end.
-    job = Job({asked.text: asked}, **fields | {"limit": None if by_score else most})
+    job = Job({search_query.text: search_query}, **fields | {"limit": None if by_score else most})
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
 
@@ -194,8 +196,8 @@ def _data(words: list[str], given: SearchOptions) -> Data:
         return finite_data(words, given)
     if given.source is not None or given.replay:
         raise UsageError("--database and --source or --replay both give the data: expected one of them")
-    known = is_postgres(url) or is_sqlite(url)
-    return Data(url if known else f"{SQLITE}{url}", (), tuple(words))
+    has_scheme = is_postgres(url) or is_sqlite(url)
+    return Data(url if has_scheme else f"{SQLITE}{url}", (), tuple(words))
 
 
 def _search_database(data: Data, query: Query, given: SearchOptions, written: OutputFormat) -> None:

@@ -182,7 +182,7 @@ def watch(given: WatchOptions, query: options.SourceAndWords = None) -> None:
         tell(drop_slot_of(data.address, None if checkpoint is None else checkpoint / "source"))
         return
     top = read.top_choice(given)
-    asked = partial(ranked_queries, ranking=read.ranking_choice(given), top=top)
+    ranked = partial(ranked_queries, ranking=read.ranking_choice(given), top=top)
     with making_long_lived_objects():
         alerts = {} if given.queries is None else read_alerts(given.queries)
     of_file = {name: alert.query for name, alert in alerts.items()}
@@ -193,13 +193,13 @@ def watch(given: WatchOptions, query: options.SourceAndWords = None) -> None:
     described = describe(data, given, quiet=quiet, ordered=bool(given.pattern))
     engine = engine_of(given, given.packages, quiet=quiet)
     request = Job(
-        asked(read.named_queries(data.words, given.pattern or [], of_file, given.without)),
+        ranked(read.named_queries(data.words, given.pattern or [], of_file, given.without)),
         sinks=_sinks(written, output, given.sink or []),
         **read.job_fields(given, described, control=control, engine=engine),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    file = None if given.queries is None else FollowedFile(given.queries, alerts, asked)
+    file = None if given.queries is None else FollowedFile(given.queries, alerts, ranked)
     run_watch(request, Log(given.log_format, quiet), file)
 
 
@@ -244,12 +244,12 @@ class EmptyResultDiagnosis:
         """Log the reasons that were not told before."""
         silent = host.silent
         for one in silent[:_MOST]:
-            found = host.why_nothing(one.name)
-            if found is None:
+            diagnosis = host.why_nothing(one.name)
+            if diagnosis is None:
                 continue
-            for line in found.reasons if found.reasons != self._told.get(one.name) else ():
+            for line in diagnosis.reasons if diagnosis.reasons != self._told.get(one.name) else ():
                 self._log.info("no results", f"{one.name}: no results: {line}", query=one.name)
-            self._told[one.name] = found.reasons
+            self._told[one.name] = diagnosis.reasons
         if self._told and len(silent) > _MOST:
             more = len(silent) - _MOST
             self._log.info("no results", f"{more:,} more queries have no results", queries=more)

@@ -51,19 +51,19 @@ class Command(options.Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """``--pair R R2`` is read as ``--pair R --pair R2``."""
-        taken: list[str] = []
+        arguments: list[str] = []
         rest = list(args)
         while rest:
             word = rest.pop(0)
             if word == "--":
-                taken += [word, *rest]
+                arguments += [word, *rest]
                 break
-            taken.append(word)
+            arguments.append(word)
             if word == _PAIR:
                 if len(rest) < 2:
                     raise UsageError("--pair: expected two regular expressions, R and R2")
-                taken += [rest.pop(0), _PAIR, rest.pop(0)]
-        return super().parse_args(ctx, taken)
+                arguments += [rest.pop(0), _PAIR, rest.pop(0)]
+        return super().parse_args(ctx, arguments)
 
 
 @dataclass(frozen=True)
@@ -238,10 +238,10 @@ def _run(
     counts = Counts()
     try:
         with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
-            found = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
+            matches = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
             encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
             writer = Writer(encoder, opened)
-            for number, window in enumerate(found):
+            for number, window in enumerate(matches):
                 if output is None and not number:
                     bar.stop()
                 writer.write(window)

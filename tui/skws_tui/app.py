@@ -186,13 +186,13 @@ class SkwsApp(FencedApp):
 
     def pick_rows(self, places: Sequence[RowPlace]) -> None:
         """Choose among rows with a join value, and show them."""
-        known = {place.text: place for place in places}
-        if not known:
+        by_text = {place.text: place for place in places}
+        if not by_text:
             self.notify("no join leads on from here")
             return
         self.push_screen(
-            PickScreen("Rows with", [(text, "") for text in known]),
-            lambda text: None if text is None else self._look_at_rows(known[text]),
+            PickScreen("Rows with", [(text, "") for text in by_text]),
+            lambda text: None if text is None else self._look_at_rows(by_text[text]),
         )
 
     def _look_at_rows(self, place: RowPlace) -> None:

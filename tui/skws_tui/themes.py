@@ -136,9 +136,9 @@ THEMES: Final = (
 
 def check_theme(name: str) -> None:
     """Raises UsageError for a name that no theme has."""
-    known = list(dict.fromkeys([*(theme.name for theme in THEMES), *BUILTIN_THEMES]))
-    if name not in known:
-        raise UsageError(f"--theme {name}: expected one of {', '.join(known)}{nearest(name, known)}")
+    names = list(dict.fromkeys([*(theme.name for theme in THEMES), *BUILTIN_THEMES]))
+    if name not in names:
+        raise UsageError(f"--theme {name}: expected one of {', '.join(names)}{nearest(name, names)}")
 
 
 def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:

@@ -105,8 +105,8 @@ class KeyLine(Widget):
             if not active.enabled or self._typed(key):
                 continue
             shown = binding.key_display or shown_key(key)
-            known = keys.get(binding.action)
-            if binding.show and (known is None or len(shown) < len(known[0])):
+            listed = keys.get(binding.action)
+            if binding.show and (listed is None or len(shown) < len(listed[0])):
                 keys[binding.action] = shown, active
         yield from keys.values()
 

@@ -110,15 +110,17 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, search
         for r in metrics.relations
     ]
     yield _Group("rows arriving", "a second", rows, total="so far")
-    found = [_Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries]
+    found_rows = [
+        _Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries
+    ]
     none = "none that stands: searches for the best are repeated as rows come" if searched else "no query yet"
-    yield _Group("results found", "a second", found, total="so far", none=none)
+    yield _Group("results found", "a second", found_rows, total="so far", none=none)
     # Ended tuples that are not purged yet are held; queries of several kinds hold the same tuples.
-    held = [
+    in_memory = [
         _Row("rows", f"{metrics.live_tuples:,}", "", "live tuples"),
         _Row("partial results", f"{metrics.waiting:,}", "", "waiting partials"),
     ]
-    yield _Group("held in memory", "now", held)
+    yield _Group("held in memory", "now", in_memory)
     delays = [
         _Row("half of the results", _milliseconds(metrics.latency_p50), "", "latency p50"),
         _Row("99 % of the results", _milliseconds(metrics.latency_p99), "", "latency p99"),

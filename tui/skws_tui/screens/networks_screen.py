@@ -121,26 +121,26 @@ class NetworksScreen(FilteredScreen):
     @work(group="networks", exclusive=True)
     async def _read(self, name: str, rows: LiveRows | None) -> None:
         try:
-            found = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
+            networks = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
         except SkwsError as error:
-            found = _Networks(name, (), asleep=f"cannot be shown: {error}")
-        self.call_later(self._draw, found)  # dropped if the screen is closed by now
+            networks = _Networks(name, (), asleep=f"cannot be shown: {error}")
+        self.call_later(self._draw, networks)  # dropped if the screen is closed by now
 
-    def _draw(self, found: _Networks) -> None:
-        if found.name != self._query:
+    def _draw(self, networks: _Networks) -> None:
+        if networks.name != self._query:
             return
-        told = "\n".join(filter(None, (found.summary, visible(found.asleep))))
-        heading = Text.assemble((visible(found.name), "bold"), f"  {told}")
+        told = "\n".join(filter(None, (networks.summary, visible(networks.asleep))))
+        heading = Text.assemble((visible(networks.name), "bold"), f"  {told}")
         self.query_one("#query", Static).update(heading)
-        if found == self._drawn:
+        if networks == self._drawn:
             return
-        branches = self._filtered(found.branches)
-        known = self._drawn is not None and self._drawn.name == found.name
-        if known and _same(self.listing.root, branches):
+        branches = self._filtered(networks.branches)
+        is_redrawn = self._drawn is not None and self._drawn.name == networks.name
+        if is_redrawn and _same(self.listing.root, branches):
             _relabel(self.listing.root, branches)
         else:
             self._build(branches)
-        self._drawn = found
+        self._drawn = networks
 
     @on(Tree.NodeSelected)
     def _select(self, event: Tree.NodeSelected[Branch]) -> None:
@@ -193,8 +193,8 @@ def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -
     shapes = counted(explained.networks, "shape", at_least=not explained.whole) + " of results"
     if observed is None:
         return shapes
-    found = sum(1 for number in observed.results.values() if number)
-    shapes += f", {found:,} {'has' if found == 1 else 'have'} {'one of the best' if best else 'results'}"
+    count = sum(1 for number in observed.results.values() if number)
+    shapes += f", {count:,} {'has' if count == 1 else 'have'} {'one of the best' if best else 'results'}"
     if observed.waiting is None:
         return shapes
     idle = [branch.idle for branch in _operators(explained.branches)]

@@ -132,9 +132,9 @@ class RowsScreen(FilteredScreen):
         """Choose among the joins of a row."""
         if self._drawn is None:
             return
-        place, page = self._drawn
+        row_place, page = self._drawn
         row = page.rows[event.cursor_row]
-        self.skws.pick_rows(places_from(self.skws.view.schema, place.relation, row))
+        self.skws.pick_rows(places_from(self.skws.view.schema, row_place.relation, row))
 
     def action_relation(self, step: int) -> None:
         names, place = self._relations(), self.place
@@ -155,5 +155,5 @@ class RowsScreen(FilteredScreen):
 
     def _relations(self) -> list[str]:
         schema = self.skws.view.schema
-        gone = schema.evolution.removed_relations
-        return [each.name for at, each in enumerate(schema.relations) if at not in gone]
+        removed = schema.evolution.removed_relations
+        return [each.name for at, each in enumerate(schema.relations) if at not in removed]

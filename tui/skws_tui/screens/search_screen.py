@@ -228,13 +228,13 @@ class SearchScreen(FilteredScreen):
         """Look at the rows, then rest: the engine needs the time."""
         began = monotonic()
         try:
-            found = await self._start_thread.run(partial(job.start_of, metrics))
+            contents = await self._start_thread.run(partial(job.start_of, metrics))
         except SkwsError:
             return  # it took too long: the next rows may be fewer
         # Words that were offered stay where they are, while they are looked at.
         stay = self._start.whole and self._start_state[:2] == self._start_of
         self._start_of = self._start_state[:2]
-        self._start = replace(found, trials=self._start.trials, whole=True) if stay else found
+        self._start = replace(contents, trials=self._start.trials, whole=True) if stay else contents
         self._show_start()
         await sleep(_SHARE * (monotonic() - began))
         self.post_message(ViewChanged())
@@ -245,19 +245,19 @@ class SearchScreen(FilteredScreen):
             self.pane.explain(None)
             return
         view, selected, job = self.skws.view, self.bar.selected, self.skws.job
-        asked = view.queries[:_EXPLAINED] if selected is None else (selected,)
+        names = view.queries[:_EXPLAINED] if selected is None else (selected,)
         reasons = [
-            f"{name}: {line}" if len(asked) > 1 else line
-            for name in asked
+            f"{name}: {line}" if len(names) > 1 else line
+            for name in names
             for line in self._reasons.get(name, ())
         ]
         self.pane.explain(why_empty(view, selected, selection, reasons, job))
-        question = (asked, view.schema, view.metrics and view.metrics.tuples)
-        if job is None or job.rows is None or not asked or question == self._reasoned:
+        question = (names, view.schema, view.metrics and view.metrics.tuples)
+        if job is None or job.rows is None or not names or question == self._reasoned:
             return
         if self._reasoning is None or self._reasoning.is_finished:
             self._reasoned = question
-            self._reasoning = self._find_reasons(asked, job.rows)
+            self._reasoning = self._find_reasons(names, job.rows)
 
     @work(group="reasons")
     async def _find_reasons(self, asked: Sequence[str], rows: LiveRows) -> None:
@@ -441,8 +441,8 @@ class SearchScreen(FilteredScreen):
 
         row, schema = self.results.selected, self.skws.view.schema
         if row is not None:
-            found = [places_from(schema, shown.relation, shown.row) for shown in row.result.tuples]
-            self.skws.pick_rows(list(dict.fromkeys(chain.from_iterable(found))))
+            places = [places_from(schema, shown.relation, shown.row) for shown in row.result.tuples]
+            self.skws.pick_rows(list(dict.fromkeys(chain.from_iterable(places))))
 
     def action_copy(self) -> None:
         row = self.results.selected

@@ -74,10 +74,10 @@ class QueryAnalyzer:
             return self._analysed(name, None)
 
     def _analysed(self, name: str, rows: LiveRows | None) -> Analysis:
-        found = () if rows is None else tuple(completions(name, rows.completions, self._names))
+        offers = () if rows is None else tuple(completions(name, rows.completions, self._names))
         typed = parse_typed(name)
         if not typed.text:
-            return Analysis(name, completions=found)
+            return Analysis(name, completions=offers)
         try:
             if typed.prefix:
                 self.check(name)
@@ -86,7 +86,7 @@ class QueryAnalyzer:
             as_query(typed)
             query = parse_query(typed.text, self.schema, match_names=self._job.match_names)
         except SkwsError as error:
-            return Analysis(name, fault=str(error).splitlines()[0], completions=found)
+            return Analysis(name, fault=str(error).splitlines()[0], completions=offers)
         counts = {} if rows is None else rows.node_counts(Matcher(query, self.schema))
         carried = [
             sum(count for (_, bitmap), count in counts.items() if bitmap != EXCLUDED and bitmap >> slot & 1)
@@ -106,7 +106,7 @@ class QueryAnalyzer:
             start=len(typed.prefix),
             tuples=sum(counts.values()),
             whole=rows is None or not rows.cut,
-            completions=found,
+            completions=offers,
             restricting=query.restrictions,
         )
 
@@ -176,13 +176,13 @@ def folded(line: str, width: int) -> str:
 
     Below the relation's name if there is no room beside it.
     """
-    place = line.find("(") + 1
-    if not place or cell_len(line) <= width:
+    split = line.find("(") + 1
+    if not split or cell_len(line) <= width:
         return line
-    if width - place < _LEAST:
-        return _below_the_name(line[: place - 1].rstrip(), line[place - 1 :], width)
-    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:place])
-    return line[:place] + f"\n{below}".join(wrap(line[place:], width - place))
+    if width - split < _LEAST:
+        return _below_the_name(line[: split - 1].rstrip(), line[split - 1 :], width)
+    below = "".join(_CONTINUED.get(sign, " ") for sign in line[:split])
+    return line[:split] + f"\n{below}".join(wrap(line[split:], width - split))
 
 
 def _below_the_name(line: str, joins: str, width: int) -> str:

@@ -42,13 +42,13 @@ def page_of(rows: LiveRows, schema: Schema, place: RowPlace, words: str) -> Page
     relation = schema.relation(place.relation)
     wanted = words.casefold().split()
     latest = rows.latest(place.relation)
-    found = [
+    matches = [
         row
         for row in (json_row(relation, each) for each in latest)
         if all(_text(row[name]) == value for name, value in place.on) and _has(row, wanted)
     ]
     more = rows.cut or rows.counts().get(place.relation, 0) > len(latest)
-    return Page(found[:MOST_ROWS], len(found), len(latest) if more else 0)
+    return Page(matches[:MOST_ROWS], len(matches), len(latest) if more else 0)
 
 
 def _text(value: str | float | bool | None) -> str | None:

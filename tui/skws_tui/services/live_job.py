@@ -235,10 +235,10 @@ class LiveJob:
     def add(self, batch: RecordBatch) -> None:
         """As a listener of the job."""
         host = self._running
-        gone = host.schema.evolution.removed_relations
+        removed = host.schema.evolution.removed_relations
         times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
         # In a source of many files, each has its own order.
-        self._arrived.add(sorted(time for relation, time in times if relation not in gone))
+        self._arrived.add(sorted(time for relation, time in times if relation not in removed))
         if self._latest is not None:
             self._latest.add(batch, host.event_time or 0)
 
@@ -337,8 +337,8 @@ class LiveJob:
 
     def _windows(self, host: Host) -> Mapping[str, Sequence[WindowSpan]]:
         """The windows of queries over an expression, by their names."""
-        found = {one.name: (one.kind, host.windows_of(one.name)) for one in host.standing}
-        return {name: windows for name, (kind, windows) in found.items() if windows or kind == WINDOWED}
+        by_name = {one.name: (one.kind, host.windows_of(one.name)) for one in host.standing}
+        return {name: windows for name, (kind, windows) in by_name.items() if windows or kind == WINDOWED}
 
     def _after_step(self) -> None:
         if not self._stepped:
@@ -386,13 +386,13 @@ class LiveJob:
         """
         from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads behind the first picture
 
-        asked = [name for name in list(self.queries) if self.request.best_first(name)]
-        if not asked or not isinstance(host, LocalWatch) or not host.ready:
+        names = [name for name in list(self.queries) if self.request.best_first(name)]
+        if not names or not isinstance(host, LocalWatch) or not host.ready:
             return
         position, began = host.worker.live.position, self.control.clock.now()
         again = position == self._position or began >= self._search_again
         self._position = position
-        for name in asked:
+        for name in names:
             at = self._searched.get(name) if name not in self.unanswered else None
             if at is None or (at != position and again):
                 self._searched[name] = position
@@ -409,8 +409,8 @@ class LiveJob:
     def _search(self, name: str, host: LocalWatch) -> None:
         from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture
 
-        asked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
-        query, live = asked.named(name, self.request.job.max_size), host.worker.live
+        ranked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
+        query, live = ranked.named(name, self.request.job.max_size), host.worker.live
         try:
             plan = plan_of(query, live.stream)
         except SkwsError as error:
@@ -418,16 +418,18 @@ class LiveJob:
             return
         try:
             with within(_BEST_SECONDS):
-                found = live.search(plan, MOST_BEST)
+                best_results = live.search(plan, MOST_BEST)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}; all: {name} finds all results as they come", name)
             return
         for key in [key for key in self.networks if key[0] == name]:
             del self.networks[key]
-        self.networks.update((name, result.network) for result in found.results)
-        known = found.complete and found.size >= self.request.job.max_size
+        self.networks.update((name, result.network) for result in best_results.results)
+        is_total = best_results.complete and best_results.size >= self.request.job.max_size
         self.unanswered.discard(name)
-        self.events.put(best={name: BestResults(found.results, found.found, known, found.notes)})
+        self.events.put(
+            best={name: BestResults(best_results.results, best_results.found, is_total, best_results.notes)}
+        )
 
     def _leave_out(self, why: str, name: str) -> None:
         self.log("error", why)

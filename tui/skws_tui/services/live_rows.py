@@ -76,8 +76,8 @@ class LiveRows:
         """Why live tuples give a query of keywords no results."""
         with self._turn(_SECONDS):
             session = self._session()
-            found = None if session is None else session.why_live_rows_give_nothing(plan)
-            return [] if found is None else list(found.lines())
+            diagnosis = None if session is None else session.why_live_rows_give_nothing(plan)
+            return [] if diagnosis is None else list(diagnosis.lines())
 
     def latest(self, relation: str, most: int = KEPT_ROWS) -> Sequence[Row]:
         """The latest rows of a relation, in order of arrival."""

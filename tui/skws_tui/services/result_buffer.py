@@ -105,8 +105,8 @@ class BestResults(NamedTuple):
     @property
     def part(self) -> str:
         """How many of how many, as ``20 of 166,615``; empty if these are all."""
-        given = len(self.results)
-        return "" if given == self.found and self.known else f"{given:,} of {self.of}"
+        listed = len(self.results)
+        return "" if listed == self.found and self.known else f"{listed:,} of {self.of}"
 
     @property
     def of(self) -> str:
@@ -157,18 +157,18 @@ class ResultBuffer:
         """Take in results and retractions in their order; returns the number of new rows."""
         new = 0
         for result in results:
-            known = self._rows.get((result.name, result.id))
+            earlier = self._rows.get((result.name, result.id))
             if result.op == "-":
-                if known is not None and len(known.alike) > 1:
-                    self._take_out(known, result)
-                elif known is not None:
-                    self._end(known, _why(result))
+                if earlier is not None and len(earlier.alike) > 1:
+                    self._take_out(earlier, result)
+                elif earlier is not None:
+                    self._end(earlier, _why(result))
                 continue
-            if known is not None and result.op == "~":
-                self._update(known, result)
+            if earlier is not None and result.op == "~":
+                self._update(earlier, result)
                 continue
-            if known is not None:
-                self._take_out(known, result)
+            if earlier is not None:
+                self._take_out(earlier, result)
             new += self._add(result)
         self._trim()
         self.version += bool(new)
@@ -181,9 +181,9 @@ class ResultBuffer:
             row = self._rows[name, one]
             self._take_out(row, next(each for each in row.alike if each.id == one))
         for result in results:
-            known = self._rows.get((query, result.id))
-            if known is not None and known.ending is None and result not in known.alike:
-                self._update(known, result)
+            earlier = self._rows.get((query, result.id))
+            if earlier is not None and earlier.ending is None and result not in earlier.alike:
+                self._update(earlier, result)
         self.take(result for result in results if (query, result.id) not in self._rows)
 
     def expire(self, event_time: float) -> None:
@@ -207,25 +207,25 @@ class ResultBuffer:
 
     def listed(self, selection: ListSelection = EVERYTHING) -> list[ListedResult]:
         """The rows of a selection. Best first, live rows get their ranks."""
-        found = list(reversed(self._order.values()))
+        rows = list(reversed(self._order.values()))
         if selection.query is not None:
-            found = [row for row in found if row.query == selection.query]
+            rows = [row for row in rows if row.query == selection.query]
         if selection.live:
-            found = [row for row in found if not row.settled]
+            rows = [row for row in rows if not row.settled]
         if selection.network is not None:
-            found = [row for row in found if getattr(row.result, "network", None) == selection.network]
+            rows = [row for row in rows if getattr(row.result, "network", None) == selection.network]
         if selection.relation is not None:
-            found = [row for row in found if selection.relation in relations_of(row.result)]
+            rows = [row for row in rows if selection.relation in relations_of(row.result)]
         for word in selection.words.casefold().split():
-            found = [row for row in found if word in row.text]
+            rows = [row for row in rows if word in row.text]
         match selection.sort:
             case ListOrder.OLDEST:
-                found.reverse()
+                rows.reverse()
             case ListOrder.SMALLEST:
-                found.sort(key=lambda row: len(row.result.tuples))
+                rows.sort(key=lambda row: len(row.result.tuples))
             case ListOrder.BEST:
-                found = _best_first(found)
-        return found
+                rows = _best_first(rows)
+        return rows
 
     def _add(self, result: Result) -> bool:
         """Add a result; False if it joins a row that is there."""
@@ -298,8 +298,8 @@ class ResultBuffer:
 
 def relations_of(result: Result) -> Collection[str]:
     """The relations in which the keywords of a result were found; of other results all of their relations."""
-    found = {shown.relation for shown in result.tuples if shown.keywords}
-    return found or {shown.relation for shown in result.tuples}
+    matching = {shown.relation for shown in result.tuples if shown.keywords}
+    return matching or {shown.relation for shown in result.tuples}
 
 
 def _fold(result: Result) -> object:
@@ -311,8 +311,8 @@ def _fold(result: Result) -> object:
 
 def _why(retraction: Result) -> Ending:
     """Why a result ended; among the best ones the retraction says so."""
-    place = retraction.place
-    match None if place is None else place.reason:
+    change = retraction.place
+    match None if change is None else change.reason:
         case "expired":
             return "expired"
         case "outranked":

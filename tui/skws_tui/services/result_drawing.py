@@ -185,10 +185,10 @@ class Drawer:
         text, spans = "", list[Span]()
         for name, value in shown.row.items():
             raw = "" if value is None else visible(value_text(value))
-            found = self._spans(result, shown.relation, name, raw) if raw else []
-            if found:
+            keyword_spans = self._spans(result, shown.relation, name, raw) if raw else []
+            if keyword_spans:
                 text += ", " if text else ""
-                cut, inside = shortened(raw, found, _VALUE)
+                cut, inside = shortened(raw, keyword_spans, _VALUE)
                 spans += [(start + len(text), end + len(text), slot) for start, end, slot in inside]
                 text += cut
         if text:
@@ -252,12 +252,12 @@ class Drawer:
                 continue
             room = max(_NARROW, min(_VALUE, width - cell_len(name) - 1))
             drawn = self._value(result, shown.relation, name, value_text(value), room)
-            found, marked = bool(drawn.spans), _CHANGED if name in changed else ""
-            if found or name in searched:
+            has_keywords, marked = bool(drawn.spans), _CHANGED if name in changed else ""
+            if has_keywords or name in searched:
                 drawn.stylize(marked)
                 several = len(searched) > 1
                 named = Text.assemble((f"{visible(name)} " if several else "", self.palette.dim), drawn)
-                texts.append((not found, named))
+                texts.append((not has_keywords, named))
             else:
                 plain = day_or_second(drawn.plain) if name in times else drawn.plain
                 named = Text(f"{visible(name)} {plain}", self.palette.dim)
@@ -341,9 +341,9 @@ class Drawer:
         if result.op == "~" and result.at is not None:
             names = [f"{name} of {each}" for each, names in result.changed for name in names]
             yield "updated", visible(", ".join([day_or_time(result.at), *names]))
-        found = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
+        reasons = [f"{keyword} in {t.relation}" for t in result.tuples for keyword in t.keywords]
         joins = counted(len(result.joins), "join")
-        yield "why", visible("; ".join(filter(None, [", ".join(found), joins])))
+        yield "why", visible("; ".join(filter(None, [", ".join(reasons), joins])))
         if len(row.alike) > 1:
             yield "folded", f"{len(row.alike)} results of the same rows, by parallel joins"
         yield from self._score_facts(row, result)

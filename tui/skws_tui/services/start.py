@@ -47,8 +47,8 @@ def start_of(
     schema: Schema, rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int], max_size: int
 ) -> StartContents:
     """``rows``: live ones by relation; ``counts``: how many there are, which may be more."""
-    gone = schema.evolution.removed_relations
-    there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
+    removed = schema.evolution.removed_relations
+    there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
     shown = [RelationShown(each.name, counts.get(each.name, 0), each.search) for each in there]
     some = {each.name: rows.get(each.name, ())[:LOOKED_AT] for each in schema.relations}
     joined = list(_joined_trials(schema, some, max_size))
@@ -120,17 +120,17 @@ def _paths(schema: Schema) -> Iterator[_Path]:
 def _words_of(schema: Schema, rows: Mapping[str, Sequence[Row]], path: _Path) -> tuple[str, str] | None:
     """A word of each of two rows that the joins of a path connect."""
     reached = [(row, row) for row in rows[path.left.name]]
-    place = path.left
+    near = path.left
     for join in path.joins:
-        here = join.left == place.name
+        here = join.left == near.name
         mine, other = (0, 1) if here else (1, 0)
         beyond = schema.relation(join.right if here else join.left)
-        key = key_getter(tuple(place.columns[pair[mine]] for pair in join.on))
+        key = key_getter(tuple(near.columns[pair[mine]] for pair in join.on))
         other_key = key_getter(tuple(beyond.columns[pair[other]] for pair in join.on))
         partners = {other_key(row): row for row in reversed(rows[beyond.name])}
         partners.pop(None, None)
         reached = [(first, partners[key(row)]) for first, row in reached if key(row) in partners]
-        place = beyond
+        near = beyond
     for first, last in reached:
         one, two = _word(path.left, first), _word(path.right, last)
         if one and two and one != two:

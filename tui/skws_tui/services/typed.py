@@ -58,20 +58,20 @@ class TypedQuery:
 
 def parse_typed(name: str) -> TypedQuery:
     """Split a text of the query box into its prefix and the rest."""
-    found = _PREFIX.match(name)
-    if found is None:
+    prefix = _PREFIX.match(name)
+    if prefix is None:
         return TypedQuery(name.strip())
-    top = found["top"]
+    top = prefix["top"]
     return TypedQuery(
-        name[found.end() :].strip(),
-        found.group(),
-        found["pattern"] is not None,
-        found["rank"] is not None,
-        found["ranking"] or "",
+        name[prefix.end() :].strip(),
+        prefix.group(),
+        prefix["pattern"] is not None,
+        prefix["rank"] is not None,
+        prefix["ranking"] or "",
         None if top is None else int(top),
-        found["within"] or found["window"] or "",
-        found["group"] is not None,
-        found["fading"] or found["top_fading"] or "",
+        prefix["within"] or prefix["window"] or "",
+        prefix["group"] is not None,
+        prefix["fading"] or prefix["top_fading"] or "",
     )
 
 

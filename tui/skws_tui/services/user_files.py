@@ -41,8 +41,8 @@ def state_folder() -> Path:
 
 
 def _folder(variable: str, default: Path) -> Path:
-    given = os.environ.get(variable, "")
-    base = Path(given) if os.path.isabs(given) else Path.home() / default
+    folder = os.environ.get(variable, "")
+    base = Path(folder) if os.path.isabs(folder) else Path.home() / default
     return base / "skws"
 
 
@@ -150,8 +150,8 @@ def _written(error: BaseException, path: Path) -> bool:
     text = "\n".join([f"{stamp} UTC", *map(visible, lines), "", ""])
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept = os.O_APPEND if path.exists() and path.stat().st_size < _LARGEST else os.O_TRUNC
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | kept, 0o600)
+        mode_flag = os.O_APPEND if path.exists() and path.stat().st_size < _LARGEST else os.O_TRUNC
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | mode_flag, 0o600)
         with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
     except OSError:

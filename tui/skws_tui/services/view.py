@@ -165,8 +165,8 @@ class View:
         if events.queries is not None:
             self._change_queries(events.queries)
         self.results.lasting = frozenset(filter(self.windowed, self.queries))
-        standing = set(self.queries)
-        self.results.take(result for result in events.results if result.name in standing)
+        names = set(self.queries)
+        self.results.take(result for result in events.results if result.name in names)
         for name, best in events.best.items():
             if name in self.queries:
                 self.best[name] = best

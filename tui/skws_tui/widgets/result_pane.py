@@ -98,8 +98,8 @@ class ResultList(ScrollView, can_focus=True):
     @property
     def selected(self) -> ListedResult | None:
         """The result under the cursor; the newest while following."""
-        place = self._place()
-        return self.listed[place] if place is not None else None
+        index = self._place()
+        return self.listed[index] if index is not None else None
 
     @property
     def row_width(self) -> int:
@@ -148,21 +148,21 @@ class ResultList(ScrollView, can_focus=True):
         line, width, marked = y + self.scroll_offset.y, self._width, self._marked
         if not 0 <= line < self._tops[-1]:
             return Strip.blank(width, self.rich_style)
-        place = bisect_right(self._tops, line) - 1
-        shown, at_cursor = self.listed[place], place == marked
+        index = bisect_right(self._tops, line) - 1
+        shown, at_cursor = self.listed[index], index == marked
         key = (self._state(shown), at_cursor, width)
         if key not in self._strips:
             if len(self._strips) >= _DRAWN:
                 self._strips.clear()
             self._strips[key] = list(self._drawn(shown, width, at_cursor=at_cursor))
-        return self._strips[key][line - self._tops[place]]
+        return self._strips[key][line - self._tops[index]]
 
     def action_move(self, step: int) -> None:
         if not self.listed:
             return
-        place = self._place() or 0
+        index = self._place() or 0
         self.following = False
-        self._go(min(max(place + step, 0), len(self.listed) - 1))
+        self._go(min(max(index + step, 0), len(self.listed) - 1))
 
     def action_page(self, step: int) -> None:
         if not self.listed:
@@ -257,8 +257,8 @@ class ResultList(ScrollView, can_focus=True):
         if not self.listed:
             return None
         line = min(self.scroll_offset.y, self._tops[-1] - 1)
-        place = bisect_right(self._tops, line) - 1
-        return self.listed[place].number, line - self._tops[place]
+        index = bisect_right(self._tops, line) - 1
+        return self.listed[index].number, line - self._tops[index]
 
     def _return_to(self, number: int, offset: int) -> None:
         self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
@@ -470,8 +470,8 @@ def why_empty(
     if view.metrics is None:
         step = f": {view.step}" if view.step else ""
         return f"The engine is starting{step}.\nYou can already type keywords."
-    asked = view.queries if query is None else (query,)
-    searching = [name for name in asked if name in job.unanswered]
+    names = view.queries if query is None else (query,)
+    searching = [name for name in names if name in job.unanswered]
     if searching:
         rows = counted(view.metrics.tuples + job.static_rows, "row")
         return f"Searching {rows} for {', '.join(map(repr, searching))}."

@@ -205,8 +205,8 @@ def _placeholder(names: Sequence[str]) -> str:
 
 def searched(schema: Schema) -> list[str]:
     """The attributes in which keywords are looked for."""
-    gone = schema.evolution.removed_relations
-    there = [relation for at, relation in enumerate(schema.relations) if at not in gone]
+    removed = schema.evolution.removed_relations
+    there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
     return [f"{relation.name}.{name}" for relation in there for name in relation.search]
 
 
@@ -216,17 +216,17 @@ def analysis_line(analysis: Analysis, palette: Palette) -> Text:
         return Text(f"✗ {visible(analysis.fault)}", palette.warn)
     dim, parts = palette.dim, list[Text]()
     for number, slot in enumerate(analysis.slots):
-        part = Text.assemble((visible(slot.text), palette.keywords[number % len(palette.keywords)]))
+        keyword = Text.assemble((visible(slot.text), palette.keywords[number % len(palette.keywords)]))
         if analysis.tuples:
-            part.append(f" {slot.count:,}", dim)
-        parts.append(part)
+            keyword.append(f" {slot.count:,}", dim)
+        parts.append(keyword)
     meant = [slot.meant for slot in analysis.slots if slot.meant]
     if meant:
         key = "" if analysis.completions else " Tab"
         parts.append(Text(f"did you mean {visible(', '.join(meant))}?{key}", palette.warn))
     parts += [Text(f"{visible(word)}: too common, not searched", dim) for word in analysis.dropped]
-    parts += [Text(f"{visible(part)!r}: ignored", dim) for part in analysis.ignored]
-    parts += [Text(f"only rows with {visible(part)}", dim) for part in analysis.restricting]
+    parts += [Text(f"{visible(keyword)!r}: ignored", dim) for keyword in analysis.ignored]
+    parts += [Text(f"only rows with {visible(keyword)}", dim) for keyword in analysis.restricting]
     if analysis.tuples and not analysis.whole:
         parts.append(Text(f"of the latest {analysis.tuples:,} rows", dim))
     if analysis.completions:

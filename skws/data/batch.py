@@ -137,8 +137,8 @@ class Rows:
     def truncations(self) -> Flags:
         """Which rows are those of truncations."""
         which = np.fromiter((type(block) is TruncationBlock for block in self.blocks), dtype=bool)
-        found: Flags = which[self.block] if which.any() else np.zeros(len(self), dtype=bool)
-        return found
+        flags: Flags = which[self.block] if which.any() else np.zeros(len(self), dtype=bool)
+        return flags
 
     @classmethod
     def together(cls, parts: Sequence[Rows]) -> Rows:
@@ -148,17 +148,17 @@ class Rows:
         """
         before = np.cumsum([0, *(len(part.blocks) for part in parts)])
         block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
-        place = np.concatenate([part.place for part in parts])
+        places = np.concatenate([part.place for part in parts])
         blocks, number, first = _merged([block for part in parts for block in part.blocks])
-        return cls(number.take(block), place + first.take(block), blocks)
+        return cls(number.take(block), places + first.take(block), blocks)
 
     def taken(self, places: Ints | Flags | slice) -> Rows:
         """The rows at some places; blocks without any of them are dropped."""
         block = self.block[places]
         used = np.zeros(len(self.blocks), dtype=bool)
         used[block] = True
-        kept = tuple(self.blocks[number] for number in np.flatnonzero(used).tolist())
-        return Rows((np.cumsum(used) - 1)[block], self.place[places], kept)
+        used_blocks = tuple(self.blocks[number] for number in np.flatnonzero(used).tolist())
+        return Rows((np.cumsum(used) - 1)[block], self.place[places], used_blocks)
 
     def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
         """Each block with the numbers of its rows, and their places in it."""
@@ -196,12 +196,12 @@ class Rows:
         ]
         if not sparse:
             return self
-        place, blocks = self.place.copy(), list(self.blocks)
+        places, blocks = self.place.copy(), list(self.blocks)
         for number in sparse:
             mine = np.flatnonzero(self.block == number)
-            blocks[number] = blocks[number].taken(place[mine])
-            place[mine] = np.arange(len(mine))
-        return Rows(self.block, place, tuple(blocks))
+            blocks[number] = blocks[number].taken(places[mine])
+            places[mine] = np.arange(len(mine))
+        return Rows(self.block, places, tuple(blocks))
 
     def row(self, number: int) -> Row:
         block: int = self.block.item(number)
@@ -310,15 +310,15 @@ class Chunk:
     @classmethod
     def together(cls, chunks: Iterable[Chunk]) -> Chunk:
         """Several pieces as one."""
-        known = [chunk for chunk in chunks if len(chunk)]
-        if len(known) == 1:
-            return known[0]
-        parts = [chunk.records for chunk in known if len(chunk.records)]
-        numbers = [chunk.partitions for chunk in known if chunk.partitions is not None]
+        nonempty = [chunk for chunk in chunks if len(chunk)]
+        if len(nonempty) == 1:
+            return nonempty[0]
+        parts = [chunk.records for chunk in nonempty if len(chunk.records)]
+        numbers = [chunk.partitions for chunk in nonempty if chunk.partitions is not None]
         return cls(
             together(parts) if parts else NO_RECORDS,
-            [bad for chunk in known for bad in chunk.bad],
-            np.concatenate(numbers) if known and len(numbers) == len(known) else None,
+            [bad for chunk in nonempty for bad in chunk.bad],
+            np.concatenate(numbers) if nonempty and len(numbers) == len(nonempty) else None,
         )
 
     def __len__(self) -> int:
@@ -332,8 +332,8 @@ class Chunk:
     def without(self, relations: Collection[int]) -> Chunk:
         if not relations:
             return self
-        kept = ~np.isin(self.records.relation, list(relations))
-        return self if kept.all() else self.only(kept)
+        flags = ~np.isin(self.records.relation, list(relations))
+        return self if flags.all() else self.only(flags)
 
     def only(self, kept: Flags) -> Chunk:
         """Some of the records, and all bad ones."""
@@ -344,7 +344,7 @@ class Chunk:
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
     """Blocks, those of columns or truncations joined; of each given one, its new number and first place."""
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
-    kept: list[Block] = []
+    merged_blocks: list[Block] = []
     columns: dict[int, list[int]] = {}
     truncated: dict[int, int] = {}
     for at, block in enumerate(blocks):
@@ -353,16 +353,16 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
         elif isinstance(block, TruncationBlock) and block.relation in truncated:
             number[at] = truncated[block.relation]
         else:
-            number[at] = len(kept)
+            number[at] = len(merged_blocks)
             if isinstance(block, TruncationBlock):
-                truncated[block.relation] = len(kept)
-            kept.append(block)
+                truncated[block.relation] = len(merged_blocks)
+            merged_blocks.append(block)
     for places in columns.values():
         parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]
-        number[places] = len(kept)
+        number[places] = len(merged_blocks)
         first[places] = np.cumsum([0, *map(len, parts[:-1])])
-        kept.append(ColumnBlock.together(parts))
-    return tuple(kept), number, first
+        merged_blocks.append(ColumnBlock.together(parts))
+    return tuple(merged_blocks), number, first
 
 
 def _by_number(numbers: Ints, count: int) -> list[Ints]:
@@ -385,32 +385,32 @@ def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
 
 def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
     """The same records in batches of at least so many, but for the last one."""
-    held: list[RecordBatch] = []
+    pending: list[RecordBatch] = []
     for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) >= least:
-            yield together(held)
-            held = []
-    if held:
-        yield together(held)
+        pending.append(batch)
+        if sum(map(len, pending)) >= least:
+            yield together(pending)
+            pending = []
+    if pending:
+        yield together(pending)
 
 
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
-    held: list[RecordBatch] = []
+    pending: list[RecordBatch] = []
     for batch in batches:
-        held.append(batch)
-        if sum(map(len, held)) < BATCH:
+        pending.append(batch)
+        if sum(map(len, pending)) < BATCH:
             continue
-        joined = together(held)
+        joined = together(pending)
         changes = np.flatnonzero(np.diff(joined.time))
         end = int(changes[-1]) + 1 if len(changes) else 0
         done, rest = joined.cut(end)
-        held = [rest.packed()]
+        pending = [rest.packed()]
         if end:
             yield done
-    if any(map(len, held)):
-        yield together(held)
+    if any(map(len, pending)):
+        yield together(pending)
 
 
 Placed: TypeAlias = tuple[int, Any, RecordBatch]
@@ -422,15 +422,15 @@ def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
 
     A part is held until one comes whose time is after its last record, and about BATCH records more.
     """
-    held: list[Placed] = []
+    pending: list[Placed] = []
     new = 0
     for part in parts:
         if new >= BATCH:  # each look at all that is held costs time
-            held = yield from _settled(held, part[0])
+            pending = yield from _settled(pending, part[0])
             new = 0
-        held.append(part)
+        pending.append(part)
         new += len(part[2])
-    yield from _settled(held, None)
+    yield from _settled(pending, None)
 
 
 def _settled(held: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:

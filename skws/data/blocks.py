@@ -201,20 +201,20 @@ class ColumnBlock(_OfValues):
 
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
         values = self._columns[column]
-        held = values.values if isinstance(values, Nullable) else values
-        if not isinstance(held, np.ndarray):
+        inner = values.values if isinstance(values, Nullable) else values
+        if not isinstance(inner, np.ndarray):
             return None
-        return held.astype(np.int64, copy=False) if held.dtype.kind == "i" else held, self.present(column)
+        return inner.astype(np.int64, copy=False) if inner.dtype.kind == "i" else inner, self.present(column)
 
     def texts(self, column: int) -> Column:
         values = self._columns[column]
-        held = values.values if isinstance(values, Nullable) else values
-        return held if isinstance(held, Texts) else super().texts(column)
+        inner = values.values if isinstance(values, Nullable) else values
+        return inner if isinstance(inner, Texts) else super().texts(column)
 
     def texts_at(self, column: int, places: Ints) -> Texts:
         values = self._columns[column]
-        held = values.values if isinstance(values, Nullable) else values
-        return held.some(places) if isinstance(held, Texts) else super().texts_at(column, places)
+        inner = values.values if isinstance(values, Nullable) else values
+        return inner.some(places) if isinstance(inner, Texts) else super().texts_at(column, places)
 
     def present(self, column: int) -> Flags:
         values = self._columns[column]
@@ -301,14 +301,14 @@ def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
 
 def _kind(column: npt.NDArray[Any] | Texts | Nullable) -> str:
     """What a column holds besides NULLs."""
-    held = column.values if isinstance(column, Nullable) else column
-    return "texts" if isinstance(held, Texts) else held.dtype.kind
+    inner = column.values if isinstance(column, Nullable) else column
+    return "texts" if isinstance(inner, Texts) else inner.dtype.kind
 
 
 def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values:
-    held = [part.values if isinstance(part, Nullable) else part for part in parts]
-    texts = [part for part in held if isinstance(part, Texts)]
-    arrays = [part for part in held if isinstance(part, np.ndarray)]
+    inner = [part.values if isinstance(part, Nullable) else part for part in parts]
+    texts = [part for part in inner if isinstance(part, Texts)]
+    arrays = [part for part in inner if isinstance(part, np.ndarray)]
     values = Texts.together(texts) if texts else np.concatenate(arrays)
     if not any(isinstance(part, Nullable) for part in parts):
         return values
@@ -318,17 +318,17 @@ def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values
 
 def _texts(parts: Sequence[Values]) -> Texts | None:
     """Texts one after the other; None if some are NULL, or something else."""
-    found: list[Texts] = []
+    pieces: list[Texts] = []
     for kind, some in groupby(parts, key=type):
         if kind is Texts:
-            found += some  # type: ignore[arg-type]  # all are Texts
+            pieces += some  # type: ignore[arg-type]  # all are Texts
             continue
         values: list[Value] = list(chain.from_iterable(map(_listed, some)))
         texts = Texts.of_strings(values)
         if texts is None:
             return None
-        found.append(texts)
-    return Texts.together(found)
+        pieces.append(texts)
+    return Texts.together(pieces)
 
 
 class ArrowBlock:
@@ -386,8 +386,8 @@ class ArrowBlock:
         return Texts.of([self._columns[column]]).some(places)
 
     def present(self, column: int) -> Flags:
-        found: Flags = self._columns[column].is_valid().to_numpy(zero_copy_only=False)
-        return found
+        flags: Flags = self._columns[column].is_valid().to_numpy(zero_copy_only=False)
+        return flags
 
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
         from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above
@@ -416,8 +416,8 @@ def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     if all(isinstance(block, RowBlock) for block in blocks):  # many are small
         return packed_integers(list(chain.from_iterable(block.values(column) for block in blocks)))
     parts = [block.integers(column) for block in blocks]
-    known = [part for part in parts if part is not None]
-    return np.concatenate(known) if len(known) == len(parts) else None
+    int_parts = [part for part in parts if part is not None]
+    return np.concatenate(int_parts) if len(int_parts) == len(parts) else None
 
 
 def packed_integers(values: Sequence[Value]) -> Ints | None:

@@ -189,22 +189,22 @@ class _Buffers:
         self._end = end
 
     def array(self, kind: str, length: int) -> npt.NDArray[Any]:
-        found = np.dtype(kind)
-        return np.frombuffer(self._data, found, length, self._next(length * found.itemsize))
+        element_type = np.dtype(kind)
+        return np.frombuffer(self._data, element_type, length, self._next(length * element_type.itemsize))
 
     def column(self, length: int, form: str, size: Any, nulls: bool) -> Values:
         present = self.array("|b1", length) if nulls else None
         if form == _JSON:
             values: Sequence[Value] = orjson.loads(self._bytes(size))
             return values
-        held: npt.NDArray[Any] | Texts
+        nonnulls: npt.NDArray[Any] | Texts
         if form == _TEXTS:
             kind, data = size
             offsets = self.array(kind, length + 1)
-            held = Texts(self._bytes(data), offsets)
+            nonnulls = Texts(self._bytes(data), offsets)
         else:
-            held = self.array(form, length)
-        return held if present is None else Nullable(present, held)
+            nonnulls = self.array(form, length)
+        return nonnulls if present is None else Nullable(present, nonnulls)
 
     def _bytes(self, length: int) -> memoryview:
         first = self._next(length)
@@ -224,12 +224,12 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
         block = ColumnBlock.together([block for block in blocks if isinstance(block, ColumnBlock)])
         block = block if whole else block.taken(places)
         return block.columns, block.searched
-    found: list[Values] = []
-    taken = None if whole else places.tolist()
+    listed_columns: list[Values] = []
+    row_numbers = None if whole else places.tolist()
     for column in range(len(blocks[0].row(0))):
         values = list(chain.from_iterable(block.values(column) for block in blocks))
-        found.append(values if taken is None else [values[place] for place in taken])
-    return found, ()
+        listed_columns.append(values if row_numbers is None else [values[place] for place in row_numbers])
+    return listed_columns, ()
 
 
 def _typed(column: Values) -> Values:
@@ -246,16 +246,16 @@ def _typed(column: Values) -> Values:
     some: Sequence[Value] = column
     if nulls and kind in _FILL:
         some = [_FILL[kind] if value is None else value for value in column]
-    held: npt.NDArray[Any] | Texts | None = None
+    packed: npt.NDArray[Any] | Texts | None = None
     if kind is int:
-        held = packed_integers(some)
+        packed = packed_integers(some)
     elif kind is str:
-        held = Texts.of_strings(some)
+        packed = Texts.of_strings(some)
     elif kind in _OF_TYPE:
-        held = np.array(some, dtype=_OF_TYPE[kind])
-    if held is None or not nulls:
-        return column if held is None else held
-    return Nullable(np.array([value is not None for value in column], dtype=bool), held)
+        packed = np.array(some, dtype=_OF_TYPE[kind])
+    if packed is None or not nulls:
+        return column if packed is None else packed
+    return Nullable(np.array([value is not None for value in column], dtype=bool), packed)
 
 
 def _nothing(length: int) -> Nullable:
@@ -271,7 +271,7 @@ def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return values
     least, most = values.min(), values.max()
     for kind in _NARROW:
-        held = np.iinfo(kind)
-        if held.min <= least and most <= held.max:
+        limits = np.iinfo(kind)
+        if limits.min <= least and most <= limits.max:
             return values.astype(kind)
     return values

@@ -102,8 +102,8 @@ class Texts:
             return ends - begins
         characters = np.zeros(len(data) + 1, dtype=np.int64)
         np.cumsum(np.frombuffer(data, dtype=np.uint8) & 0xC0 != 0x80, out=characters[1:])
-        found: Places = characters.take(ends - begins[0]) - characters.take(begins - begins[0])
-        return found
+        character_counts: Places = characters.take(ends - begins[0]) - characters.take(begins - begins[0])
+        return character_counts
 
     def tolist(self) -> list[str]:
         return self.at(np.arange(len(self)))
@@ -119,11 +119,11 @@ class Texts:
 
     @classmethod
     def _of_list(cls, texts: Sequence[str | None]) -> Texts:
-        found = cls.of_strings(texts)
-        if found is not None:
-            return found
-        known = ["" if text is None else str(text) for text in texts]
-        return cls._of_joined("".join(known), known)
+        joined = cls.of_strings(texts)
+        if joined is not None:
+            return joined
+        strings = ["" if text is None else str(text) for text in texts]
+        return cls._of_joined("".join(strings), strings)
 
     @classmethod
     def _of_joined(cls, joined: str, texts: Sequence[str]) -> Texts:

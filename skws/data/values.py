@@ -295,11 +295,11 @@ def timestamp(value: Any) -> int:
 
     Raises MalformedError for anything else.
     """
-    given = type(value)
-    if given is str:
+    kind = type(value)
+    if kind is str:
         return timestamp_of_text(value)
-    if given is int:
+    if kind is int:
         return timestamp_of_int(value)
-    if given is float:
+    if kind is float:
         return timestamp_of_float(value)
     raise refusal(AttributeType.TIMESTAMP, value)

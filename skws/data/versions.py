@@ -54,11 +54,11 @@ def _rank(sign: str) -> int:
 
 def _semantic(text: str) -> VersionKey | None:
     """Semantic Versioning 2.0.0, section 11. Missing numbers are 0; what is built does not count."""
-    found = _SEMANTIC.fullmatch(text)
-    if found is None:
+    match = _SEMANTIC.fullmatch(text)
+    if match is None:
         return None
-    numbers = [int(number) for number in found["numbers"].split(".")]
-    early = found["early"]
+    numbers = [int(number) for number in match["numbers"].split(".")]
+    early = match["early"]
     parts = () if early is None else tuple(map(_identifier, early.split(".")))
     return (*numbers, *[0] * (3 - len(numbers)), early is None, parts)
 

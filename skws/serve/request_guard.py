@@ -192,8 +192,8 @@ async def _whole_body(scope: Scope, receive: Receive) -> Receive:
         nonlocal body
         if body is None:
             return await receive()
-        given, body = body, None
-        return given
+        message, body = body, None
+        return message
 
     return again
 

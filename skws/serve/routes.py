@@ -211,12 +211,12 @@ def _add_search(app: FastAPI, served: Served) -> None:
         responses=_answers_like({"completions": [{"text": "lamp", "query": "ada lamp", "count": 2}]}),
     )
     async def complete(body: CompleteBody) -> Response:
-        found = await served.completions.answer(
+        counts_of_texts = await served.completions.answer(
             partial(served.job.complete, body.query, body.limit, _COMPLETE_SECONDS)
         )
         shown = [
             {"text": text, "query": completed(body.query, text), "count": count or None}
-            for text, count in found
+            for text, count in counts_of_texts
         ]
         return Json({"completions": shown})
 
@@ -411,8 +411,8 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
             one.at = at
             yield b": resumed\n\n"
             return
-        known = names()
-        instant = [name for name in known if not job.hub.saved[name].every]
+        queries = names()
+        instant = [name for name in queries if not job.hub.saved[name].every]
         try:
             one.at, alive = await served.others.answer(partial(job.alive, instant))
         except SkwsError as error:
@@ -420,7 +420,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
             one.at = log.last
             return
         reason = "" if last is None else _not_resumed(at)
-        yield message("snapshot", orjson.dumps({"names": known, "reason": reason}))
+        yield message("snapshot", orjson.dumps({"names": queries, "reason": reason}))
         for name, results in zip(instant, alive, strict=True):
             for first in range(0, len(results), 256):
                 some = results[first : first + 256]
@@ -535,17 +535,17 @@ _KINDS: Final = {
 
 def add_page(app: FastAPI) -> None:
     """The page at ``/``, that of the API at ``/docs``, and their files."""
-    known = {
+    contents = {
         each.name: each.read_bytes()
         for each in files("skws.serve").joinpath("page").iterdir()
         if each.name.rpartition(".")[2] in _KINDS
     }
 
     def answer(name: str) -> Response:
-        if name not in known:
+        if name not in contents:
             raise HTTPException(404, f"no file {name!r}")
         kind = _KINDS[name.rpartition(".")[2]]
-        return Response(known[name], media_type=kind, headers={"cache-control": "no-cache"})
+        return Response(contents[name], media_type=kind, headers={"cache-control": "no-cache"})
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:

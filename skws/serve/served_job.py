@@ -114,9 +114,9 @@ class ServedJob:
         self.check_ready()
         end = monotonic() + seconds
         size = query.max_size or self._job.max_size
-        asked = Query(query.text, size, query.kind, query.options).named("", size)
+        search_query = Query(query.text, size, query.kind, query.options).named("", size)
         with self._watch.turns.turn(seconds), within(end - monotonic()):
-            plan = plan_of(asked, self.stream)
+            plan = plan_of(search_query, self.stream)
             return self._watch.worker.live.search(plan, most), plan.notes
 
     def complete(self, text: str, most: int, seconds: float) -> list[tuple[str, int]]:
@@ -151,16 +151,16 @@ class ServedJob:
         Raises NotReadyError; UsageError for too many searches.
         """
         self.check_ready()
-        known = self.hub.saved
-        new = sum(1 for one, _ in saved if one.name not in known)
-        if len(known) + new > self._most_saved:
+        earlier = self.hub.saved
+        new = sum(1 for one, _ in saved if one.name not in earlier)
+        if len(earlier) + new > self._most_saved:
             raise UsageError(
-                f"there are {len(known):,} saved searches already, the most that --most-queries allows"
+                f"there are {len(earlier):,} saved searches already, the most that --most-queries allows"
             )
         commands: list[JobCommand] = []
         adding: list[int] = []
         for one, _ in saved:
-            if one.name in known:
+            if one.name in earlier:
                 commands.append(JobCommand("remove", one.name))
             adding.append(len(commands))
             commands.append(JobCommand.adding(one.tagged))

@@ -212,8 +212,8 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
             self._execute(cursor, self._statements.advance, (self._key, batch))
 
     def _progress(self, cursor: Cursor) -> int:
-        found = self._execute(cursor, self._statements.progress, (self._key,))
-        return int(found[0]) if found else NONE
+        row = self._execute(cursor, self._statements.progress, (self._key,))
+        return int(row[0]) if row else NONE
 
 
 class SqliteSink(DatabaseSink[sqlite3.Cursor]):
@@ -259,8 +259,8 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
 
     def _has(self, cursor: sqlite3.Cursor, table: str) -> bool:
         schema, _, name = table.rpartition(".")
-        found = f'SELECT 1 FROM "{schema or "main"}".sqlite_master WHERE name = ? COLLATE NOCASE'  # noqa: S608 - checked
-        return self._execute(cursor, found, (name,)) is not None
+        statement = f'SELECT 1 FROM "{schema or "main"}".sqlite_master WHERE name = ? COLLATE NOCASE'  # noqa: S608 - checked
+        return self._execute(cursor, statement, (name,)) is not None
 
     def _execute(self, cursor: sqlite3.Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
         return cursor.execute(statement, values).fetchone()

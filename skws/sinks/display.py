@@ -214,8 +214,8 @@ class NetworkTree(Encoder[Result]):
         return ", ".join(f"{visible(n)}: {self._value(shown.relation, n, value_text(v))}" for n, v in pairs)
 
     def _value(self, relation: str, attribute: str, text: str) -> str:
-        found = highlight(self._query, self._schema, relation, attribute, text)
-        short, spans = shortened(visible(text), found, _VALUE_WIDTH)
+        keyword_spans = highlight(self._query, self._schema, relation, attribute, text)
+        short, spans = shortened(visible(text), keyword_spans, _VALUE_WIDTH)
         return marked(short, spans, color=self.verbatim)
 
     def _styled(self, style: str, text: str) -> str:

@@ -170,8 +170,8 @@ class _Behind:
         return missing
 
     def _known_by(self, line: bytes) -> bytes:
-        place = line.rfind(self._until)
-        return line if place < 0 else line[: place + len(self._until)]
+        index = line.rfind(self._until)
+        return line if index < 0 else line[: index + len(self._until)]
 
     def _is_half(self, line: bytes) -> bool:
         """True if it may be an incomplete line of the run."""

@@ -71,8 +71,8 @@ class KafkaSink(BatchSink):
         self._producer: Producer | None = None
 
     def _limit(self) -> int:
-        given = self._settings.values.get("message.max.bytes", "")
-        return int(given) if given.isdecimal() else _MOST_BYTES  # the client refuses anything else
+        limit = self._settings.values.get("message.max.bytes", "")
+        return int(limit) if limit.isdecimal() else _MOST_BYTES  # the client refuses anything else
 
     @property
     def name(self) -> str:

@@ -90,9 +90,9 @@ def is_name(value: object) -> bool:
 
 
 def _searched_names(relation: Relation) -> Iterator[str]:
-    known = {each.name: each for each in relation.attributes}
+    by_name = {each.name: each for each in relation.attributes}
     for name in relation.search:
-        if _called_a_name(name) or known[name].analyzer is Analyzer.NONE:
+        if _called_a_name(name) or by_name[name].analyzer is Analyzer.NONE:
             yield name
 
 

@@ -65,9 +65,9 @@ def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
 
 
 def _format(name: str) -> OutputFormat:
-    known = [str(each) for each in OutputFormat if each is not OutputFormat.PARQUET]
-    if name not in known:
-        raise UsageError(f"stdout:{name}: expected one of {', '.join(known)}{nearest(name, known)}")
+    formats = [str(each) for each in OutputFormat if each is not OutputFormat.PARQUET]
+    if name not in formats:
+        raise UsageError(f"stdout:{name}: expected one of {', '.join(formats)}{nearest(name, formats)}")
     return OutputFormat(name)
 
 

@@ -172,7 +172,7 @@ def inferred(
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
     chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
-    found = infer(
+    schema = infer(
         samples.tables(),
         chosen,
         timed=samples.timed,
@@ -180,7 +180,7 @@ def inferred(
         earlier=earlier,
         nested=samples.nested,
     )
-    return replace(found, notes=tuple(samples.notes))
+    return replace(schema, notes=tuple(samples.notes))
 
 
 def _paths(places: Sequence[str]) -> list[Path]:

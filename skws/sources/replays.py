@@ -97,14 +97,14 @@ class TimeBuckets:
 
     def columns(self, number: int, first: int, last: int) -> list[int]:
         """Counts in ``number`` columns of equal length, from the time ``first`` to ``last``."""
-        found = [0] * number
+        totals = [0] * number
         width, counts = self._buckets
         length = max(last - first, 1)
         for at, count in list(counts.items()):
             middle = min(max(at * width + width // 2, first), last)
             if first <= (at + 1) * width and at * width <= last:
-                found[min((middle - first) * number // length, number - 1)] += count
-        return found
+                totals[min((middle - first) * number // length, number - 1)] += count
+        return totals
 
     def _counts(self, width: int) -> dict[int, int]:
         """The counts in buckets of a width that is a multiple of the present one."""

@@ -159,12 +159,12 @@ class SqliteDatabase:
 
     def _values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table(relation.stored)
-        known = {column.name.lower(): column.name for column in self._tables[table]}
+        columns = {column.name.lower(): column.name for column in self._tables[table]}
         for attribute in relation.attributes:
-            if attribute.column.lower() not in known:
+            if attribute.column.lower() not in columns:
                 raise SourceError(
                     f"{self.name}: table {table} has no column {attribute.column!r}"
-                    f"{nearest(attribute.column, known.values())}"
+                    f"{nearest(attribute.column, columns.values())}"
                 )
         names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
         with self._opened() as connection:

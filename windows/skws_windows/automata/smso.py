@@ -340,9 +340,9 @@ class _Splits:
     def pairs(self) -> list[Pair]:
         """One for each state before b from which a window can begin; one without windows if none can."""
         # Only what letters without b or e lead to can come before a window.
-        edges = ((p, q) for p, found in enumerate(self._none) for q in found)
-        found = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
-        pairs_with_windows = [pair for pair in found if pair.before.final and pair.window.final]
+        edges = ((p, q) for p, state_pairs in enumerate(self._none) for q in state_pairs)
+        state_pairs = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
+        pairs_with_windows = [pair for pair in state_pairs if pair.before.final and pair.window.final]
         return pairs_with_windows or [self._pair(self._whole.initial)]
 
     def _pair(self, state: int) -> Pair:
@@ -357,14 +357,14 @@ class _Splits:
 
     def _masks(self, bits: int) -> list[dict[int, int]]:
         """For each state the states that letters with some bits lead to, and by which letters."""
-        found = []
+        masks_of_states = []
         for row in self._whole.table:
             masks: dict[int, int] = {}
             for letter in range(len(self._letters)):
                 target = row[letter * 4 + bits]
                 masks[target] = masks.get(target, 0) | 1 << letter
-            found.append(masks)
-        return found
+            masks_of_states.append(masks)
+        return masks_of_states
 
     def _arcs(self, masks: list[dict[int, int]]) -> list[Transition]:
         return [(p, self._letters.guard(m), q) for p, found in enumerate(masks) for q, m in found.items()]

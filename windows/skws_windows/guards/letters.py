@@ -93,10 +93,10 @@ class RowSource:
     def _listed(self, info: FieldInfo) -> list[Any]:
         places = np.array(info.columns, dtype=np.int64)[self.relation]
         if len(places) and places[0] != ABSENT and (places == places[0]).all():
-            place = int(places[0])
-            return [row[place] for row in self.rows]
+            index = int(places[0])
+            return [row[index] for row in self.rows]
         pairs = zip(self.rows, places.tolist(), strict=True)
-        return [None if place == ABSENT else row[place] for row, place in pairs]
+        return [None if index == ABSENT else row[index] for row, index in pairs]
 
 
 def time_column(time: Ints) -> FieldColumn:
@@ -257,12 +257,12 @@ class Letters:
         return self._tabulated(codes) if len(self._table) else self._looked_up(codes)
 
     def _tabulated(self, codes: Ints) -> Ints:
-        found = self._table[codes]
-        if (found < 0).any():
-            for code in np.unique(codes[found < 0]).tolist():
+        numbers = self._table[codes]
+        if (numbers < 0).any():
+            for code in np.unique(codes[numbers < 0]).tolist():
                 self._table[code] = self._number(code, self._signs(code))
-            found = self._table[codes]
-        return found
+            numbers = self._table[codes]
+        return numbers
 
     def _looked_up(self, codes: Ints) -> Ints:
         distinct, places = np.unique(codes, return_inverse=True)

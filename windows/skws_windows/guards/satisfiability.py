@@ -173,8 +173,8 @@ class _Encoding:
         return answer
 
     def _units(self) -> int:
-        found = {key: value for key, value in self._solver.statistics() if key == "rlimit count"}
-        return int(found.get("rlimit count", 0))
+        limits = {key: value for key, value in self._solver.statistics() if key == "rlimit count"}
+        return int(limits.get("rlimit count", 0))
 
     def _fits(
         self,
@@ -253,8 +253,8 @@ class _Encoding:
         present = self._present(info.variable, field.back)
         if info.name == info.variable:
             return present
-        held = [i for i, column in enumerate(info.columns) if column >= 0]
-        return self._all([present, self._relation_among(field.back, held)])
+        relations = [i for i, column in enumerate(info.columns) if column >= 0]
+        return self._all([present, self._relation_among(field.back, relations)])
 
     def _guard(self, guard: g.Guard) -> Any:  # noqa: PLR0911 - a case each
         match guard:
@@ -312,13 +312,15 @@ class _Encoding:
         value = self._values.get((info.variable, back))
         if value is None or not model.eval(self._present(info.variable, back), model_completion=True):
             return None
-        found = model.eval(value, model_completion=True)
+        model_value = model.eval(value, model_completion=True)
         if info.sort is AttributeType.BOOLEAN:
-            return bool(found)
+            return bool(model_value)
         if info.sort is AttributeType.NUMBER:
-            fraction = found.as_fraction()
+            fraction = model_value.as_fraction()
             return float(fraction)
-        return self._text(model, found) if info.sort is AttributeType.TEXT else int(found.as_long())
+        return (
+            self._text(model, model_value) if info.sort is AttributeType.TEXT else int(model_value.as_long())
+        )
 
     def _text(self, model: Any, code: Any) -> str:
         number = code.as_long()
@@ -344,5 +346,7 @@ def _texts(guards: Iterable[g.Guard]) -> list[str]:
 
 
 def _keywords(guards: Iterable[g.Guard], alphabet: Alphabet) -> list[tuple[str, Analyzer]]:
-    found = (atom for guard in guards for atom in g.atoms(guard) if isinstance(atom, g.Contains))
-    return list(dict.fromkeys((atom.keyword, alphabet.fields[atom.field.name].analyzer) for atom in found))
+    containments = (atom for guard in guards for atom in g.atoms(guard) if isinstance(atom, g.Contains))
+    return list(
+        dict.fromkeys((atom.keyword, alphabet.fields[atom.field.name].analyzer) for atom in containments)
+    )

@@ -212,8 +212,10 @@ class ConditionReader:
         a, b = self._number(left), self._number(right)
         times = [operand.sort is AttributeType.TIMESTAMP for operand in (a, b)]
         if any(times) and not all(times):
-            place = left if times[1] else right
-            raise self._fault("a time and a number are added; write a duration such as 30 minutes", place)
+            number_operand = left if times[1] else right
+            raise self._fault(
+                "a time and a number are added; write a duration such as 30 minutes", number_operand
+            )
         summed = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
         return Operand(_simple(summed), _wider(a.sort, b.sort))
 

@@ -270,8 +270,8 @@ class _FormulaReader:
         def bound(formula: m.Formula, name: str) -> m.Formula:
             return m.SomeSet(name, formula) if _is_set(name) else m.SomePosition(name, formula)
 
-        found = reduce(bound, map(str, reversed(names)), m.Negation(inner) if every else inner)
-        return m.Negation(found) if every else found
+        bound_formula = reduce(bound, map(str, reversed(names)), m.Negation(inner) if every else inner)
+        return m.Negation(bound_formula) if every else bound_formula
 
     def _ordered(self, node: Tree[Token], scope: frozenset[str]) -> m.Formula:
         """``b <= x < e``: each name compared with the next."""

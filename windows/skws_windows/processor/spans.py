@@ -180,9 +180,9 @@ class Tracker:
         relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
         for place, name in enumerate(self.fields):
-            known = self._codes[place]
+            key_codes = self._codes[place]
             values = source.column(self._alphabet.fields[name]).listed()
-            codes[:, place] = [NO_KEY if v is None else known.of(v) for v in values]
+            codes[:, place] = [NO_KEY if v is None else key_codes.of(v) for v in values]
             lacking = np.array([column == ABSENT for column in self._alphabet.fields[name].columns])
             codes[lacking[relation], place] = ANY
         return codes
@@ -430,6 +430,6 @@ def _left(trails: list[OpenWindows], which: Ints, position: Ints) -> Ints:
     last = joined.until(which, position)
     old = last < ends[which] - joined.sizes[which]
     idle = ~old & joined.closed[last] & (at[last] < position)
-    found = joined.past(which, position)
-    left = np.where(found < ends[which], at[np.minimum(found, len(at) - 1)], FOREVER)
+    ends_at = joined.past(which, position)
+    left = np.where(ends_at < ends[which], at[np.minimum(ends_at, len(at) - 1)], FOREVER)
     return np.where(idle, position - 1, left)

@@ -17,6 +17,7 @@ from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.errors import UsageError
 from skws_tui.entry import new_job
+from skws_tui.services.live_job import LiveJob
 from skws_tui.services.request import UiRequest
 from skws_tui.services.view import EventQueue, JobEvents
 from tests.tui.ui import QUERY, movies, with_job
@@ -177,6 +178,17 @@ def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
     assert told.wait(30)
     run.stop()
     assert not run.control.running
+
+
+def test_a_run_that_ends_tells_all_that_it_has_done() -> None:
+    """Also what came within a quarter of a second after the last report."""
+    request, queue = movies(QUERY), EventQueue()
+    source = f"{request.job.source.partition('?')[0]}?speed=1000000000000"
+    run = LiveJob(with_job(request, source=source), queue, new_host=LiveJob.host_with)
+    run.run()
+    metrics = queue.take().metrics
+    assert metrics is not None
+    assert (metrics.state, metrics.tuples) == ("ended", 769)
 
 
 @pytest.mark.parametrize(

@@ -187,6 +187,7 @@ class LiveJob:
         """The work of the job's thread. An error is reported and ends the job; the app stays."""
         try:
             self.open().run()
+            self.report_metrics()  # the last step may be later than the last report
         except SkwsError as error:
             self._fail(str(error))
         except Exception as error:  # the last resort

@@ -241,8 +241,8 @@ class EmptyResultDiagnosis:
             self.tell(host)
 
     def tell(self, host: Host) -> None:
-        """Log the reasons that were not told before."""
-        silent = host.silent
+        """Log the reasons that were not told before; a run without records, as one that resumes, has none."""
+        silent = host.silent if host.event_time is not None else []
         for one in silent[:_MOST]:
             diagnosis = host.why_nothing(one.name)
             if diagnosis is None:

@@ -21,6 +21,7 @@ from skws.spec.job import Job
 from skws.spec.query import Query, Stream
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
+from tests.commands import Skws
 
 SCHEMA = """\
 version: 1
@@ -122,6 +123,19 @@ def test_of_many_queries_it_explains_a_few(tmp_path: Path) -> None:
     run.unanswered.tell(run.host)
     assert len(run.told) == 6
     assert run.told[-1] == "3 more queries have no results"
+
+
+def test_a_run_that_resumes_without_records_says_nothing(skws: Skws, tmp_path: Path) -> None:
+    """Its queries may have results, which an earlier run has told."""
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"relation": "item", "time": 1, "row": {"id": 1, "name": "lamp"}}) + "\n")
+    (tmp_path / "shop.yaml").write_text(SCHEMA.format(window="none", table="false"))
+    command = ("watch", "-S", f"replay:{source}?speed=1e9", "-s", tmp_path / "shop.yaml", "lamp")
+    for number in range(2):
+        done = skws(*command, "--checkpoint", tmp_path / "cp", "-f", "jsonl")
+        assert done.code == 0
+        assert len(done.out.splitlines()) == 1 - number
+        assert "no results" not in done.err
 
 
 def test_it_knows_what_the_window_holds(tmp_path: Path) -> None:

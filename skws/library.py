@@ -538,9 +538,8 @@ _LOOKED_AT: Final = 1000
 
 
 def _position(name: str, schema: Schema) -> int:
-    for position, relation in enumerate(schema.relations):
-        if name == relation.stored:
-            return position
+    if name in schema.by_stored_name:
+        return schema.by_stored_name[name]
     if name not in schema.index:
         raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
     return schema.index[name]

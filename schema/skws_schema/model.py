@@ -332,6 +332,20 @@ class Schema:
         """The position of each relation, by name."""
         return {r.name: i for i, r in enumerate(self.relations)}
 
+    @cached_property
+    def by_stored_name(self) -> dict[str, int]:
+        """The position of the first relation that is stored by each name."""
+        return {r.stored: i for i, r in reversed(list(enumerate(self.relations)))}
+
+    @cached_property
+    def nested(self) -> dict[str, list[int]]:
+        """The positions of the relations whose rows are in arrays of those of another one, by its name."""
+        found: dict[str, list[int]] = {}
+        for position, relation in enumerate(self.relations):
+            if relation.parent is not None:
+                found.setdefault(relation.parent, []).append(position)
+        return found
+
     def relation(self, name: str) -> Relation:
         return self.relations[self.index[name]]
 

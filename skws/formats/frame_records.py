@@ -222,7 +222,8 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
     described = schema.relations[relation]
     if described.table and "op" in table.column_names and "op" not in described.columns:
         raise UsageError(f"{described.name}: a column op needs times, since rows of a static table stay")
-    arrays = {each.path.partition(".")[0] for each in schema.relations if each.parent == described.name}
+    nested = schema.nested.get(described.name, ())
+    arrays = {schema.relations[position].path.partition(".")[0] for position in nested}
     table = _fitted(table, described, arrays, time)
     reader = ArrowReader(described.name, relation, schema, table.schema)
     first = 0

@@ -23,8 +23,7 @@ from skws_schema.model import PLACE, Schema
 
 def has_nested(schema: Schema, relation: int) -> bool:
     """Whether objects with the rows of a relation hold rows in arrays."""
-    name = schema.relations[relation].name
-    return any(each.parent == name for each in schema.relations)
+    return schema.relations[relation].name in schema.nested
 
 
 class NestedReader:
@@ -70,9 +69,9 @@ class NestedReader:
         """Make the readers of the rows in arrays, and in their arrays."""
         name = self._schema.relations[relation].name
         children = [
-            (number, each.path)
-            for number, each in enumerate(self._schema.relations)
-            if each.parent == name and number != relation
+            (number, self._schema.relations[number].path)
+            for number in self._schema.nested.get(name, ())
+            if number != relation
         ]
         self._children[relation] = children
         for number, _ in children:
@@ -85,11 +84,8 @@ class NestedReader:
 
     def _heads(self, relation: int) -> set[str]:
         name = self._schema.relations[relation].name
-        return {
-            each.path.partition(".")[0]
-            for each in self._schema.relations
-            if each.parent == name and each.name != name
-        }
+        inner = [self._schema.relations[number] for number in self._schema.nested.get(name, ())]
+        return {each.path.partition(".")[0] for each in inner if each.name != name}
 
     def _row(self, item: Any, where: str, arrived: int | None) -> Iterator[Record]:
         if self._relation in self._numbered and type(item) is dict and not self._outer.truncates(item):

@@ -448,7 +448,7 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (learning_words, 50),
     (completions, 50),
     (searches_of_live_rows, 20),
-    (frames_of_relations, 5),
+    (frames_of_relations, 20),
     (joins_of_a_schema, 20),
     (rows_of_a_star, 5),
     (counting_networks_of_a_star, 5),

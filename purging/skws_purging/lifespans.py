@@ -524,9 +524,17 @@ class Lifespans:
         return [(relation, *each) for relation, those in self._truncations.items() for each in those.known]
 
     def take_over(self, live_tuple: StreamTuple) -> None:
-        """Take the single tuple of an identity back from the keeper."""
+        """Take the single tuple of an identity back from the keeper.
+
+        A later one of the identity may be here already, if earlier records may come than both.
+        """
         key = identity(self._schema, live_tuple.relation, live_tuple.row)
-        self._known[key] = live_tuple
+        if key in self._known:
+            timeline = self._timeline(key)
+            timeline.add(LifeEvent(live_tuple.start, -1, live_tuple))
+            timeline.settle({live_tuple}, Changes())
+        else:
+            self._known[key] = live_tuple
         if live_tuple.relation in self._truncations:
             self._truncations[live_tuple.relation].touch(key)
         self._marked.push(live_tuple.start, key)

@@ -21,7 +21,7 @@ from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
 from skws_purging.lifespans import ALWAYS
-from skws_windows.window import TimeWindow
+from skws_windows.window import MICROSECOND, TimeWindow
 from tests.spark.streaming.shard_runs import KeptShard
 from tests.spark.streaming.test_oracle_shards import DIVIDED, random_row
 from tests.strategies import seeds, some
@@ -115,6 +115,25 @@ QUERIES: dict[str, str | Query] = {
     "pattern": Query("plain p ; keyed k where p.x = k.x", kind=PATTERN),
     "best": Query("alpha no", kind=TOP, options={SIZE: "3"}),
 }
+
+
+def test_a_late_record_finds_an_earlier_and_a_later_tuple_of_its_key() -> None:
+    """The later one was ended with its relation; the earlier one has expired, and may be corrected, too."""
+    job = Job({"q": "alpha beta"}, DIVIDED, window=TimeWindow(40), max_size=3, lateness=5, dead_letters=None)
+    session = Session(job.stream)
+    session.add_all(list(plans_of(job).values()))
+    records = [
+        (16, Record(1, 17, ("pad", 3, 3))),
+        (26, Record(1, 189, ("alpha beta", 3, None))),
+        (38, Record(1, 210, (), True)),
+        (39, Record(1, 40, ("alpha beta", 3, 4))),
+        (57, Record(1, 204, ("beta", 3, None))),
+    ]
+    told = []
+    for final, record in records:
+        told += session.settle(final) + session.take(RecordBatch.of([record]))
+    ends = [(result.op, result.end) for result in told]
+    assert ends == [("+", 229 / MICROSECOND), ("-", 210 / MICROSECOND), ("-", 204 / MICROSECOND)]
 
 
 @some("lateness", [0, 5], [1])

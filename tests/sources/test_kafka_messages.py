@@ -201,7 +201,7 @@ def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        (gzip.compress(b"{}"), "gzip"),
+        (gzip.compress(b"{}", mtime=0), "gzip"),  # all workers have to name the case alike
         (bz2.compress(b"{}"), "bzip2"),
         (zlib.compress(b"{}"), "zlib"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),

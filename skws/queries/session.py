@@ -194,7 +194,7 @@ class Session:
     def living_tuples(self) -> list[Result]:
         """The tuples of the stream that are alive, in order of time, each as a result of one tuple.
 
-        None if no keyword query has begun, and the session holds none without one.
+        None are held before a keyword query has begun, unless the session holds them from the start.
         """
         return [] if self._state.live is None else self._state.live.living_tuples()
 

@@ -76,7 +76,6 @@ class DeltaJoins:
         self._live = live
         self._schema = schema
         self._queries: dict[int, WordQuery] = {}
-        self._asked: dict[int, WordQuery] = {}  # not yet added
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
         self._width = 1  # the most nodes of a network
@@ -144,34 +143,30 @@ class DeltaJoins:
 
     def ask(self, queries: Mapping[int, WordQuery]) -> None:
         """Say what queries ask for that are added next."""
-        self._asked |= queries
+        self._queries |= queries
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
         """Add queries; ``bitmaps``: of the live tuples with words that no query asked for before."""
-        new = {query: self._asked.pop(query) for query in queries}
-        return self._add(new, bitmaps.tuple, bitmaps.query)
-
-    def _add(self, queries: Mapping[int, WordQuery], slots: Ints, words: Ints) -> Partials:
-        live = len(self._live)
-        self._words.insert(slots, words, live)
-        self._queries |= queries
-        self._by_query.add(queries)
-        two = _pairs_of(queries)
+        new = {query: self._queries[query] for query in queries}
+        slots, live = bitmaps.tuple, len(self._live)
+        self._words.insert(slots, bitmaps.query, live)
+        self._by_query.add(new)
+        two = _pairs_of(new)
         self._pairs.add(*two)
-        branching = {n: query.words for n, query in queries.items() if query.branching}
+        branching = {n: query.words for n, query in new.items() if query.branching}
         if branching:
             self._sets.add(branching, self._words.often)
-        if any(query.excluded for query in queries.values()):
+        if any(query.excluded for query in new.values()):
             self._renew_excluding()
-        self._width = max(self._width, *(query.max_size for query in queries.values()))
+        self._width = max(self._width, *(query.max_size for query in new.values()))
         self._partners.extend(live)
         if self._joining:
             self._walks.extend(live)
             self._walks.renew(distinct(slots))
-        asked = np.array([word for query in queries.values() for word in query.words], dtype=np.int64)
+        asked = np.array([word for query in new.values() for word in query.words], dtype=np.int64)
         carriers = self._words.carriers(distinct(asked))
         self._partners.renew(distinct(carriers[0]))
-        numbers = np.array(list(queries), dtype=np.int64)
+        numbers = np.array(list(new), dtype=np.int64)
         found = self._results(self._standing(numbers, two, carriers))
         mine = self._by_query.among(found.query, numbers)
         return found if mine.all() else found.taken(mine)

@@ -23,7 +23,7 @@ from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
 from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
-from skws.queries.keywords.word_queries import MANY, WordedQuery, WordQueries, why_no_delta_joins
+from skws.queries.keywords.word_queries import MANY, WordQueries, why_no_delta_joins
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
@@ -117,7 +117,7 @@ class KeywordOperator:
     def _row(self, slot: int) -> Row:
         return self._directory.row(slot)
 
-    def _formed(self, query: int) -> MeshedQuery | WordedQuery:
+    def _formed(self, query: int) -> MeshedQuery:
         return self.queries.get(query) or self._worded.queries[query]
 
     def open_tables(self) -> list[Partials]:

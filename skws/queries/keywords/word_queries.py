@@ -15,6 +15,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
+from skws.queries.keywords.meshes import MeshedQuery
 from skws.spec.enums import EvaluatorName
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
@@ -50,12 +51,8 @@ _REASONS: Final[tuple[tuple[Callable[[Plan], bool], str], ...]] = (
 )
 
 
-@dataclass
-class WordedQuery:
+class WordedQuery(MeshedQuery):
     """A query that delta joins answer."""
-
-    mesh: DeltaJoins
-    plan: Plan
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:

@@ -24,7 +24,7 @@ from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_tui.screens.dialogs import ACTIONS
 from skws_tui.screens.metrics_screen import resampled
-from skws_tui.services.analyzer import change_text, folded, read_draft
+from skws_tui.services.analyzer import QueryAnalyzer, change_text, folded, read_draft
 from skws_tui.services.live_rows import LatestRows
 from skws_tui.services.result_buffer import ListOrder, ListSelection, ResultBuffer
 from skws_tui.services.result_drawing import (
@@ -48,7 +48,7 @@ from skws_tui.services.user_files import (
 from skws_tui.services.view import EventQueue, JobEvents, LogLine, View
 from skws_tui.themes import default_theme, palette
 from skws_tui.widgets.time_line import bars
-from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window, parse_window
 from tests.strategies import examples
 from tests.tui.ui import movies
 
@@ -308,6 +308,15 @@ def test_a_prefix_that_is_not_whole_is_refused(moving: tuple[View, LatestRows, S
     with pytest.raises(SkwsError):
         view.analyzer.check(text)
     assert view.analyzer.analyse(text, rows).fault
+
+
+def test_of_windows_of_an_expression_it_says_which_rows_were_looked_at() -> None:
+    job = replace(movies().job, window=parse_window("open when movie.mid > 0 close when movie.mid < 0"))
+    rows = LatestRows(job.stream)
+    rows.add(RecordBatch.of([Record(job.schema.index["actor"], 1, (1, "John Travolta"))]), 1)
+    assert QueryAnalyzer(job, job.schema).why_nothing("travlta", rows) == [
+        "no row of the latest 1 matches 'travlta'; did you mean 'travolta'?"
+    ]
 
 
 def test_completion_goes_by_the_last_word(moving: tuple[View, LatestRows, Schema]) -> None:

@@ -269,7 +269,10 @@ class KeywordOperator:
         if not len(slots):
             return None
         where = f" of the latest {len(slots):,}"
-        if len(slots) == np.count_nonzero(self._live.tuples.end > now):
+        whole = len(slots) == np.count_nonzero(self._live.tuples.end > now)
+        # The windows of an expression may hold other rows than a store that does not follow them.
+        follows = isinstance(self.store.window, ExpressionWindow)
+        if whole and follows == isinstance(plan.window, ExpressionWindow):
             where = _PLACES.get(type(plan.window), " of the window")
         relations = self._live.tuples.relation.take(slots).tolist()
         rows = self._directory.some_rows(slots)

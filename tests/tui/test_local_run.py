@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -11,13 +11,17 @@ import pytest
 
 from docs.stepped_run import SteppedRun
 from skws.cli.demo import movie_files
+from skws.jobs.clock import Turns
+from skws.keywords.match import Matcher
 from skws.replay_search import Search
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
+from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import UsageError
 from skws_tui.entry import new_job
 from skws_tui.services.live_job import LiveJob
+from skws_tui.services.live_rows import LiveRows
 from skws_tui.services.request import UiRequest
 from skws_tui.services.view import EventQueue, JobEvents
 from tests.tui.ui import QUERY, movies, with_job
@@ -178,6 +182,31 @@ def test_a_run_in_its_thread_starts_tells_and_stops() -> None:
     assert told.wait(30)
     run.stop()
     assert not run.control.running
+
+
+class BusyRows(LiveRows):
+    """Rows that another thread reads for long."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None, Turns().turn)
+
+    def learn(self, most: int) -> bool:
+        raise TimeLimitError(f"no turn to learn {most} rows")
+
+    def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
+        raise TimeLimitError(f"no turn to count {matcher.query.text}")
+
+
+def test_a_run_goes_on_while_its_rows_are_read() -> None:
+    run, queue = begun(movies(QUERY))
+    run.rows = BusyRows()
+    run.observe(QUERY)
+    for _ in range(3):
+        run.advance(0.2)
+    metrics = queue.take().metrics
+    assert metrics is not None
+    assert metrics.state == "running"
+    assert metrics.tuples > 0
 
 
 def test_a_run_that_ends_tells_all_that_it_has_done() -> None:

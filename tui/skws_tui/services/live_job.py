@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -24,7 +25,7 @@ from skws.results.model import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
-from skws_schema.budgets import within
+from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults
@@ -259,9 +260,7 @@ class LiveJob:
 
         job = self.request.job
         if isinstance(host, LocalWatch) and job.asks_keywords:
-            return LiveRows(
-                job.plan_window, lambda: host.worker.live if host.ready else None, host.turns.turn
-            )
+            return LiveRows(lambda: host.worker.live if host.ready else None, host.turns.turn)
         self._latest = LatestRows(replace(job.stream, schema=host.schema))
         return self._latest
 
@@ -345,10 +344,12 @@ class LiveJob:
         if not self._stepped:
             self._stepped = True
             expect_short_pauses()  # the host alone would rather have few
-        while not self._observing.empty():
-            self._observe(self._observing.get(), self._running)
+        with suppress(TimeLimitError):  # a reader has the session: the app will ask again
+            while not self._observing.empty():
+                self._observe(self._observing.get(), self._running)
         self._find_best(self._running)
-        self._learn_words(self._running)
+        with suppress(TimeLimitError):
+            self._learn_words(self._running)
         if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
             self.report_metrics()
 

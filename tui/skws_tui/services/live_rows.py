@@ -19,7 +19,7 @@ from skws.queries.session import Session
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import Stream
 from skws_schema.model import Row
-from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Window
+from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 
 if TYPE_CHECKING:
     from skws.queries.keywords.present_rows import PresentRows
@@ -43,12 +43,10 @@ class LiveRows:
 
     def __init__(
         self,
-        window: Window,
         session: Callable[[], Session | None],
         turn: Turn,
         since: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._window = window
         self._session = session
         self._turn = turn
         self._since = since
@@ -127,7 +125,8 @@ class LatestRows(LiveRows):
 
     def __init__(self, stream: Stream, kept: int = KEPT_ROWS) -> None:
         self._turns = Turns()
-        window, kept_window = stream.window, CountWindow(kept)
+        self._window = window = stream.window
+        kept_window = CountWindow(kept)
         if isinstance(window, CountWindow) and window.size < kept:
             kept_window = window
         self._own = Session(
@@ -143,7 +142,7 @@ class LatestRows(LiveRows):
         )
         self._kept = kept
         self._now: int | None = None
-        super().__init__(stream.window, lambda: self._own, self._turns.turn, self._horizon)
+        super().__init__(lambda: self._own, self._turns.turn, self._horizon)
 
     @property
     def cut(self) -> bool:

@@ -1,8 +1,8 @@
-"""What every mesh offers, whichever evaluates the candidate networks of keyword queries.
+"""The interface of a mesh, which evaluates the candidate networks of keyword queries.
 
 The columnar mesh (``columnar/mesh.py``) takes tuples batch by batch, the paper's meshes
 (``paper/slots.py``) one by one; delta joins (``delta/joins.py``) keep no partial results. All read the same
-live tuples and give equal results.
+live tuples and return equal results.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from skws_purging.lifespans import ALWAYS
 
 
 class Sleep(NamedTuple):
-    """Why an operator sleeps (S-KWS paper, Figure 4.1).
+    """The reasons why an operator sleeps (S-KWS paper, Figure 4.1).
 
-    ``starved_of``: the node (relation, keyword bitmap) of which no tuple is alive, None if some are.
+    ``starved_of``: the node (relation, keyword bitmap) that has no live tuple; None if it has some.
     ``unwanted``: no operator above it runs.
     """
 
@@ -31,11 +31,12 @@ class Sleep(NamedTuple):
 
 
 class OperatorUse(NamedTuple):
-    """An operator that has been used, by its tree.
+    """An operator that has been used, identified by its tree.
 
-    ``waiting``: the partial results that wait there, in the columnar mesh once for each join they wait for.
-    ``probes``: how often its partial results have looked for partners, by join; 0 if not counted.
-    ``sleep``: None for an operator that runs, or of which only whole queries sleep.
+    ``waiting``: the partial results that wait at the operator; the columnar mesh counts one for each join it
+    waits for.
+    ``probes``: how often its partial results have probed for partners, over all joins; 0 if not counted.
+    ``sleep``: None if the operator runs, or if the mesh puts only whole queries to sleep.
     """
 
     tree: Tree
@@ -45,25 +46,25 @@ class OperatorUse(NamedTuple):
 
 
 class OperatorState(NamedTuple):
-    """What operators with one tree, in one mesh or several, hold together; as in ``OperatorUse``."""
+    """The sum over the operators with one tree, in one mesh or several; fields as in ``OperatorUse``."""
 
     waiting: int
     probes: int = 0
     sleep: Sleep | None = None
 
     def beside(self, other: OperatorState) -> OperatorState:
-        """Both together; they sleep if both do."""
+        """The sum of both states; asleep if both are."""
         sleep = self.sleep if other.sleep is not None else None
         return OperatorState(self.waiting + other.waiting, self.probes + other.probes, sleep)
 
 
 def states_of(used: Iterable[OperatorUse]) -> dict[Prefix, OperatorState]:
-    """The states of operators by what names them."""
+    """The states of operators, keyed by operator prefix."""
     return together((prefix_of(use.tree), OperatorState(use.waiting, use.probes, use.sleep)) for use in used)
 
 
 def together(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, OperatorState]:
-    """States of operators, of which several may have one name."""
+    """The states keyed by operator prefix; states with equal prefixes are added."""
     found: dict[Prefix, OperatorState] = {}
     for prefix, state in states:
         found[prefix] = found[prefix].beside(state) if prefix in found else state
@@ -73,50 +74,54 @@ def together(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, Ope
 class Mesh(Protocol):
     """Finds the results of its queries. Tuples and queries are numbers: slots, and query numbers.
 
-    What labels a tuple is the mesh's own: the keywords of each query that it contains, or for delta joins the
+    Each mesh defines the labels of a tuple: the keywords of each query that it contains or, in delta joins,
+    the
     words that any query asks for.
     """
 
     @property
     def excluded(self) -> int:
-        """The bitmap of tuples that take no part in a query."""
+        """The bitmap of tuples that are excluded from a query."""
 
     @property
     def operators(self) -> int:
-        """Operators made so far, or that exist now."""
+        """The number of operators made so far, or of those that exist now."""
 
     @property
     def partials(self) -> int:
-        """Partial results that a sweep would read; dead ones that are not yet purged included."""
+        """The number of partial results that a sweep would read, dead ones included."""
 
     @property
     def found(self) -> list[Partials]:
         """Results found so far for the tuples of the running call."""
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
-        """Add queries, given the live tuples with their keywords; gives their results alive now."""
+        """Add queries, given the live tuples with their keywords; returns the results that are alive now."""
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
-        """Take in new live tuples; gives the results that they complete.
+        """Insert new live tuples; returns the results that they complete.
 
         ``bitmaps``: those of the new tuples with keywords, by slot. Later tuples begin at ``horizon`` or
-        after: partial results that end by then need not wait.
+        after it, so partial results that end by then need not wait.
         """
 
     def end(self, slots: Ints) -> None:
-        """End the partial results that contain tuples which were ended early."""
+        """End the partial results that contain tuples that were ended early."""
 
     def expire(self, horizon: int) -> None:
-        """Nothing begins before ``horizon`` any more."""
+        """Purge partial results if the mesh does so here: no later tuple begins before ``horizon``."""
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``. ``slots``: each slot's new number, -1 if it is gone."""
+        """Drop what ended at or before ``horizon``.
+
+        ``slots``: each slot's new number, -1 if it was dropped.
+        """
 
     def carried(self, query: int) -> int:
-        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
 
     def network(self, operator: int) -> Tree:
         """The candidate network of a complete operator."""
@@ -126,7 +131,7 @@ class Mesh(Protocol):
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """The number of operators that have been used, and of the partial results that wait there."""
+        """The number of operators that have been used, and of the partial results that wait at them."""
 
     def held(self) -> Iterator[Partials]:
-        """The partial results that wait, and new ones that will."""
+        """The partial results that wait, and the new ones that are about to."""

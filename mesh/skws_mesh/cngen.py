@@ -1,19 +1,19 @@
 """CNGen: every candidate network once, growing trees on their rightmost path (S-KWS paper, Section 3.2).
 
 Four kinds of duplicates are avoided: the same tree from another root (roots
-go in order and are removed), by another insertion order (preorder growth),
-by swapping equal siblings (left-heavy codes), and from another occurrence of
-the root's own label (the greatest code wins). A tree is grown only while a
-lower bound on the nodes still needed fits in T_max.
+are processed in order and then removed), by another insertion order (preorder
+growth), by swapping equal siblings (left-heavy codes), and from another
+occurrence of the root's own label (the greatest code wins). A tree is grown
+only while a lower bound on the nodes still needed fits in T_max.
 
-Trees of relations are counted first, without keywords: a tree weighs 1 by its
-number of automorphisms, and what can be below a node is the exponential of
-what can be below one of its edges. In how many ways keywords make a tree a
-network depends only on how many nodes, and how many leaves among them, may
-carry which keywords: each keyword is in one node at least, and each leaf has a
-keyword of its own, by inclusion and exclusion over the leaves. With
-its keywords a tree has no automorphism, so the products add up to the number
-of networks.
+To count networks, trees of relations are counted first, without keywords. A
+tree weighs 1 by its number of automorphisms, and the forests below a node are
+the exponential of the trees below one of its edges. The number of ways in
+which keywords make a tree a network depends only on how many nodes, and how
+many leaves among them, may carry which keywords: each keyword is in at least
+one node, and each leaf has a keyword of its own, by inclusion and exclusion
+over the leaves. A tree with keywords has no automorphism, so the products add
+up to the number of networks.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ UNREACHABLE = 1 << 20
 
 
 class Reach:
-    """Distances over a join graph, in nodes, to carriers of keywords; remembered per question.
+    """Distances over a join graph, in nodes, to the nearest carrier of a keyword. Answers are cached.
 
-    ``edges`` are those that leave each relation.
+    ``edges[r]`` are the edges that leave relation ``r``.
     """
 
     def __init__(self, edges: Sequence[Sequence[Edge]], searchable: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ class Reach:
         self._known: dict[tuple[int, int], int] = {}
 
     def distance(self, relation: int, keywords: int) -> int:
-        """Fewest nodes to add below a node of ``relation`` until one can carry any of ``keywords``."""
+        """The fewest nodes to add below a node of ``relation`` until one can carry any of ``keywords``."""
         key = (relation, keywords)
         if key not in self._known:
             self._known[key] = self._search(relation, keywords)
@@ -102,7 +102,7 @@ Choice: TypeAlias = tuple[int, bool]
 class Place(NamedTuple):
     """A node of the rightmost path, by its depth, and an edge by which a child can be added to it.
 
-    ``choices``: the keyword sets that the child may have, each with whether it completes the tree.
+    ``choices``: the keyword sets that the child may have, each with a flag: True if it completes the tree.
     """
 
     depth: int
@@ -115,8 +115,8 @@ class CNGen:
 
     ``searchable[r]`` is the bitmap of the keywords that tuples of relation
     ``r`` can carry; ``max_size`` is T_max, the most nodes of a network.
-    ``sequence`` is the order of the keywords, which rules out nodes.
-    ``without`` are the relations that no network has, ``without_joins`` the joins.
+    ``sequence`` is the order of the keywords, which rules out some nodes.
+    ``without`` and ``without_joins`` are the relations and joins that no network contains.
     """
 
     def __init__(
@@ -158,18 +158,18 @@ class CNGen:
         self._reach = Reach(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
         self._choices: dict[tuple[object, ...], list[Choice]] = {}
-        # Each pair is there once: lists of choices hold millions of them.
+        # Each pair exists once, since lists of choices refer to millions of them.
         self._pairs = [((keywords, False), (keywords, True)) for keywords in range(1 << slots)]
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What the networks depend on besides the schema: equal for queries with equal networks."""
+        """A key that is equal for queries with equal networks over the same schema."""
         left_out = self.without, self.without_joins
         return self.slots, self.max_size, self.searchable, self.order, self.sequence, left_out
 
     @cached_property
     def roots(self) -> tuple[tuple[int, int], ...]:
-        """The nodes (relation, keywords) that contain the root keyword, in the order they are processed."""
+        """The nodes (relation, keywords) that contain the root keyword, in processing order."""
         bit = 1 << self.order.root_keyword
         allows = self.sequence.allows
         found = [n for n in expanded_nodes(self.searchable) if n.keywords & bit and allows(n.keywords)]
@@ -198,9 +198,9 @@ class CNGen:
         return tree.covered == self.all
 
     def extensions(self, tree: Tree) -> list[tuple[Tree, bool]]:
-        """One step of CNGen: the trees with one node more, each with whether it is a candidate network.
+        """One step of CNGen: the trees with one more node, each with True if it is a candidate network.
 
-        Others are returned only if they have the potential of becoming one.
+        Other trees are returned only if they can still become one.
         ``tree`` must lack a keyword.
         """
         grown = (
@@ -211,7 +211,7 @@ class CNGen:
         return [(new, complete) for new, complete in grown if new is not None]
 
     def places(self, tree: Tree) -> Iterator[Place]:
-        """Where a node can legally be added, with the keyword sets it may have."""
+        """The points at which a node may be added, with the keyword sets it may have."""
         if len(tree.relations) == self.max_size:
             return
         last = len(tree.path) - 1
@@ -226,7 +226,7 @@ class CNGen:
                     yield Place(depth, edge, choices)
 
     def grow(self, tree: Tree, place: Place, keywords: int, complete: bool) -> Tree | None:
-        """The tree with a node more; None if it is a network that has a greater rooting."""
+        """The tree with one more node; None if the result is a network that has a greater rooting."""
         new = tree.grow(
             place.depth, place.edge.id, place.edge.target, keywords, self._element(place, keywords)
         )
@@ -244,17 +244,17 @@ class CNGen:
             if order.label(edge.id, keywords) > greatest:
                 continue
             if keywords & root_bit and order.root_rank(edge.target, keywords) > root_rank:
-                continue  # that node has been a root already, and was removed
+                continue  # the node has already been a root, and was removed
             yield choice
 
     def _may_finish(self, tree: Tree) -> bool:
-        """True if the rightmost leaf holds a unique keyword, so that growth may go on elsewhere."""
+        """True if the rightmost leaf holds a unique keyword, so that the tree may grow elsewhere."""
         return bool(tree.keywords[-1] & ~tree.repeated) or len(tree.relations) == 1
 
     def _keyword_choices(self, tree: Tree, depth: int, target: int) -> list[Choice]:
-        """The keyword sets a new node of ``target`` may have, each with whether it completes the tree.
+        """The keyword sets that a new node of ``target`` may have, each with True if it completes the tree.
 
-        Depends on little of the tree, so answers are remembered.
+        They depend on few properties of the tree, so they are cached.
         """
         unique = tree.covered & ~tree.repeated
         size = len(tree.relations)
@@ -272,7 +272,7 @@ class CNGen:
     def _compute_choices(
         self, target: int, covered: int, size: int, root: int, leaves: list[int]
     ) -> list[Choice]:
-        """``leaves``: unique keywords of finished leaves; ``root``: those of a terminal root, else -1."""
+        """``leaves``: the unique keywords of finished leaves; ``root``: those of a terminal root, else -1."""
         missing = self.all & ~covered
         budget = self.max_size - size - 1
         found = []
@@ -290,7 +290,7 @@ class CNGen:
         return found
 
     def _kind(self, relation: int) -> tuple[int, ...]:
-        """What the choices of keywords for a new node of a relation depend on."""
+        """The properties of a relation on which the keyword choices for a new node depend."""
         found = self._kinds.get(relation)
         if found is None:
             distances = (self._reach.distance(relation, 1 << slot) for slot in range(self.slots))
@@ -298,7 +298,7 @@ class CNGen:
         return found
 
     def _needed(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:
-        """Fewest nodes still needed: an unfinished leaf or root needs one more with a new keyword."""
+        """The fewest nodes still needed: an unfinished leaf or root needs one more, with a new keyword."""
         nodes = 0
         if not leaf_valid:
             nodes += self._reach.distance(target, missing)
@@ -311,7 +311,7 @@ class CNGen:
     def _is_greatest_rooting(self, tree: Tree) -> bool:
         """True unless the tree, rooted at another node with the root's label, has a greater code."""
         if tree.keywords.count(tree.keywords[0]) == 1:
-            return True  # as most are
+            return True  # the usual case
         label = (tree.relations[0], tree.keywords[0])
         others = [
             node
@@ -333,7 +333,7 @@ class CNGen:
         depth: int,
         came: int = -1,
     ) -> list[int]:
-        """Left-heavy code seen from ``node``, entered from ``came`` through ``edge`` (-1: as the root)."""
+        """The left-heavy code seen from ``node``, entered from ``came`` through ``edge`` (-1 at the root)."""
         label = self.order.label(edge, tree.keywords[node]) if edge >= 0 else 0
         below = [
             self._code(tree, around, other, step, depth + 1, node)
@@ -345,7 +345,7 @@ class CNGen:
 
 
 def _already_joined(tree: Tree, node: int, edge: Edge) -> bool:
-    """True if ``node`` has a neighbour through ``edge``: with a key at the far end there is no second one."""
+    """True if ``node`` has a neighbour through ``edge``; if the edge leads to a key, there is only one."""
     if tree.edges[node] >= 0 and tree.edges[node] ^ 1 == edge.id:
         return True
     return any(
@@ -355,14 +355,14 @@ def _already_joined(tree: Tree, node: int, edge: Edge) -> bool:
 
 
 MOST_STEPS: Final = 1_000_000
-"""A second or two on one core."""
+"""One or two seconds on one core."""
 
 Terms: TypeAlias = dict[int, Fraction]
-"""Weights of trees by the nodes they have; a key has two digits a kind: its nodes, its leaves."""
+"""Weights of trees by the number of nodes of each kind; a key has two digits a kind, nodes and leaves."""
 
 
 class TooManyKindsError(Exception):
-    """Nodes are of so many kinds that counting would take long, too."""
+    """There are so many kinds of nodes that counting would take as long as enumerating."""
 
 
 def count_networks(generator: CNGen) -> tuple[int, ...]:
@@ -375,7 +375,7 @@ def count_networks(generator: CNGen) -> tuple[int, ...]:
 
 
 class _Count:
-    """Takes a step of its budget for each product of two terms."""
+    """Counts networks; each product of two terms takes a step of the budget."""
 
     def __init__(self, generator: CNGen, budget: StepBudget) -> None:
         self._budget = budget
@@ -420,7 +420,7 @@ class _Count:
         return _Below([each for each in leaving if each is not back]) if back.at_most_one else of_root
 
     def _rooted(self, roots: Sequence[_Below], size: int) -> int:
-        """The number of networks of a size; each is counted once at every node."""
+        """The number of networks of a size; the sum over all roots has each network once for every node."""
         found = Fraction(0)
         for relation, root in enumerate(roots):
             if size == 1:
@@ -456,13 +456,13 @@ class _Count:
 
 
 class _Below:
-    """Sets of subtrees below a node, by ``leaving`` edges; ``forests[n]`` have n nodes together."""
+    """Sets of subtrees below a node, by ``leaving`` edges; those in ``forests[n]`` have n nodes in total."""
 
     def __init__(self, leaving: Sequence[Edge]) -> None:
         self._many = [edge.id for edge in leaving if not edge.at_most_one]
         self._single = [edge.id for edge in leaving if edge.at_most_one]
         self._sums: list[Terms] = [{}]
-        # First by edges with several children each, then with one single-child edge after another.
+        # First by the edges that allow several children, then by one edge to a single child after another.
         self._chain: list[list[Terms]] = [[{0: Fraction(1)}] for _ in range(1 + len(self._single))]
 
     @property
@@ -470,9 +470,9 @@ class _Below:
         return self._chain[-1]
 
     def extend(self, count: _Count, subtrees: dict[int, list[Terms]], size: int) -> None:
-        """Add the sets of a size, given the subtrees up to it."""
+        """Add the sets of size ``size``, given all subtrees of at most this size."""
         self._sums.append(_sum([subtrees[edge][size] for edge in self._many]))
-        several = self._chain[0]  # the exponential of the sums, by its derivative
+        several = self._chain[0]  # the exponential of the sums, computed by its derivative
         parts = [(n, count.times(self._sums[n], several[size - n])) for n in range(1, size + 1)]
         several.append(_sum([{key: weight * n / size for key, weight in part.items()} for n, part in parts]))
         for before, after, edge in zip(self._chain, self._chain[1:], self._single, strict=False):
@@ -481,7 +481,7 @@ class _Below:
 
 
 def _weights(generator: CNGen, carried: int) -> dict[int, int]:
-    """The keywords that a node may carry, as kinds that are added up; in an order, of one group alone."""
+    """The keywords that a node may carry, as kinds to add up; with an order, each kind is of one group."""
     groups = generator.sequence.groups
     if not groups:
         return {carried: 1}

@@ -1,6 +1,6 @@
 """Names of the paper's meshes and purge policies.
 
-Apart from the meshes: the command line offers the choice without loading them.
+They are in a file of their own so that the command line can list them without loading the meshes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class MeshKind(StrEnum):
 
 
 class PurgeKind(StrEnum):
-    """When composite tuples leave the paper's meshes (Section 4.3)."""
+    """The time at which composite tuples leave the paper's meshes (Section 4.3)."""
 
     LAZY = "lazy"
     EAGER = "eager"
@@ -33,8 +33,8 @@ class PurgeKind(StrEnum):
 class MeshChoice:
     """One of the paper's meshes; results do not depend on it.
 
-    ``purge``: None for the policy usual with the mesh. ``demand``: whether operators sleep while they cannot
-    contribute to a result, which matters to the full mesh only.
+    ``purge``: None for the usual policy of the mesh. ``demand``: True if operators sleep while they cannot
+    contribute to a result; only the full mesh uses it.
     """
 
     kind: MeshKind

@@ -1,10 +1,9 @@
-"""Candidate networks as people read them: free trees in one fixed reading order.
+"""Candidate networks as users read them: free trees in one fixed reading order.
 
-CNGen roots a network wherever its node order says. Here the reading starts at
-the terminal node with the first keywords, so the same network always reads
+CNGen roots a network according to its node order. The reading order starts at
+the terminal node with the first keywords, so that the same network always reads
 the same: ``director{tarantino} - movie{} - plays{} - actor{travolta}``.
-
-Networks of one cluster share operators: these are the tree of the networks'
+Networks of one cluster share operators; these form the tree of the networks'
 common prefixes.
 """
 
@@ -24,9 +23,9 @@ from skws_schema.model import Schema
 
 
 class CandidateNetwork(NamedTuple):
-    """Nodes in preorder from the reading's start.
+    """Nodes in preorder from the start of the reading.
 
-    ``positions[i]`` is where node ``i`` stands in the tree it was read from;
+    ``positions[i]`` is the position of node ``i`` in the tree from which it was made;
     ``parents[i]`` and ``edges[i]`` are -1 at the start.
     """
 
@@ -43,7 +42,7 @@ class CandidateNetwork(NamedTuple):
     @classmethod
     def of(cls, tree: Tree) -> CandidateNetwork:
         if tree.parents == _chain(len(tree.parents)) and _slots(tree.keywords[0]) < _slots(tree.keywords[-1]):
-            # Most do not branch, and stand in the order in which they read.
+            # Most networks do not branch, and are already in reading order.
             positions = tuple(range(len(tree.relations)))
             return cls(tree.relations, tree.keywords, tree.parents, tree.edges, positions)
         around = neighbours(tree)
@@ -63,12 +62,12 @@ class CandidateNetwork(NamedTuple):
         return tuple(map(partial(_join, schema), self.parents[1:], range(1, self.size), self.edges[1:]))
 
     def text(self, schema: Schema, keywords: Sequence[str]) -> str:
-        """One line; joins are named where more than one connects the two relations."""
+        """The network on one line; joins are named if the two relations have more than one."""
         return Wording(schema, keywords).text(self)
 
 
 class Wording:
-    """How the networks of one query read; what a node and a connector read like is found once."""
+    """The text of the networks of one query; the text of each node and connector is computed once."""
 
     def __init__(self, schema: Schema, keywords: Sequence[str]) -> None:
         self._connectors = _connectors(schema)
@@ -77,16 +76,16 @@ class Wording:
         self._join = cache(partial(_join, schema))
 
     def joins(self, network: CandidateNetwork) -> tuple[tuple[int, int, str], ...]:
-        """As ``CandidateNetwork.joins``."""
+        """Like ``CandidateNetwork.joins``."""
         return tuple(map(self._join, network.parents[1:], range(1, network.size), network.edges[1:]))
 
     def text(self, network: CandidateNetwork) -> str:
-        """As ``CandidateNetwork.text``."""
-        if network.parents == _chain(network.size):  # most do not branch
+        """Like ``CandidateNetwork.text``."""
+        if network.parents == _chain(network.size):  # most networks do not branch
             first = self._node(network.relations[0], network.keywords[0])
             return " ".join([first, *map(self._step, network.edges[1:], network.keywords[1:])])
         labels = list(map(self._node, network.relations, network.keywords))
-        branches: list[list[str]] = [[] for _ in labels]  # of each node, the last one first
+        branches: list[list[str]] = [[] for _ in labels]  # of each node, the last branch first
         for node in range(network.size - 1, 0, -1):
             text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
             branches[network.parents[node]].append(text)
@@ -100,19 +99,19 @@ def _step_text(
 
 
 def _join(schema: Schema, parent: int, node: int, edge: int) -> tuple[int, int, str]:
-    """A join by the node on its left side, the one on its right side, and its name."""
+    """A join as (node on its left side, node on its right side, name)."""
     left, right = (parent, node) if edge % 2 == 0 else (node, parent)
     return left, right, schema.joins[edge // 2].name
 
 
 @lru_cache(maxsize=64)
 def _chain(size: int) -> tuple[int, ...]:
-    """The parents of nodes that do not branch."""
+    """The parents of nodes in a network that does not branch."""
     return tuple(range(-1, size - 1))
 
 
 def _branching(label: str, branches: list[str]) -> str:
-    """A node with its branches, all but the last one in brackets; the last comes first here."""
+    """A node with its branches, all but the last one in brackets; ``branches`` begins with the last."""
     if not branches:
         return label
     last, *others = branches
@@ -131,7 +130,7 @@ def carried(bitmap: int, keywords: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _connectors(schema: Schema) -> tuple[str, ...]:
-    """For each edge ``-`` where the relations have one join; else its name, and the side of a self-join."""
+    """For each edge ``-`` if the relations have one join; otherwise its name, and the side of a self-join."""
     between = Counter(frozenset((edge.source, edge.target)) for edge in present_edges(schema))
     return tuple(_connector(schema, walked, between) for walked in edges(schema))
 
@@ -145,7 +144,7 @@ def _connector(schema: Schema, walked: Edge, between: Mapping[frozenset[int], in
 
 
 def _reading_start(tree: Tree, around: list[list[tuple[int, int]]]) -> int:
-    """The end whose keywords come first in query order, of several the one with the first reading."""
+    """The terminal node whose keywords come first in query order; of several, the one that reads first."""
     ends = [node for node, near in enumerate(around) if len(near) <= 1]
     slots = [_slots(tree.keywords[node]) for node in ends]
     first = min(slots)
@@ -176,9 +175,9 @@ def _read(
     parent: int,
     reading: list[tuple[int, int, int]],
 ) -> None:
-    """Append (node, its parent's place in the reading, edge) in preorder, the longest branch last."""
+    """Append (node, index of its parent in the reading, edge) in preorder, the longest branch last."""
     came = reading[parent][0] if parent >= 0 else -1
-    while True:  # along what does not branch
+    while True:  # along nodes that do not branch
         place = len(reading)
         reading.append((node, parent, edge))
         branches = [(step, other) for step, other in around[node] if other != came]
@@ -209,7 +208,7 @@ Prefix: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(slots=True)
 class OperatorPrefix:
-    """The operator of the first ``size`` nodes of ``tree``, and the drawn ones above it."""
+    """The operator of the first ``size`` nodes of ``tree``, and those above it that are drawn."""
 
     tree: Tree
     size: int
@@ -217,7 +216,7 @@ class OperatorPrefix:
 
     @property
     def complete(self) -> bool:
-        """True if its output are results; nothing then stands above it."""
+        """True if it returns results; then no operator is above it."""
         return self.size == len(self.tree.relations)
 
     @property
@@ -226,12 +225,12 @@ class OperatorPrefix:
 
 
 def prefix_of(tree: Tree, size: int | None = None) -> Prefix:
-    """What names an operator: relations, keywords, parents and edges of the first nodes, all by default."""
+    """The key of an operator: relations, keywords, parents and edges of the first nodes, by default all."""
     return (tree.relations[:size], tree.keywords[:size], tree.parents[:size], tree.edges[:size])
 
 
 def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) -> list[Tree]:
-    """At most ``most`` networks of a cluster, the smallest among the first that are found."""
+    """At most ``most`` networks of a cluster, the smallest of the first ones that are found."""
     if not most:
         return []
     found = generator.cluster(Tree.single(relation, keywords))
@@ -239,7 +238,7 @@ def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) ->
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
-    """The operators below networks that have one root; None without networks."""
+    """The tree of operators below networks that have one root; None if there are no networks."""
     root: OperatorPrefix | None = None
     for tree in networks:
         root = at = root or OperatorPrefix(tree, 1)

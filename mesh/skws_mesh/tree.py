@@ -1,15 +1,15 @@
 """Rooted trees over the expanded schema, as CNGen grows them, and the order in which it visits nodes.
 
-A tree is kept in preorder, so appending a node on the rightmost path is the
-only way to grow it. Its *code* lists (depth, label) in preorder; a tree is
-canonical when every subtree's code is at least its right sibling's
-(left-heavy), which every prefix of a canonical tree then is, too.
+A tree is stored in preorder, so appending a node on the rightmost path is the
+only way to grow it. Its *code* lists (depth, label) in preorder. A tree is
+canonical (left-heavy) if the code of every subtree is at least that of its
+right sibling; then every prefix of the tree is canonical, too.
 
 Any total order of nodes gives the same candidate networks (Sections 3.2 and 3.3). The paper advises the
 rarest keyword for the roots and nodes with many keywords first, since both
-keep the left inputs of a left-deep operator small. Nodes that come with a
-change of the schema rank below all older ones (Section 4.4), which leaves the
-trees of old operators as they are.
+keep the left inputs of a left-deep operator small. Nodes that a change of the
+schema adds rank below all older ones (Section 4.4), which leaves the trees of
+old operators as they are.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Tree(NamedTuple):
         return any(r in relations for r in self.relations) or any(e // 2 in joins for e in self.edges[1:])
 
     def growth_bounds(self) -> list[int]:
-        """For each depth of the rightmost path, the greatest element a child there may have.
+        """For each depth of the rightmost path, the greatest element that a child there may have.
 
-        Keeps left-heavy order: at every level the growing subtree stays at
+        The bounds keep the left-heavy order: at every level the growing subtree is at
         most its left sibling. A bound of -1 admits no child.
         """
         elements, parents, path = self.elements, self.parents, self.path
@@ -86,7 +86,7 @@ class Tree(NamedTuple):
             bound = inherited
             if depth < last:
                 child = path[depth + 1]
-                # A lone left sibling must be strictly greater: equal subtrees have no unique keyword.
+                # A lone left sibling must be strictly greater, since equal subtrees have no unique keyword.
                 bound = min(bound, elements[child] - (child == size - 1))
             bounds.append(bound)
         return bounds
@@ -109,7 +109,7 @@ def left_sibling(parents: Sequence[int], node: int) -> int:
 
 
 def neighbours(tree: Tree) -> list[list[tuple[int, int]]]:
-    """For each node its (edge walked, neighbour) pairs, the parent's included."""
+    """For each node its (edge walked, neighbour) pairs, including the parent's."""
     around: list[list[tuple[int, int]]] = [[] for _ in tree.relations]
     for node in range(1, len(tree.relations)):
         parent = tree.parents[node]
@@ -118,9 +118,9 @@ def neighbours(tree: Tree) -> list[list[tuple[int, int]]]:
     return around
 
 
-# Far above a rank by keywords, and far below the step from depth to depth of a tree's code.
+# Far above the ranks by keywords, and far below one level of depth in a tree's code.
 _GENERATION = 1 << 36
-_MOST_GENERATIONS = 8  # those that come later share the last: any order of new nodes among each other will do
+_MOST_GENERATIONS = 8  # later ones share the last: the order of new nodes among each other does not matter
 _NEVER_SEEN = 1e-9
 
 
@@ -144,9 +144,10 @@ class NodeOrder:
         frequencies: Sequence[float] | None = None,
         grown: tuple[tuple[int, int], ...] = (),
     ) -> NodeOrder:
-        """Many keywords first, then rare ones when ``frequencies`` (one a keyword) are known.
+        """Nodes with many keywords first, then those with rare ones, if ``frequencies`` are given.
 
-        Roots contain the rarest keyword, or else the first.
+        ``frequencies`` has one element a keyword. Roots contain the rarest keyword, or the first without
+        frequencies.
         """
         rarest = min(range(slots), key=lambda s: frequencies[s]) if frequencies else 0
         rarity = [-log(max(f, _NEVER_SEEN)) for f in frequencies] if frequencies else [0.0] * slots
@@ -158,15 +159,15 @@ class NodeOrder:
         return cls(slots, rarest, tuple(ranks), grown)
 
     def root_rank(self, relation: int, keywords: int) -> int:
-        """Rank of a node as a root; higher ranks are processed, and removed, earlier."""
+        """The rank of a node as a root; nodes of higher rank are processed, and removed, earlier."""
         rank = (self.keyword_ranks[keywords] << 20) - relation
         return rank - self._generation(relation, 0) * _GENERATION if self.grown else rank
 
     def label(self, edge: int, keywords: int) -> int:
-        """Rank of a child among its siblings: first by keywords, then by the edge that leads to it."""
+        """The rank of a child among its siblings: first by keywords, then by the edge that leads to it."""
         rank = (self.keyword_ranks[keywords] << 20) + edge
         return rank - self._generation(edge // 2, 1) * _GENERATION if self.grown else rank
 
     def _generation(self, position: int, which: int) -> int:
-        """The number of changes before a relation (``which`` 0) or join (1) was there."""
+        """The number of schema changes before a relation (``which`` 0) or join (1) existed."""
         return sum(position >= sizes[which] for sizes in self.grown[:_MOST_GENERATIONS])

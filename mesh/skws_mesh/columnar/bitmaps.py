@@ -1,9 +1,9 @@
-"""Which tuples carry keywords of which queries: the sparse matrix of keyword bitmaps.
+"""The keyword bitmaps of live tuples for each query, as a sparse matrix.
 
-Most tuples carry no keyword of most queries; what is not stored is 0, the
-bitmap of free tuples. Entries are kept in order of (slot, query).
+Most tuples carry no keyword of most queries. A missing entry is 0, the bitmap
+of free tuples. Entries are sorted by (slot, query).
 
-A query sleeps while no live tuple carries one of its keywords.
+A query sleeps while some of its keywords are in no live tuple.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUERY = (1 << QUERY_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class KeywordBitmaps:
-    """Tuples (by slot, or by place in a batch) with their keyword bitmaps for queries, in order of both."""
+    """Keyword bitmaps of tuples (by slot, or by position in a batch) for queries, sorted by both."""
 
     tuple: Ints
     query: Ints
@@ -33,7 +33,7 @@ class KeywordBitmaps:
         return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
 
     def followed_by(self, other: KeywordBitmaps, first: int) -> KeywordBitmaps:
-        """These, then the bitmaps of tuples that are numbered from ``first`` on."""
+        """These bitmaps, then those of tuples that are numbered from ``first`` on."""
         columns = (other.tuple + first, other.query, other.bitmap)
         own = (self.tuple, self.query, self.bitmap)
         return KeywordBitmaps(*map(np.concatenate, zip(own, columns, strict=True)))
@@ -49,13 +49,13 @@ class LiveBitmaps:
     def __init__(self) -> None:
         self._places: Ints = NOTHING  # slot and query in one integer, sorted
         self._bitmaps: Ints = NOTHING
-        self._some: Flags = np.empty(0, dtype=bool)  # by slot: whether it has a bitmap
+        self._some: Flags = np.empty(0, dtype=bool)  # by slot: True if it has a bitmap
 
     def __len__(self) -> int:
         return len(self._places)
 
     def append(self, new: KeywordBitmaps, slots: int) -> None:
-        """Add bitmaps of new tuples; ``slots`` are in use."""
+        """Add bitmaps of new tuples; ``slots`` is the number of slots in use."""
         self._set(
             np.concatenate([self._places, _place(new.tuple, new.query)]),
             np.concatenate([self._bitmaps, new.bitmap]),
@@ -63,7 +63,7 @@ class LiveBitmaps:
         )
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
-        """Add bitmaps of any tuples, for new queries."""
+        """Add bitmaps of any tuples for new queries."""
         places = _place(new.tuple, new.query)
         before = np.searchsorted(self._places, places)
         self._set(
@@ -72,7 +72,7 @@ class LiveBitmaps:
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         found = np.zeros(len(slots), dtype=np.int64)
-        if len(slots) and slots.max() >= len(self._some):  # free tuples that came later
+        if len(slots) and slots.max() >= len(self._some):  # free tuples that arrived later
             self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
         carrying = np.flatnonzero(self._some.take(slots))
         if len(carrying):
@@ -94,13 +94,13 @@ class LiveBitmaps:
         return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
 
     def forget(self, query: int) -> int:
-        """Drop the bitmaps for a query; gives how many there were."""
+        """Drop the bitmaps for a query; returns their number."""
         before, kept = len(self), self._places & _QUERY != query
         self._set(self._places[kept], self._bitmaps[kept], len(self._some))
         return before - len(self)
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Renumber tuples. The new slots keep their order; tuples with negative numbers are dropped."""
         renumbered = slots[self._places >> QUERY_BITS]
         kept: Flags = renumbered >= 0
         query = self._places[kept] & _QUERY
@@ -114,7 +114,7 @@ class LiveBitmaps:
 
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:
-    """Each (slot, query) once."""
+    """Each (slot, query) pair once."""
     places = distinct(_place(slots, query))
     return places >> QUERY_BITS, places & _QUERY
 
@@ -124,12 +124,12 @@ def _place(slots: Ints, query: Ints | int) -> Ints:
 
 
 class SleepingQueries:
-    """By query: the keywords that live tuples carry, and whether it is awake.
+    """For each query, the keywords that live tuples carry and whether it is awake.
 
     A sleeping query has no partials, and catches up with the live tuples when it
     wakes (S-KWS paper, Section 4.1, for the whole mesh of a query instead of each
-    operator). ``everything``: the keywords that a query needs to wake. Tuples with
-    the bitmap ``excluded`` take no part.
+    operator). ``everything``: the keywords that must be present to wake a query.
+    Tuples with the bitmap ``excluded`` take no part.
     """
 
     def __init__(self, everything: int, excluded: int) -> None:
@@ -139,7 +139,7 @@ class SleepingQueries:
         self._awake: Flags = np.zeros(1, dtype=bool)
 
     def enrol(self, query: int) -> None:
-        """Add a query, asleep."""
+        """Add a query, which is asleep."""
         if query >= len(self._awake):
             more = query + 1
             self._awake = np.concatenate([self._awake, np.zeros(more, dtype=bool)])
@@ -149,15 +149,15 @@ class SleepingQueries:
         self._awake[query], self._carried[query] = False, 0
 
     def carried(self, query: int) -> int:
-        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
         return int(self._carried[query])
 
     def awake(self, queries: Ints) -> Flags:
-        """Which of the queries are awake."""
+        """True for each query that is awake."""
         return self._awake[queries]
 
     def woken(self, bitmaps: KeywordBitmaps) -> Flags:
-        """By query: whether tuples with these bitmaps wake it."""
+        """By query: True if tuples with these bitmaps wake it."""
         self._carry(bitmaps)
         woken: Flags = (self._carried == self._everything) & ~self._awake
         self._awake |= woken

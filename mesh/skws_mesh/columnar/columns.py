@@ -1,7 +1,7 @@
 """Tuples as columns: lifespans, and join values as 64-bit integers.
 
-A join value becomes an integer that is equal for equal values; different ones
-may collide, so the values themselves are compared before a result is shown.
+Equal join values become equal integers. Different values may collide, so the
+values themselves are compared before a result is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-NULL = np.int64(-(1 << 63))  # the key of a value that joins nothing
+NULL = np.int64(-(1 << 63))  # the key of a value that joins with nothing
 NOTHING: Ints = np.empty(0, dtype=np.int64)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -51,12 +51,12 @@ class TupleColumns:
 
 
 def index_hashes(index: Ints, values: Ints) -> Hashes:
-    """Values of many indexes, comparable in one sorted array: index and value mixed to 64 bits."""
+    """Hashes of values in many indexes, comparable in one sorted array: index and value mixed to 64 bits."""
     return mixed(values.view(np.uint64) * _MIX, index)
 
 
 def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
-    """Hashes that depend on a number as well."""
+    """Hashes that also depend on a number each."""
     both: Hashes = numbers.view(np.uint64) + _ONE
     both *= _SPREAD
     both ^= hashes
@@ -66,7 +66,7 @@ def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
 
 
 def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Each value once, in order: by sorting, many times as fast as ``np.unique``, which hashes."""
+    """Each value once, in order. Sorting is many times as fast as ``np.unique``, which hashes."""
     ordered = np.sort(values)
     new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -74,7 +74,7 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def kinds_of(codes: Ints) -> tuple[Ints, Ints]:
-    """The position of one code of each distinct value, and for each code the number of its value."""
+    """The position of one code for each distinct value, and for each code the number of its value."""
     if not _dense(codes):
         _, first, kinds = np.unique(codes, return_index=True, return_inverse=True)
         return first, kinds
@@ -91,7 +91,7 @@ def _dense(codes: Ints) -> bool:
 
 
 def repeated(codes: Ints) -> Flags:
-    """Which codes occur several times."""
+    """True for each code that occurs more than once."""
     if not _dense(codes):
         _, kinds, counts = np.unique(codes, return_inverse=True, return_counts=True)
         return (counts > 1).take(kinds)
@@ -100,20 +100,20 @@ def repeated(codes: Ints) -> Flags:
 
 
 def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[Number]:
-    """The values of a table at each (row, column); a third of the work of indexing by two arrays."""
+    """The values of a table at each (row, column), at a third of the cost of indexing by two arrays."""
     values: npt.NDArray[Number] = table.ravel().take(rows * table.shape[1] + columns)
     return values
 
 
 def ranges(first: Ints, counts: Ints) -> Ints:
-    """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, one after the other."""
+    """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, concatenated."""
     numbers = np.repeat(first - (np.cumsum(counts) - counts), counts)
     numbers += np.arange(len(numbers), dtype=np.int64)
     return numbers
 
 
 def slices(counts: Ints, most: int) -> Iterator[slice]:
-    """Consecutive parts with at most about ``most`` in all each."""
+    """Consecutive slices of ``counts``, each of which adds up to about ``most`` at most."""
     ends = np.cumsum(counts)
     cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]) if len(ends) else 0, most)).tolist()
     for begin, until in pairwise([0, *cuts, len(counts)]):
@@ -124,9 +124,10 @@ def slices(counts: Ints, most: int) -> Iterator[slice]:
 def written(
     array: npt.NDArray[Scalar], place: int, values: npt.NDArray[Scalar], *, least: int = 0
 ) -> npt.NDArray[Scalar]:
-    """The array with values from a place on; where there is no space for them, a copy with a quarter more.
+    """Write ``values`` from a position on; returns the array, or a larger copy if they do not fit.
 
-    A copy has space for ``least`` at least, and keeps what stands before the place.
+    A copy has a quarter more space, and space for at least ``least`` values. It keeps the values before the
+    position.
     """
     end = place + len(values)
     if end > len(array):

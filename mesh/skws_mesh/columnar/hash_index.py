@@ -1,13 +1,13 @@
 """A hash-join index that grows by batches.
 
 An entry is one 64-bit integer: the leading bits of its hash, then its payload.
-A *run* is a range of entries in order. Those with some leading bits are a
-*bucket*, and its directory has the start of each of these. The
-last runs become one when they are of similar size and not too large, so that n
-entries stand in about log n runs, and some more where they are millions, and
-each is moved about log n times. All runs are searched at once.
+A *run* is a sorted range of entries. Entries that share some leading bits form
+a *bucket*; the directory of a run has the start of each bucket. The last runs
+are merged if they are of similar size and not too large. So n entries are in
+about log n runs (some more if there are millions of entries), and each entry
+is moved about log n times. All runs are searched at once.
 
-Most hashes that are looked up are in no run. A filter finds that out at a tenth
+Most hashes that are looked up are in no run. A filter rejects them at a tenth
 of the cost of a look-up.
 """
 
@@ -22,12 +22,12 @@ import numpy.typing as npt
 from skws_mesh.columnar.columns import NOTHING, Hashes, Ints, ranges, written
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
-_SPARSE = 8  # bits for each hash, so that one in eight look-ups passes in vain
+_SPARSE = 8  # bits a hash, so that one in eight absent hashes passes
 _BYTE = 3  # 8 bits
 
 
 class HashFilter:
-    """A bitmap for an expected number of hashes; with more of them, more pass in vain."""
+    """A bitmap for an expected number of hashes. With more hashes, more absent ones pass."""
 
     def __init__(self, expected: int = 0) -> None:
         bits = max(_LEAST_BITS, (expected * _SPARSE).bit_length())
@@ -35,7 +35,7 @@ class HashFilter:
         self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
 
     def has_room(self, more: int) -> bool:
-        """True if the filter stays sparse enough with ``more`` hashes."""
+        """True if the filter stays sparse enough with ``more`` hashes added."""
         return (self._added + more) * _SPARSE <= len(self._bits) << _BYTE
 
     def add(self, hashes: Hashes) -> None:
@@ -44,7 +44,7 @@ class HashFilter:
         np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
 
     def grow(self) -> None:
-        """Double the bitmap; what passed still passes."""
+        """Double the bitmap; every hash that passed still passes."""
         self._set(np.packbits(np.repeat(np.unpackbits(self._bits, bitorder="little"), 2), bitorder="little"))
 
     def passing(self, hashes: Hashes) -> Ints:
@@ -55,7 +55,8 @@ class HashFilter:
         return np.flatnonzero(found)
 
     def _places(self, hashes: Hashes) -> Ints:
-        return (hashes >> self._shift).view(np.int64)  # by unsigned numbers NumPy takes twice as long
+        # NumPy takes twice as long to index by unsigned numbers
+        return (hashes >> self._shift).view(np.int64)
 
     def _set(self, bits: npt.NDArray[np.uint8]) -> None:
         self._bits = bits
@@ -63,7 +64,7 @@ class HashFilter:
 
 
 def _bit(places: Ints) -> npt.NDArray[np.uint8]:
-    """Of each place in its byte."""
+    """The bit of each position within its byte."""
     return _BITS.take(places & 7)
 
 
@@ -71,29 +72,29 @@ _BITS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 
 PAIRS: Final = 1 << 18
-"""Pairs that are joined together: enough for NumPy, and some ten megabytes."""
-_MERGED: Final = 1 << 22  # entries of a run that is merged from others: half a second's work
+"""The most pairs that are joined at once: enough for NumPy to be efficient, and some ten megabytes."""
+_MERGED: Final = 1 << 22  # the most entries of a merged run: half a second's work
 _LEAST_PAYLOAD_BITS = 20
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
 
 class Run(NamedTuple):
-    """``size`` entries in order of their leading ``bits``, one or two a bucket."""
+    """``size`` entries sorted by their leading ``bits``, with one or two entries a bucket."""
 
     size: int
     bits: int
 
     @property
     def directory(self) -> int:
-        """Its directory's length: where each bucket begins, and the last one ends."""
+        """The length of its directory: the start of each bucket, and the end of the last one."""
         return (1 << self.bits) + 1
 
 
 class HashIndex:
-    """Entries (hash, payload), looked up by hash; payloads are not negative.
+    """Entries (hash, payload), looked up by hash. Payloads are not negative.
 
-    A look-up may also give an entry whose hash differs in its last bits. ``runs``: as their entries, and
-    their directories, stand one after the other.
+    A look-up may also return an entry whose hash differs in its last bits. ``runs`` are in the order
+    in which their entries and directories are stored.
     """
 
     runs: list[Run]
@@ -101,7 +102,7 @@ class HashIndex:
     def __init__(self) -> None:
         self._size = 0
         self._entries = _NO_ENTRIES  # with space for more
-        self._begins = NOTHING  # places among the entries; with space for more
+        self._begins = NOTHING  # start of each bucket among the entries; with space for more
         self._set_runs([])
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
         self.filter = HashFilter()
@@ -125,7 +126,7 @@ class HashIndex:
         return together(list(self.probed(hashes)))
 
     def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
-        """The same in parts of at most about PAIRS pairs; entries must not change meanwhile."""
+        """Like ``probe``, in parts of about PAIRS pairs at most; entries must not change meanwhile."""
         wanted = self.filter.passing(hashes)
         if not len(wanted):
             return
@@ -137,16 +138,16 @@ class HashIndex:
         for begins, lengths, numbers in _parts(first, counts, asked):
             of = np.repeat(numbers, lengths)
             left = self._entries.take(ranges(begins, lengths))
-            left ^= prefixes.take(of)  # of an entry with the hash, its payload
+            left ^= prefixes.take(of)  # the payload, if the hashes agree
             hits = np.flatnonzero(left <= self._payload_part)
             yield wanted.take(of.take(hits)), left.take(hits).view(np.int64)
 
     def remap(self, new_payload: Ints) -> None:
-        """Renumber payloads from 0 on, in the same order; entries with a negative number go."""
+        """Renumber payloads from 0 on, in the same order; entries with a negative number are dropped."""
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
         gone = len(new_payload) - left
-        moved_alike = left > 0 and new_payload[gone] == 0  # the oldest went
+        moved_alike = left > 0 and new_payload[gone] == 0  # only the oldest were dropped
         kept: list[Hashes] = []
         runs, directories = [], [NOTHING]
         since = at = size = 0
@@ -161,7 +162,7 @@ class HashIndex:
                 there = renumbered >= 0
                 entries = (entries[there] & self._hash_part) | renumbered[there].view(np.uint64)
             if len(entries):
-                # What stays is still in order, and fewer leading bits do for fewer entries.
+                # The remaining entries are still sorted, and fewer entries need fewer leading bits.
                 before = np.concatenate([NOTHING, [0], np.cumsum(there)]) + size
                 directory = before.take(self._begins[since : since + run.directory] - at)
                 bits = min(run.bits, _bits_of(len(entries)))
@@ -177,7 +178,7 @@ class HashIndex:
         self._renew_filter()
 
     def _push(self, entries: Hashes) -> None:
-        """Add a run; merge it with last runs less than twice as large, as long as that takes little time."""
+        """Add a run. Merge it with last runs less than twice its size, as long as that takes little time."""
         first, size = self._size, len(entries)
         while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= _MERGED:
             first -= self.runs[-1].size
@@ -185,7 +186,7 @@ class HashIndex:
         run = Run(size, _bits_of(size))
         if len(entries) < size:
             entries = np.concatenate([self._entries[first : self._size], entries])
-        entries.sort()  # in place, and by the processor's vectors
+        entries.sort()  # in place, and with the processor's vector instructions
         begins = _directory(entries, run.bits)
         self._size = first + size
         if first:
@@ -221,12 +222,12 @@ class HashIndex:
 
 
 def _bits_of(size: int) -> int:
-    """The leading bits that make as many buckets as there are entries, or half as many."""
+    """The number of leading bits that makes as many buckets as there are entries, or half as many."""
     return max(1, size.bit_length() - 1)
 
 
 def _directory(entries: Hashes, bits: int) -> Ints:
-    """Where each bucket of entries in order begins, and the last one ends, by their leading ``bits``."""
+    """The start of each bucket of sorted entries, by their leading ``bits``, and the end of the last one."""
     begins = np.zeros((1 << bits) + 1, dtype=np.int64)
     np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:])
     return begins
@@ -244,13 +245,13 @@ def together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
 
 
 def in_parts(pairs: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs in parts of PAIRS at most."""
+    """The pairs in parts of at most PAIRS."""
     for begin in range(0, len(pairs[0]), PAIRS):
         yield pairs[0][begin : begin + PAIRS], pairs[1][begin : begin + PAIRS]
 
 
 def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs in parts of PAIRS or twice as many, where they came in smaller ones."""
+    """The pairs in parts of PAIRS to twice as many; smaller parts are joined."""
     held: list[tuple[Ints, Ints]] = []
     for part in parts:
         held.append(part)
@@ -262,7 +263,7 @@ def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, I
 
 
 def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Ranges of places, in parts with PAIRS places in all; a long range is cut."""
+    """Ranges of positions, in parts of PAIRS positions in total; long ranges are cut."""
     total = int(counts.sum())
     if total <= PAIRS:
         yield first, counts, numbers

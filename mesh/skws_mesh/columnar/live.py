@@ -1,4 +1,4 @@
-"""The live tuples and their index by join value, which all queries over a schema share."""
+"""The live tuples and their index by join value, shared by all queries over a schema."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from skws_schema.model import Schema
 
 
 class KeySets:
-    """The key sets of a schema: ``columns[r][j]`` are the columns of relation r's key set j.
+    """The key sets of a schema: ``columns[r][j]`` are the columns of key set j of relation r.
 
-    ``source[e]`` and ``target[e]`` are the key sets that edge e compares, ``target_relation[e]`` is
-    the relation that it leads to.
+    ``source[e]`` and ``target[e]`` are the key sets that edge e compares; ``target_relation[e]`` is
+    the relation to which it leads.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -54,12 +54,12 @@ class KeySets:
 
     @cached_property
     def edge_index(self) -> Ints:
-        """For each edge the number of the index that it probes: one for each relation and key set."""
+        """For each edge, the number of the index that it probes; each key set has an index."""
         return (self.target_relation * self.width + self.target).astype(np.int64)
 
 
 class LeavingEdges:
-    """Edges by the relations that they leave."""
+    """Edges by the relation that they leave."""
 
     def __init__(self, leaving: Sequence[Sequence[Edge]]) -> None:
         self._edges = np.array([edge.id for some in leaving for edge in some], dtype=np.int64)
@@ -67,7 +67,7 @@ class LeavingEdges:
         self._first = np.cumsum(self._degree) - self._degree
 
     def of(self, relations: Ints) -> tuple[Ints, Ints]:
-        """All that leave relations, as (position in ``relations``, edge)."""
+        """All edges that leave the relations, as (position in ``relations``, edge)."""
         counts = self._degree.take(relations)
         position = np.repeat(np.arange(len(relations), dtype=np.int64), counts)
         return position, self._edges.take(ranges(self._first.take(relations), counts))
@@ -83,22 +83,22 @@ class InsertedTuples:
 
 
 class Reserve(Protocol):
-    """Rows of indexed tables, which are not among the live tuples until a join value reaches them.
+    """Rows of indexed tables, which become live tuples only when a join value reaches them.
 
-    Tuples with keywords of a query are inserted before they can be looked for.
+    Tuples with keywords of a query are inserted before joins look for them.
     """
 
     def demand(self, edge: Ints, values: Ints) -> None:
-        """Insert the free tuples to which edges lead by join values."""
+        """Insert the free tuples to which the edges lead by the join values."""
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
-        """Which edges lead to such tuples alone, and the number of those tuples."""
+        """For each edge, whether it leads to reserve tuples only, and their number."""
 
 
 class LiveTuples:
     """The tuples of the window; some may be dead and not yet purged.
 
-    ``reserve``: tuples that are looked up elsewhere when a join value reaches them.
+    ``reserve``: supplies tuples of indexed tables when a join value reaches them.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -127,14 +127,14 @@ class LiveTuples:
         return InsertedTuples(first, slots, hashes)
 
     def entries(self, slots: Ints) -> tuple[Ints, Hashes]:
-        """One entry for each of the tuples' join values that is not NULL: place in ``slots``, and hash."""
+        """One entry for each join value of the tuples that is not NULL: position in ``slots``, and hash."""
         return self._entries(self.tuples.relation[slots], self.tuples.keys.take(slots, axis=0))
 
     def _entries(self, relation: Ints, keys: Ints) -> tuple[Ints, Hashes]:
         values, width = keys.ravel(), self.key_sets.width
         known = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
         place = known // width
-        # The number of a tuple's index is its relation's first one and the key set, which ``known`` says.
+        # An index number is the first index of the relation plus the key set; ``known`` gives both.
         first = (relation - np.arange(len(relation))) * width
         return place, index_hashes(first.take(place) + known, values.take(known))
 
@@ -143,20 +143,20 @@ class LiveTuples:
         return self._index.probe(hashes)
 
     def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
-        """The same in parts; tuples of the reserve may be inserted between two parts."""
+        """Like ``probe``, in parts; tuples of the reserve may be inserted between two parts."""
         if self.reserve is None:
             return self._index.probed(hashes)
         return in_parts(self._index.probe(hashes))
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
-        """The hashes of the partners of members by edges, with the members that have any."""
+        """True for the members that have a join value for their edge, and the hashes to probe for those."""
         known, values = self.leaving(edge, members)
         if len(values) < len(edge):
             edge = edge[known]
         return known, index_hashes(self.key_sets.edge_index.take(edge), values)
 
     def partners(self, edge: Ints, values: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """The tuples that edges lead to by join values, as (position in ``edge``, slot), in parts.
+        """The tuples to which edges lead by join values, as (position in ``edge``, slot), in parts.
 
         They agree on all 64 bits of their values.
         """
@@ -165,27 +165,27 @@ class LiveTuples:
             true = self._values(slot, sets.take(position)) == values.take(position)
             true &= self.tuples.relation.take(slot) == relations.take(position)
             if not true.all():
-                position, slot = position[true], slot[true]  # noqa: PLW2901 - the true ones
+                position, slot = position[true], slot[true]  # noqa: PLW2901 - the true matches
             yield position, slot
 
     def gather(self, edge: Ints, members: Ints) -> None:
-        """Insert the partners of members by edges that are in the reserve; called before a look-up."""
+        """Insert the members' partners that are still in the reserve; call this before a look-up."""
         if self.reserve is not None and len(edge):
             self.reserve.demand(*self.joining(edge, members))
 
     def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
-        """The edges by which members have partners, with the partners' join values."""
+        """The edges whose member has a join value, and the join values of the partners."""
         known, values = self.leaving(edge, members)
         return edge[known], values
 
     def leaving(self, edge: Ints, members: Ints) -> tuple[Flags, Ints]:
-        """Which members have a join value for their edges, and those values."""
+        """True for the members that have a join value for their edge, and those values."""
         values = self._values(members, self.key_sets.source.take(edge))
         known: Flags = values != NULL
         return known, values if known.all() else values[known]
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
-        """Which pairs of tuples agree on an edge: the target's relation, and all 64 bits of their values."""
+        """True for each pair that an edge joins: relation and all 64 bits of the values agree."""
         near = self._values(source, self.key_sets.source.take(edge))
         agree: Flags = near == self._values(target, self.key_sets.target.take(edge))
         agree &= self.tuples.relation.take(target) == self.key_sets.target_relation.take(edge)
@@ -199,9 +199,9 @@ class LiveTuples:
         self._store.tuples.end[slots] = ticks
 
     def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
-        """Drop what ended at or before ``horizon``, and some more slots.
+        """Drop tuples that ended at or before ``horizon``, and those in the slots ``dropped``.
 
-        Gives each slot's new number, -1 for the dropped.
+        Returns the new number of each slot, -1 if it was dropped.
         """
         kept: Flags = self.tuples.end > horizon
         kept[dropped] = False

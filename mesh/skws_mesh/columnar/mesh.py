@@ -1,9 +1,9 @@
-"""Joining batches: new partials with all live tuples, waiting ones with new tuples.
+"""Joins in batches: new partials with all live tuples, and waiting partials with new tuples.
 
-One mesh serves all queries of one shape: equally many keywords, searched in
-the same relations, and networks of the same size. They have the same operators,
-so their partials stand in the same tables and are joined together; the query is
-one more column.
+One mesh serves all queries of one shape: the same number of keywords, searched
+in the same relations, and networks of the same size. They have the same
+operators, so their partials are in the same tables and are joined together; the
+query is one more column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from skws_schema.budgets import check
 class Pairs:
     """Joins pairs over live tuples, their keyword bitmaps and the operators of a mesh.
 
-    ``in_order``: keywords are to come in an order.
+    ``in_order``: the query prescribes an order of its keywords.
     """
 
     def __init__(
@@ -43,15 +43,16 @@ class Pairs:
         self._in_order = in_order
 
     def joined(self, partials: Partials, groups: Ints, places: Ints, partners: Ints) -> Partials:
-        """Each partial joined with its tuple, where an operator takes it and all are alive together.
+        """Each partial joined with its tuple, if an operator accepts the pair and all are alive together.
 
-        ``groups``, ``places`` and ``partners`` hold for each pair the group, and
-        the places of the partial and the tuple.
+        ``groups``, ``places`` and ``partners`` give, for each pair, the group, the
+        row of the partial and the slot of the tuple.
         """
         tuples = self._live.tuples
         start = np.maximum(partials.start.take(places), tuples.start.take(partners))
         end = np.minimum(partials.end.take(places), tuples.end.take(partners))
-        kept = np.flatnonzero(start < end)  # in many pairs one side is dead: the cheapest test rules out most
+        # in many pairs one side is dead, so the cheapest test rules out most
+        kept = np.flatnonzero(start < end)
         places, partners = places.take(kept), partners.take(kept)
         query = partials.query.take(places).astype(np.int64, copy=False)
         labels = self._bitmaps.of(query, partners)
@@ -69,7 +70,7 @@ class Pairs:
         return Partials(query.take(chosen), operators, members, start.take(kept), end.take(kept))
 
     def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
-        """Which partners are in order with the members, by their keywords."""
+        """True for each partner whose keywords are in order with those of the members."""
         tuples, ranks = self._live.tuples, self._operators.ranks(operators)
         rank = ranks[np.arange(len(ranks)), self._operators.size(operators) - 1][:, None]
         start, other = tuples.start[partners][:, None], tuples.start[members]
@@ -81,12 +82,12 @@ class Pairs:
         return agree
 
     def truly_joined(self, results: Partials) -> Partials:
-        """Drop results joined by the leading bits of hashes alone, and duplicates that come of it."""
+        """Drop results whose joins agree only in the leading bits of hashes, and duplicates."""
         true = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
         return _distinct(results if true.all() else results.taken(true))
 
     def _agree(self, results: Partials) -> Flags:
-        """Which results agree on all of their joins."""
+        """True for each result whose joins all agree."""
         true = np.ones(len(results), dtype=bool)
         for node in range(1, self._width):
             parents, edges = self._operators.joins(results.operator, node)
@@ -97,7 +98,7 @@ class Pairs:
 
 
 def _distinct(results: Partials) -> Partials:
-    """Each result once: where two join values of a tuple begin alike, an index gives the tuple twice."""
+    """Each result once; if two join values of a tuple begin alike, an index returns the tuple twice."""
     codes = mixed(results.operator.view(np.uint64), results.query)
     for slots in results.members.T:
         codes = mixed(codes, np.ascontiguousarray(slots))
@@ -109,7 +110,7 @@ def _distinct(results: Partials) -> Partials:
     return results.taken(np.sort(first))
 
 
-_FEW = PAIRS >> 6  # partials, whose groups are fewer than PAIRS: not worth counting
+_FEW = PAIRS >> 6  # with fewer partials there are fewer groups than PAIRS, so counting them does not pay
 
 
 class ColumnarMesh:
@@ -119,9 +120,9 @@ class ColumnarMesh:
     accepts. Meshes whose generators have one shape may share ``operators``.
     Queries are numbers below 2**QUERY_BITS.
 
-    A *closed* group waits for tuples with keywords only, or for bridges to
-    such tuples, which are few: such partials and tuples meet in an index of
-    their own, by query.
+    A *closed* group waits only for tuples with keywords, or for bridges to such
+    tuples. These are few, so they meet its partials in an index of their own, by
+    query.
 
     Sleeping queries have no partials (``SleepingQueries``).
     """
@@ -146,14 +147,14 @@ class ColumnarMesh:
         self._bridges = SemiJoinFilter(live, self._bitmaps, generator)
         self._forgotten: dict[
             int, int
-        ] = {}  # removed queries: how many bitmaps the indexes still have of each
+        ] = {}  # removed queries, with the number of their bitmaps still in the indexes
         self._waiting = Waiting(self._width, self._operators)
         self._found: list[Partials] = []  # while partials grow
         self._new = NewPartials()
 
     @property
     def partials(self) -> int:
-        """Waiting partials, dead ones not yet purged included."""
+        """The number of waiting partials, including dead ones not yet purged."""
         return len(self._waiting)
 
     @property
@@ -162,29 +163,29 @@ class ColumnarMesh:
         return self._found
 
     def held(self) -> Iterator[Partials]:
-        """Partials that wait, and new ones that will; columns are as narrow as stored."""
+        """The partials that wait, and the new ones that are about to; columns are as narrow as stored."""
         yield self._waiting.partials
         yield from self._new.partials
 
     @property
     def labels(self) -> int:
-        """The number of pairs of a live tuple and a query whose keywords it contains."""
+        """The number of pairs of a live tuple and a query of which it contains keywords."""
         return len(self._bitmaps)
 
     @property
     def operators(self) -> int:
-        """Operators made so far."""
+        """The number of operators made so far."""
         return len(self._operators)
 
     @property
     def excluded(self) -> int:
-        """The bitmap of tuples that take no part in a query."""
+        """The bitmap of tuples that are excluded from a query."""
         return self._operators.excluded
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
-        """Take in new live tuples; returns the results that they complete.
+        """Insert new live tuples; returns the results that they complete.
 
-        ``bitmaps`` are the new tuples with keywords, by slot. Partials
+        ``bitmaps`` are those of the new tuples with keywords, by slot. Partials
         that end by ``horizon`` do not wait.
         """
         self._bridges.renew()
@@ -202,7 +203,7 @@ class ColumnarMesh:
         return self._grow(front, horizon)
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
-        """Add queries, given the live tuples with their keywords; returns their results alive now."""
+        """Add queries, given the live tuples with their keywords; returns the results that are alive now."""
         numbers = set(queries)
         if not numbers.isdisjoint(self._forgotten):
             self._purge()
@@ -224,11 +225,11 @@ class ColumnarMesh:
             self._purge()
 
     def carried(self, query: int) -> int:
-        """The keywords of a query that live tuples carry; dead ones may count until they are purged."""
+        """The keywords of a query that live tuples carry; dead tuples may count until they are purged."""
         return self._sleep.carried(query)
 
     def used(self) -> list[OperatorUse]:
-        """Operators that ever had partials."""
+        """The operators that have had partials."""
         return self._operators.used(self._waiting.groups)
 
     @property
@@ -244,28 +245,28 @@ class ColumnarMesh:
         self._waiting.end(slots, self._live.tuples.end)
 
     def expire(self, horizon: int) -> None:
-        """Partials that are over leave by ``compact``: one sweep of columns costs less than many."""
+        """Nothing to do: ``compact`` drops ended partials, as one sweep costs less than many."""
 
     def mark(self, horizon: int, referred: Flags) -> None:
-        """Flag the tuples, by slot, that partials alive after ``horizon`` or bridges need.
+        """Flag the tuples, by slot, that bridges need, or partials that are alive after ``horizon``.
 
-        A free tuple that is not flagged may be dropped if it is inserted again on demand.
+        A free tuple without a flag may be dropped if it can be inserted again on demand.
         """
         self._waiting.mark(horizon, referred)
         self._bridges.mark(referred)
 
     def mark_carriers(self, carrying: Flags, *, leaving: Collection[int] = ()) -> None:
-        """Flag the tuples, by slot, with keywords of a query other than ``leaving``, or excluded."""
+        """Flag the tuples, by slot, that have keywords of a query outside ``leaving`` or are excluded."""
         known = self._bitmaps.all()
         carrying[known.tuple[~np.isin(known.query, list(leaving))] if leaving else known.tuple] = True
 
     def asking(self) -> Iterator[tuple[Ints, Ints]]:
-        """The look-ups that new tuples may answer: edges, each with a member."""
+        """The look-ups that new tuples may answer, as (edges, members)."""
         yield self._waiting.looking()
         yield self._bridges.asking()
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``; tuples have new slots."""
+        """Drop what ended at or before ``horizon``, and give tuples their new slots."""
         self._bitmaps.remap(slots)
         self._carriers.remap(slots)
         self._bridges.compact(slots)
@@ -282,7 +283,7 @@ class ColumnarMesh:
         self._bridges.forget()
 
     def _woken(self, bitmaps: KeywordBitmaps) -> Partials:
-        """The partials of size 1 of queries that new bitmaps wake."""
+        """The partials of size 1 of the queries that the new bitmaps wake."""
         woken = self._sleep.woken(bitmaps)
         if not woken.any():
             return Partials.none(self._width)
@@ -293,14 +294,14 @@ class ColumnarMesh:
         self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
 
     def _entries(self, bitmaps: KeywordBitmaps) -> tuple[Ints, Hashes]:
-        """Entries of the index of tuples with keywords: slots, and hashes of join value and query."""
+        """Entries for the index of tuples with keywords: slots, and hashes of join value and query."""
         taking_part = bitmaps.bitmap != self.excluded
         slots, query = bitmaps.tuple[taking_part], bitmaps.query[taking_part]
         place, hashes = self._live.entries(slots)
         return slots[place], mixed(hashes, query[place])
 
     def _bridged(self, arrived: InsertedTuples, entrances: Entrances) -> Iterator[Partials]:
-        """Waiting partials joined with new bridges, and those that new tuples complete across old ones."""
+        """Waiting partials joined with new bridges, and those that new tuples complete across older ones."""
         met = self._waiting.in_closed_groups(entrances.hashes)
         for on_bridge in self._continued(met, entrances.slots):
             is_new = on_bridge.members[:, self._width - 2] >= arrived.first
@@ -313,7 +314,7 @@ class ColumnarMesh:
                 yield self._pairs.joined(again, groups[places], partial[places], slots)
 
     def _rooted(self, bitmaps: KeywordBitmaps) -> Partials:
-        """Partials of size 1: tuples that belong to a root."""
+        """The partials of size 1: tuples that belong to a root."""
         tuples = self._live.tuples
         operators = self._operators.roots(tuples.relation[bitmaps.tuple], bitmaps.bitmap)
         chosen = np.flatnonzero(operators != NONE)
@@ -329,10 +330,10 @@ class ColumnarMesh:
         )
 
     def _grow(self, front: Iterator[Partials], horizon: int = ALWAYS) -> Partials:
-        """Join new partials with all live tuples until none is new; returns results, lets others wait.
+        """Join new partials with all live tuples until no new ones arise; returns results, lets others wait.
 
-        In a batch the first tuples may end before the last: only partials that outlive ``horizon``
-        wait. Depth first: what grows from one part of the front is joined before the next part is
+        The first tuples of a batch may end before the last ones, so only partials that outlive ``horizon``
+        wait. The order is depth first: partials that grow from one part are joined before the next part is
         made, so that not all pairs are in memory at once.
         """
         self._found, self._new = [Partials.none(self._width)], NewPartials()
@@ -368,7 +369,7 @@ class ColumnarMesh:
                 yield self._pairs.joined(some, groups.take(places), partial.take(places), slots)
 
     def _portions(self, front: Partials) -> Iterator[Partials]:
-        """Partials in parts with about PAIRS groups."""
+        """The partials in parts with about PAIRS groups."""
         if len(front) <= _FEW:
             yield front
             return
@@ -380,7 +381,7 @@ class ColumnarMesh:
     def _partners(
         self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes
     ) -> Iterator[tuple[Ints, Ints]]:
-        """Live tuples for groups, as (place in ``groups``, slot); ``partial``: each group's partial."""
+        """Live tuples for groups, as (index in ``groups``, slot); ``partial``: the partial of each group."""
         query = front.query.take(partial)
         is_open, by_query = self._operators.open(groups), mixed(wanted, query)
         self._gather(front, partial, groups, is_open)
@@ -405,9 +406,9 @@ class ColumnarMesh:
             self._live.gather(self._operators.edge(groups), members)
 
     def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
-        """Each partial once for every group of its operator: its place, the group, the hash it waits for.
+        """Each partial once for every group of its operator, as (row, group, hash to wait for).
 
-        NULLs wait for nothing.
+        A NULL waits for nothing, so it has no entry.
         """
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)
@@ -420,7 +421,7 @@ class ColumnarMesh:
         return partial, groups, hashes
 
     def _continued(self, met: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
-        """Waiting partials joined with a tuple each; ``met`` gives the number of its slot."""
+        """Waiting partials, each joined with a tuple; ``met`` has the index of its slot in ``slots``."""
         for number, places, groups in met:
             yield self._pairs.joined(self._waiting.partials, groups, places, slots[number])
 
@@ -428,14 +429,14 @@ class ColumnarMesh:
 def _probe_some(
     probed: Callable[[Hashes], Iterator[tuple[Ints, Ints]]], hashes: Hashes, places: Ints
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Probe with the hashes at some places; positions are among all hashes."""
+    """Probe with the hashes at ``places``; returned positions refer to all hashes."""
     if len(places):
         for positions, found in probed(hashes.take(places)):
             yield places.take(positions), found
 
 
 def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:
-    """Partials in parts of PAIRS or twice as many, where they come in smaller ones."""
+    """The partials in parts of PAIRS to twice as many; smaller parts are joined."""
     held: list[Partials] = []
     for part in parts:
         held.append(part)

@@ -1,9 +1,10 @@
 """The operators of the columnar mesh as tables of integers, and the partial results that wait for tuples.
 
-An operator's output waits in *groups*: a member and an edge. The operator of a
-match stands at (group, bitmap of the match). Operators are made when first met,
-so start-up costs nothing, and of a large mesh only what is touched costs. A partial result is kept once, with
-an entry for every group that it waits in.
+The output of an operator waits in *groups*; a group is a member and an edge. A
+table maps (group, bitmap of the match) to the next operator. An operator is
+made when it is first needed: start-up costs nothing, and the unused part of a
+large mesh is never made. A partial result is stored once, with an entry for
+every group in which it waits.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from skws_mesh.tree import Tree
 from skws_schema.budgets import check
 
 NONE = -1
-LEAST_BRIDGED = 4  # of the largest network; in smaller ones all partials that wait are few
+LEAST_BRIDGED = 4  # of the largest network; in smaller ones few partials wait
 _AT_ONCE = 1024  # operators made between two checks of the memory budget
-# Operators never met: of trees that lack a keyword, and of complete trees.
+# Codes of operators that do not exist yet: of trees that lack a keyword, and of complete trees.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 class OperatorTable:
-    """Operators by number. ``trees[op]`` is the tree whose instances the operator puts out."""
+    """Operators by number. ``trees[op]`` is the tree whose instances operator ``op`` returns."""
 
     def __init__(self, generator: CNGen) -> None:
         self.generator = generator
@@ -64,15 +65,15 @@ class OperatorTable:
         return len(self.trees)
 
     def roots(self, relation: Ints, keywords: Ints) -> Ints:
-        """The operator of each tuple that belongs to a root, else NONE."""
+        """The operator of each tuple that belongs to a root, otherwise NONE."""
         return self._roots[relation, keywords]
 
     def complete(self, operators: Ints) -> Flags:
-        """Which operators put out results."""
+        """True for each operator whose output is results."""
         return self._complete.take(operators)
 
     def groups(self, operators: Ints) -> tuple[Ints, Ints]:
-        """First group and number of groups of each operator, made if need be."""
+        """The first group and the number of groups of each operator; missing groups are made."""
         new = operators.take(np.flatnonzero(self._first_group.take(operators) == NONE))
         for number, operator in enumerate(distinct(new).tolist()):
             if number % _AT_ONCE == 0:
@@ -85,11 +86,11 @@ class OperatorTable:
         return self._size.take(operators)
 
     def joins(self, operators: Ints, node: int) -> tuple[Ints, Ints]:
-        """For each operator the parent of a node, and the edge from it; NONE without such a node."""
+        """For each operator, the parent of a node and the edge from it; NONE if there is no such node."""
         return self._parents[operators, node], self._edges[operators, node]
 
     def ranks(self, operators: Ints) -> Ints:
-        """For each operator the ranks of its nodes in the keyword order, FREE where they have none."""
+        """For each operator, the ranks of its nodes in the keyword order; FREE for nodes without one."""
         return self._ranks[operators]
 
     def node(self, groups: Ints) -> Ints:
@@ -97,22 +98,22 @@ class OperatorTable:
         return self._node.take(groups)
 
     def open(self, groups: Ints) -> Flags:
-        """Which groups join any free tuple; the others join bridges and tuples with keywords only."""
+        """True for each group that joins any free tuple, not only bridges and tuples with keywords."""
         return self._open.take(groups)
 
     def bridged(self, groups: Ints) -> Flags:
-        """Which groups join bridges besides tuples with keywords."""
+        """True for each group that joins bridges besides tuples with keywords."""
         return self._bridged.take(groups)
 
     def passing(self, groups: Ints) -> Flags:
-        """Which groups end with a bridge: they do not wait."""
+        """True for each group that ends with a bridge, and so does not wait."""
         return self._passing.take(groups)
 
     def edge(self, groups: Ints) -> Ints:
         return self._edge.take(groups)
 
     def next(self, groups: Ints, keywords: Ints) -> Ints:
-        """The operator of each match, NONE where it leads to no network."""
+        """The operator of each match; NONE if it leads to no network."""
         found = cells(self._next, groups, keywords)
         unknown = np.flatnonzero(found < NONE)
         if len(unknown):
@@ -124,7 +125,7 @@ class OperatorTable:
         return found.astype(np.int64)
 
     def used(self, groups: Ints) -> list[OperatorUse]:
-        """Each operator ever expanded; ``groups``: of the partials that wait."""
+        """Each operator that has been expanded; ``groups`` has one element for each waiting partial."""
         expanded = np.flatnonzero(self._first_group[: len(self.trees)] != NONE)
         waiting = np.bincount(self._owner[groups], minlength=len(self.trees))
         trees = map(self.trees.__getitem__, expanded.tolist())
@@ -136,11 +137,11 @@ class OperatorTable:
         return int(np.count_nonzero(self._first_group[: len(self.trees)] != NONE))
 
     def probed(self, operators: Ints, times: Ints) -> None:
-        """Count how often the operators' output has looked for partners."""
+        """Add to the number of probes of the operators' output."""
         np.add.at(self._probes, operators, times)  # 7 ns each
 
     def _make(self, codes: Ints) -> None:
-        """Make the operators at some codes: group * width of the table + keywords."""
+        """Make the operators with the given codes: group * width of the table + keywords."""
         table, trees, places, grow = self._next.ravel(), self.trees, self._places, self.generator.grow
         groups, keywords = np.divmod(codes, self._next.shape[1])
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
@@ -150,7 +151,7 @@ class OperatorTable:
         kept = [place for place, _ in made]
         new = self._add([tree for _, tree in made], complete[kept])
         owners, groups = owners[kept], groups[kept]
-        last = self._size[owners]  # the place of the node that is new
+        last = self._size[owners]  # the position of the new node
         self._size[new] = last + 1
         self._parents[new], self._edges[new] = self._parents[owners], self._edges[owners]
         self._parents[new, last], self._edges[new, last] = self._node[groups], self._edge[groups]
@@ -183,7 +184,7 @@ class OperatorTable:
         self._first_group[operator] = len(self._places)
         for place in self.generator.places(tree):
             group = len(self._places)
-            self._places.append(place._replace(choices=()))  # they are in the table
+            self._places.append(place._replace(choices=()))  # the table has the choices
             if group == len(self._node):
                 self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
                 self._next, self._owner = _doubled(self._next, NONE), _doubled(self._owner, 0)
@@ -196,7 +197,8 @@ class OperatorTable:
             self._passing[group] = on_bridge
             self._node[group] = tree.path[place.depth]
             self._edge[group] = place.edge.id
-            for keywords, complete in place.choices:  # NumPy takes ten times as long for one by a list
+            # NumPy takes ten times as long to assign one element by a list
+            for keywords, complete in place.choices:
                 self._next[group, keywords] = _UNKNOWN_COMPLETE if complete else _UNKNOWN
         self._group_count[operator] = len(self._places) - self._first_group[operator]
 
@@ -219,7 +221,7 @@ class NewPartials:
         return self._size
 
     def add(self, some: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
-        """Those at the places, once for each group and the hash of its join value."""
+        """Add the partials at ``places``, once for each group with the hash of its join value."""
         wait = np.zeros(len(some), dtype=bool)
         wait[places] = True
         if not wait.all():
@@ -234,7 +236,7 @@ class NewPartials:
         return entries + sum(some.nbytes for some in self.partials)
 
     def all(self) -> tuple[Partials, Ints, Ints, Hashes]:
-        """All partials, at least one, and of all entries places, groups and hashes."""
+        """All partials, at least one, and the rows, groups and hashes of all entries."""
         places, groups, hashes = zip(*self._entries, strict=True)
         return (
             Partials.together(self.partials),
@@ -247,14 +249,14 @@ class NewPartials:
 class Waiting:
     """The waiting partials of a mesh; some may be dead and not yet purged.
 
-    An open group waits by join value, a closed one by join value and query.
+    Partials in an open group wait by join value, those in a closed one by join value and query.
     """
 
     def __init__(self, width: int, operators: OperatorTable) -> None:
         self._operators = operators
         self._store = PartialStore(width)
         few = np.empty(0, dtype=np.int32)
-        self._entries = Table((few, few))  # type: ignore[arg-type]  # place of a partial, group; widened when read
+        self._entries = Table((few, few))  # type: ignore[arg-type]  # row of a partial, group; widened
         self._open = HashIndex()  # join value -> number of an entry
         self._closed = HashIndex()  # (join value, query) -> number of an entry
 
@@ -264,16 +266,16 @@ class Waiting:
 
     @property
     def partials(self) -> Partials:
-        """Views of all partials; their columns are as narrow as they are kept."""
+        """Views of all partials; columns are as narrow as stored."""
         return self._store.partials
 
     @property
     def groups(self) -> Ints:
-        """The groups that partials wait in, once for every partial."""
+        """The groups in which partials wait, one for every partial and group."""
         return self._entries.columns()[1].astype(np.int64)
 
     def add(self, new: Partials, places: Ints, groups: Ints, hashes: Hashes) -> None:
-        """Add waiting partials; an entry has a place among them, a group and the hash of a join value."""
+        """Add waiting partials; an entry has the row of a partial, a group and the hash of a join value."""
         first = self._store.append(new.columns())
         number = self._entries.append((places + first, groups))
         is_open = self._operators.open(groups)
@@ -282,40 +284,40 @@ class Waiting:
         self._closed.add(mixed(hashes[closed], new.query[places[closed]]), number + closed)
 
     def in_open_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """The partials that wait for these hashes: (position in ``hashes``, place of the partial, group).
+        """The partials that wait for these hashes, as (position in ``hashes``, row of the partial, group).
 
-        In parts; no partial may be added between two of them.
+        They come in parts; no partial may be added between two parts.
         """
         return self._found(self._open, hashes)
 
     def in_closed_groups(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """The same in closed groups, for hashes of join value and query."""
+        """Like ``in_open_groups``, for closed groups and hashes of join value and query."""
         return self._found(self._closed, hashes)
 
     def looking(self) -> tuple[Ints, Ints]:
-        """The look-ups of open groups: edges, each with a member."""
+        """The look-ups of open groups, as (edges, members)."""
         places, groups = self._at(np.flatnonzero(self._operators.open(self.groups)))
         members = cells(self._store.partials.members, places, self._operators.node(groups))
         return self._operators.edge(groups), members.astype(np.int64)
 
     def end(self, slots: Ints, ends: Ints) -> None:
-        """End the partials that contain one of ``slots`` with it, given the ends of all tuples."""
+        """End the partials that contain one of ``slots`` when that tuple ends; ``ends``: of all tuples."""
         self._store.end(slots, ends)
 
     def mark(self, horizon: int, referred: Flags) -> None:
-        """Flag the tuples, by slot, that partials which end after ``horizon`` hold."""
+        """Flag the tuples, by slot, of partials that end after ``horizon``."""
         self._store.mark(horizon, referred)
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``; members get their tuples' new slots."""
+        """Drop what ended at or before ``horizon``; members get the new slots of their tuples."""
         self._follow(self._store.compact(horizon, slots))
 
     def keep(self, kept: Flags) -> None:
-        """Drop all other partials."""
+        """Drop all partials that are not in ``kept``."""
         self._follow(self._store.keep(kept))
 
     def _follow(self, renumbered: Ints) -> None:
-        """Give partials their new places; those with negative ones are gone."""
+        """Give partials their new rows; those with negative ones are dropped."""
         entries = self._entries.follow(renumbered)
         self._open.remap(entries)
         self._closed.remap(entries)
@@ -325,6 +327,6 @@ class Waiting:
             yield position, *self._at(entries)
 
     def _at(self, entries: Ints) -> tuple[Ints, Ints]:
-        """The places of the partials and the groups of some entries."""
+        """The rows of the partials and the groups of some entries."""
         places, groups = (column.take(entries).astype(np.int64) for column in self._entries.columns())
         return places, groups

@@ -1,12 +1,11 @@
-"""A semi-join filter: the free tuples next to one that may complete a network; others are not tried.
+"""A semi-join filter for free tuples: joins try only those next to a tuple that may complete a network.
 
-The last node of a network carries keywords. If the one before it is free, it
-needs a live neighbour with keywords, which in a window few tuples have. So
-partials do not join free tuples there and wait with each of them; they wait
-for a *bridge*, a free tuple with such a neighbour: a semi-join from the far
-end, kept as a filter of the join values by which a bridge can be entered.
-Partials that lack one tuple, by far the most, are then made only where a
-network is about to be complete.
+The last node of a network carries keywords. If the node before it is free, the
+free tuple needs a live neighbour with keywords, and in a window few tuples have
+one. So partials do not join free tuples there. They wait for a *bridge*, a free
+tuple with such a neighbour. This is a semi-join from the far end; a filter has
+the join values by which a bridge can be entered. Partials that lack one tuple
+are by far the most, and are then made only if a network is about to be complete.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from skws_mesh.columnar.store import Table
 
 @dataclass(frozen=True, slots=True)
 class Entrances:
-    """Bridges by slot, once for each of their join values and queries; ``hashes`` are of both."""
+    """Bridges by slot, one entry for each of their join values and queries; ``hashes`` combine both."""
 
     slots: Ints
     hashes: Hashes
@@ -37,25 +36,25 @@ class Entrances:
 class SemiJoinFilter:
     """The bridges among the live tuples, for all queries of one shape.
 
-    ``bitmaps`` are those of the mesh, which passes on every change of the live tuples.
+    ``bitmaps`` are those of the mesh, which reports every change of the live tuples.
     """
 
     def __init__(self, live: LiveTuples, bitmaps: LiveBitmaps, generator: CNGen) -> None:
         self._live = live
         self._bitmaps = bitmaps
-        # A leaf with the root's keyword alone could be spared.
+        # A leaf that has only the root's keyword is redundant.
         self._closing = generator.all & ~(1 << generator.order.root_keyword)
         self._used = generator.max_size >= operators.LEAST_BRIDGED and self._closing != 0
         self._leaving = LeavingEdges(generator.edges_from)
-        self._closers = Table((NOTHING, NOTHING))  # slot, edge: tuples that may close a network
-        self._index = HashIndex()  # join value -> place among the closers
+        self._closers = Table((NOTHING, NOTHING))  # slot, edge of tuples that may close a network
+        self._index = HashIndex()  # join value -> row among the closers
         self._is_closer: Flags = np.zeros(0, dtype=bool)  # by slot
         self._is_bridge: Flags = np.zeros(0, dtype=bool)  # by slot: of any query
         self._filter = HashFilter()
-        self._is_due = False  # all but the closers: renewed when the next tuples or queries come
+        self._is_due = False  # the filter and the bridges must be renewed before the next tuples or queries
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> Entrances:
-        """Take in new live tuples, after ``renew``; returns bridges that are new, or to new tuples."""
+        """Insert new live tuples, after ``renew``; returns the new bridges, and those to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
         hashes = self._new_closers(bitmaps)
@@ -67,7 +66,7 @@ class SemiJoinFilter:
         return entrances
 
     def add(self, bitmaps: KeywordBitmaps) -> None:
-        """Take in live tuples with keywords of new queries."""
+        """Add live tuples with keywords of new queries."""
         if not self._used:
             return
         self.renew()
@@ -75,31 +74,31 @@ class SemiJoinFilter:
         self._entrances(list(self._look_around(bitmaps)))
 
     def forget(self) -> None:
-        """Queries were removed: what they alone need goes when the next tuples or queries come."""
+        """Drop the bridges of removed queries, before the next tuples or queries."""
         self._is_due = self._used
 
     def compact(self, slots: Ints) -> None:
-        """Give tuples their new slots; those with negative ones are gone."""
+        """Give tuples their new slots; those with negative ones are dropped."""
         if self._used:
             self._closers.follow(slots)
             self._is_due = True
 
     def mark(self, referred: Flags) -> None:
-        """Flag the tuples, by slot, next to one that may close a network."""
+        """Flag the tuples, by slot, that are next to one that may close a network."""
         for _, bridges in self._next_to(*self._closers.columns()):
             referred[bridges] = True
 
     def asking(self) -> tuple[Ints, Ints]:
-        """The look-ups of bridges: edges, each with a tuple."""
+        """The look-ups of bridges, as (edges, tuples)."""
         source, edge = self._closers.columns()
         return edge, source
 
     def reached(self, hashes: Hashes) -> Ints:
-        """The positions of the hashes of join value and query by which there may be a bridge."""
+        """The positions of the hashes, of join value and query, by which a bridge may be entered."""
         return self._filter.passing(hashes)
 
     def among(self, slots: Ints) -> Flags:
-        """Which tuples are bridges, of any query."""
+        """True for each tuple that is a bridge of any query."""
         self._is_bridge = _with_space(self._is_bridge, len(self._live))
         return self._is_bridge.take(slots)
 
@@ -125,12 +124,12 @@ class SemiJoinFilter:
         self._index.add(hashes, np.arange(self._closers.size - len(hashes), self._closers.size))
 
     def _next_to_closers(self, arrived: InsertedTuples) -> Iterator[tuple[Ints, Ints]]:
-        """Older closers, each with a new tuple next to it; in parts."""
+        """Pairs of an older closer and a new tuple next to it, in parts."""
         for entry, waiting in self._index.probed(arrived.hashes):
             yield self._closers.columns()[0][waiting], arrived.slots[entry]
 
     def _look_around(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
-        """The live tuples next to some closers, each with the closer's query; in parts.
+        """The live tuples next to some closers, each with the query of the closer, in parts.
 
         Each join value is looked up once a query, however many closers have it.
         """
@@ -149,7 +148,7 @@ class SemiJoinFilter:
             yield source[place], bridge
 
     def _entrances(self, found: list[tuple[Ints, Ints]]) -> Entrances:
-        """Enter tuples, each with a query for which it is next to a closer, as bridges."""
+        """Add tuples as bridges, each for a query of which a closer is next to it."""
         if not found:
             return _NO_ENTRANCES
         slots, query = found[0] if len(found) == 1 else distinct_pairs(*together(found))
@@ -165,16 +164,16 @@ class SemiJoinFilter:
         return Entrances(slots[place], hashes)
 
     def _bridged(self, met: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
-        """For pairs of a closer and a tuple next to it: the tuples with the closers' queries, once a part."""
+        """The neighbours of closers, each with the queries of its closer; distinct in each part."""
         for closer, bridge in in_fewer_parts(met):
             of, carried = self._bitmaps.carried(closer)
             closing = carried.bitmap & self._closing != 0
             yield distinct_pairs(bridge[of[closing]], carried.query[closing])
 
     def renew(self) -> None:
-        """Find the closers and the bridges among the live tuples again if that is due.
+        """Find the closers and the bridges among the live tuples again, if that is due.
 
-        To be called before new tuples have bitmaps: their bridges are then taken for known ones.
+        Call it before new tuples have bitmaps; otherwise their bridges would count as old ones.
         """
         if not self._is_due:
             return

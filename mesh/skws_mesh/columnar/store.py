@@ -14,10 +14,10 @@ NO_MEMBER = -1
 
 @dataclass(frozen=True, slots=True)
 class Partials:
-    """Partial results: query, operator, members, lifespan.
+    """Partial results as columns: query, operator, members, lifespan.
 
-    ``members`` has one column a node, as many as the largest network has;
-    NO_MEMBER stands where a smaller one ends.
+    ``members`` has one column for each node of the largest network; rows of smaller
+    networks are filled up with NO_MEMBER.
     """
 
     query: Ints
@@ -34,9 +34,9 @@ class Partials:
 
     @property
     def sizes(self) -> Ints:
-        """The number of members of each."""
+        """The number of members of each partial result."""
         found = np.zeros(len(self), dtype=np.int64)
-        for slots in self.members.T:  # a fraction of the time of a sum along short rows
+        for slots in self.members.T:  # much faster than a sum along short rows
             found += slots != NO_MEMBER
         return found
 
@@ -66,14 +66,14 @@ class Partials:
 
     @classmethod
     def together(cls, parts: list[Partials]) -> Partials:
-        """The rows of several, at least one."""
+        """The rows of several parts, of which there must be at least one."""
         if len(parts) == 1:
             return parts[0]
         return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
 
 
-_LEAST = 1024  # rows to have space for
-_SPARE = 4  # most space, in times the rows
+_LEAST = 1024  # the fewest rows to reserve space for
+_SPARE = 4  # the most space, as a multiple of the rows
 
 
 class Table:
@@ -84,22 +84,22 @@ class Table:
         self.size = 0
 
     def append(self, rows: tuple[Ints, ...]) -> int:
-        """Append rows, given as columns; returns the place of the first."""
+        """Append rows, given as columns; returns the index of the first."""
         first, self.size = self.size, self.size + len(rows[0])
         pairs = zip(self._columns, rows, strict=True)
         self._columns = [written(column, first, new, least=_LEAST) for column, new in pairs]
         return first
 
     def columns(self) -> tuple[Ints, ...]:
-        """Views of the rows in use; valid until some are dropped, which moves the others."""
+        """Views of the rows in use; valid until rows are dropped, which moves the others."""
         return tuple(column[: self.size] for column in self._columns)
 
     def keep(self, kept: Flags) -> Ints:
-        """Drop all other rows; returns each row's new place, -1 for the dropped."""
+        """Drop all rows that are not in ``kept``; returns the new index of each row, -1 if it was dropped."""
         left = int(np.count_nonzero(kept))
         first, self.size = self.size - left, left
         chosen: Ints | slice
-        if kept[first:].all():  # the oldest go, as is usual, and the others are moved as one
+        if kept[first:].all():  # usually the oldest are dropped, and the others move as one block
             chosen = slice(first, first + left)
             renumbered = np.arange(-first, left)
             renumbered[:first] = -1
@@ -111,9 +111,9 @@ class Table:
         return renumbered
 
     def follow(self, renumbered: Ints) -> Ints:
-        """Renumber the first column, which has places of another table; rows with negative ones go.
+        """Renumber the first column, which has row numbers of another table; drop rows with negative ones.
 
-        Returns each row's new place, as ``keep`` does.
+        Returns the new index of each row, as ``keep`` does.
         """
         moved = renumbered.take(self.columns()[0])
         kept = moved >= 0
@@ -122,7 +122,7 @@ class Table:
         return places
 
     def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:
-        """Some rows of a column, moved to its beginning; space they hardly need again is freed."""
+        """Some rows of a column, moved to its beginning; space that is far too large is freed."""
         rows = column[chosen] if isinstance(chosen, slice) else column.take(chosen, axis=0)
         moved = column if len(column) <= _SPARE * max(_LEAST, self.size) else np.empty_like(rows)
         moved[: self.size] = rows
@@ -130,14 +130,14 @@ class Table:
 
 
 class TupleStore(Table):
-    """The live tuples; a tuple's *slot* is its place."""
+    """The live tuples; the *slot* of a tuple is its row number."""
 
     def __init__(self, width: int) -> None:
         one = np.empty(0, dtype=np.int64)
         super().__init__((one, one, one, np.empty((0, width), dtype=np.int64), one))
 
     def three(self, slot: int) -> tuple[int, int, int]:
-        """Relation, start and end of one tuple."""
+        """The relation, start and end of one tuple."""
         relation, start, end, *_ = self._columns
         return relation.item(slot), start.item(slot), end.item(slot)
 
@@ -147,7 +147,7 @@ class TupleStore(Table):
 
 
 class PartialStore(Table):
-    """Partial results, or results, with members of up to ``width`` tuples.
+    """Partial results, or results, of up to ``width`` tuples.
 
     There can be millions, so queries, operators and slots take 32 bits here.
     """
@@ -155,36 +155,36 @@ class PartialStore(Table):
     def __init__(self, width: int) -> None:
         query, operator, members, start, end = Partials.none(width).columns()
         small = (column.astype(np.int32) for column in (query, operator, members))
-        super().__init__((*small, start, end))  # type: ignore[arg-type]  # columns are widened when read
+        super().__init__((*small, start, end))  # type: ignore[arg-type]  # widened when read
 
     @property
     def partials(self) -> Partials:
-        """Views of all rows; their columns are as narrow as they are kept."""
+        """Views of all rows; columns are as narrow as stored."""
         return Partials(*self.columns())
 
     def taken(self, chosen: Ints | Flags | slice) -> Partials:
         return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
 
     def mark(self, horizon: int, referred: Flags) -> None:
-        """Flag the tuples, by slot, that rows which end after ``horizon`` hold."""
+        """Flag the tuples, by slot, of rows that end after ``horizon``."""
         members = self._columns[2][: self.size][self._columns[4][: self.size] > horizon]
         referred[members[members != NO_MEMBER]] = True
 
     def compact(self, horizon: int, slots: Ints) -> Ints:
-        """Drop what ended at or before ``horizon``; members get their tuples' new slots.
+        """Drop what ended at or before ``horizon``; members get the new slots of their tuples.
 
-        Gives each row's new place, -1 for the dropped.
+        Returns the new index of each row, -1 if it was dropped.
         """
-        # Living partials have live members only; NO_MEMBER, being -1, takes the number behind the last.
+        # Living partials have only live members. NO_MEMBER is -1, and so selects the number behind the last.
         places = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
         members[:] = np.append(slots, NO_MEMBER).take(members)
         return places
 
     def end(self, slots: Ints, ends: Ints) -> Ints:
-        """End the rows that contain one of ``slots`` with it, given the ends of all tuples.
+        """End the rows that contain one of ``slots`` when that tuple ends; ``ends``: of all tuples.
 
-        Gives the places of the rows that now end earlier.
+        Returns the indices of the rows that now end earlier.
         """
         _, _, members, _, end = self.columns()
         touched = np.flatnonzero(np.isin(members, slots).any(axis=1))
@@ -199,8 +199,9 @@ class PartialStore(Table):
 
 
 def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:
-    """Some rows of columns, as copies."""
+    """Copies of some rows of the columns."""
     if isinstance(chosen, slice):
         return (column[chosen].copy() for column in columns)
     places = np.flatnonzero(chosen) if chosen.dtype == bool else chosen
-    return (column.take(places, axis=0) for column in columns)  # a fifth of what it takes to index by them
+    # takes a fifth of the time of indexing by them
+    return (column.take(places, axis=0) for column in columns)

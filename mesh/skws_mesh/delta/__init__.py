@@ -1,4 +1,4 @@
-"""One mesh for very many queries: delta joins outward from each new tuple, over live tuples that all share.
+"""One mesh for very many queries: delta joins outward from each new tuple, over shared live tuples.
 
-``DeltaJoins`` gives the results of ``skws_mesh.columnar.mesh``, but keeps no partial results.
+``DeltaJoins`` returns the results of ``skws_mesh.columnar.mesh``, but keeps no partial results.
 """

@@ -1,10 +1,10 @@
 """Delta joins for very many queries.
 
-They keep no partial results. A batch of new tuples is walked outward from, over
-the live tuples that all queries share; the words that stand there are then
-looked up in the index of queries. A result is found from the last of its
-tuples. What a tuple costs depends on its neighbourhood, and hardly on the
-number of queries.
+They keep no partial results. Joins walk outward from a batch of new tuples over
+the live tuples that all queries share, and look up the words of the tuples they
+meet in the index of queries. A result is found from the last of its tuples. The
+cost of a tuple depends on its neighbourhood, and hardly on the number of
+queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from skws_purging.lifespans import ALWAYS
 from skws_schema.budgets import check
 from skws_schema.model import Schema
 
-_BRANCHING: Final = 1 << 30  # networks of trees have numbers from here on
+_BRANCHING: Final = 1 << 30  # numbers of networks that branch begin here
 _NO_WORD: Final = -1
 _PAIR: Final = 2
 
@@ -39,8 +39,8 @@ _PAIR: Final = 2
 class WordQuery:
     """A query for words in networks of at most ``max_size`` nodes.
 
-    ``excluded``: words whose tuples take no part. ``without``: relations that no network has;
-    ``without_joins``: joins.
+    ``excluded``: words whose tuples take no part. ``without`` and ``without_joins``: relations and joins
+    that no network contains.
     """
 
     words: tuple[int, ...]
@@ -56,7 +56,7 @@ class WordQuery:
 
     @property
     def pair(self) -> tuple[int, int]:
-        """Its one or two words; _NO_WORD for a second one that there is not."""
+        """Its one or two words; the second is _NO_WORD if there is only one."""
         return self.words[0], self.words[1] if len(self.words) > 1 else _NO_WORD
 
     @property
@@ -66,7 +66,7 @@ class WordQuery:
 
 
 class DeltaJoins:
-    """A ``Mesh`` of very many queries, which ``ask`` for words (``WordQuery``).
+    """A ``Mesh`` of very many queries, whose words ``ask`` announces (``WordQuery``).
 
     The labels of tuples say which words they contain, not which keywords of which queries: ``query`` is the
     number of a word, and ``bitmap`` is 1.
@@ -78,7 +78,7 @@ class DeltaJoins:
         self._queries: dict[int, WordQuery] = {}
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
-        self._width = 1  # the most nodes of a network
+        self._width = 1  # nodes of the largest network
         self._by_query = _ByQuery()
         self._excluding: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
         self.found: list[Partials] = []
@@ -98,7 +98,7 @@ class DeltaJoins:
 
     @property
     def _joining(self) -> bool:
-        """Whether there are queries for several words."""
+        """True if there are queries for several words."""
         return len(self._pairs) > 0 or len(self._sets) > 0
 
     def network(self, operator: int) -> Tree:
@@ -109,30 +109,30 @@ class DeltaJoins:
 
     @property
     def excluded(self) -> int:
-        """No label is it: words exclude tuples from queries (``exclusions``)."""
+        """A value that no label has: words exclude tuples from queries (``exclusions``)."""
         return -1
 
     @property
     def partials(self) -> int:
-        """Pairs of joined tuples that are kept; there are no partial results."""
+        """The number of pairs of joined tuples that are stored; there are no partial results."""
         return self._walks.neighbours.pairs
 
     @property
     def operators(self) -> int:
-        """Networks met so far."""
+        """The number of networks met so far."""
         return len(self._networks) + len(self._branching)
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """No operator holds anything."""
+        """Zeros: no operator holds partial results."""
         return 0, 0
 
     def used(self) -> list[OperatorUse]:
-        """None: networks are no operators, and are met at random."""
+        """None: networks are not operators here, and are met at random."""
         return []
 
     def held(self) -> Iterator[Partials]:
-        """No partial result waits."""
+        """None: no partial result waits."""
         return iter(())
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
@@ -142,11 +142,11 @@ class DeltaJoins:
         return self._results(self._around(np.arange(arrived.first, live, dtype=np.int64)))
 
     def ask(self, queries: Mapping[int, WordQuery]) -> None:
-        """Say what queries ask for that are added next."""
+        """Register the words of the queries that are added next."""
         self._queries |= queries
 
     def add(self, queries: Iterable[int], bitmaps: KeywordBitmaps) -> Partials:
-        """Add queries; ``bitmaps``: of the live tuples with words that no query asked for before."""
+        """Add queries; ``bitmaps``: of the live tuples with words that no earlier query asked for."""
         new = {query: self._queries[query] for query in queries}
         slots, live = bitmaps.tuple, len(self._live)
         self._words.insert(slots, bitmaps.query, live)
@@ -180,7 +180,7 @@ class DeltaJoins:
             self._pairs.remove(query, *gone.pair)
         if gone.excluded:
             self._renew_excluding()
-        if not self._queries:  # what comes while there is none is not taken in
+        if not self._queries:  # without queries, new tuples are not recorded
             self._begin()
 
     def forget(self, words: Sequence[int]) -> None:
@@ -205,7 +205,7 @@ class DeltaJoins:
         return len(distinct(np.repeat(slots, counts) << 32 | queries.take(ranges(first, counts))))
 
     def end(self, slots: Ints) -> None:
-        """Nothing to do: results are found among what lives."""
+        """Nothing to do: results are found among live tuples."""
 
     def expire(self, horizon: int) -> None:
         """As ``end``."""
@@ -241,9 +241,9 @@ class DeltaJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
     def _standing(self, numbers: Ints, two: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
-        """At least the live results of new queries: from the tuples with one of their words, or from all.
+        """At least the live results of new queries, from the tuples with their words, or from all tuples.
 
-        ``two``: as of ``_pairs_of``. ``carriers``: the live tuples with their words, and these.
+        ``two``: as in ``_pairs_of``. ``carriers``: the live tuples with their words, and these words.
         """
         live = np.arange(len(self._live), dtype=np.int64)
         _, first, second = two
@@ -260,8 +260,8 @@ class DeltaJoins:
             yield from self._standing_trees(numbers, _carrying(carriers, rarest))
 
     def _standing_paths(self, numbers: Ints, slots: Ints, others: Ints) -> Iterator[Partials]:
-        """Those of queries for two words, from the tuples with the first one to those with the other."""
-        # Walks to the other tuples complete only queries that were there before.
+        """The live results of new queries for two words, from tuples with the first word to the others."""
+        # Walks to the other tuples complete only older queries.
         ending = np.zeros(len(self._live), dtype=bool)
         ending[others] = True
         for begin in range(0, len(slots), 512):
@@ -274,12 +274,12 @@ class DeltaJoins:
                 of = np.searchsorted(owners.owner, walks.owner.take(done))
                 for paths in self._paths.matched(owners, of, walks, done):
                     mine = self._by_query.among(self._pairs.query(paths.entry), numbers)
-                    # Else the path is found from its other end as well.
+                    # Otherwise the path is also found from its other end.
                     forward = np.flatnonzero(mine & ~self._pairs.turned(paths.entry))
                     yield self._of_path(paths.taken(forward))
 
     def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
-        """Those of queries for more, from the tuples with their rarest word."""
+        """The live results of new queries for more words, from the tuples with their rarest word."""
         joins = self._trees
         for levels in self._walks.levels(slots, self._width, earlier=False):
             row, words = self._words.of(levels[0].ends)
@@ -287,7 +287,7 @@ class DeltaJoins:
             mine = np.flatnonzero(self._by_query.among(self._sets.query(place), numbers))
             candidates = Candidates(levels[0].owner.take(row.take(position.take(mine))), place.take(mine))
             for trees in joins.around(self._walks.leaves(levels), candidates):
-                # A tree is found from each of its tuples with the word, and given from one of them.
+                # A tree is found from each of its tuples with the word, and returned from one of them.
                 rarest_of = self._sets.rarest(trees.place)
                 later = np.zeros(len(trees), dtype=bool)
                 for member in trees.members[1:]:
@@ -314,7 +314,7 @@ class DeltaJoins:
         yield self._rows(query[kept], numbers, slots[None], tuples.start[slots], tuples.end[slots])
 
     def _of_path(self, paths: Paths) -> Partials:
-        """The results of complete entries: those that are minimal, of tuples that may take part."""
+        """The results of complete entries that are minimal and contain no excluded tuple."""
         near, far = self._pairs.words(paths.entry)
         query = self._pairs.query(paths.entry)
         first, *inner, last = paths.members
@@ -331,7 +331,7 @@ class DeltaJoins:
         return self._rows(query.take(chosen), numbers, members, start, end)
 
     def _of_trees(self, trees: Trees) -> Partials:
-        """The results that trees are: of tuples that may take part."""
+        """The results of trees that contain no excluded tuple."""
         query, members = self._sets.query(trees.place), trees.members
         kept = self._by_query.sizes(query) >= trees.size
         kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
@@ -346,7 +346,7 @@ class DeltaJoins:
         )
 
     def _allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
-        """Which results have only tuples and joins that their queries let take part."""
+        """True for each result whose tuples and joins are all allowed by its query."""
         allowed = np.ones(len(query), dtype=bool)
         limited = np.flatnonzero(~self._by_query.plain(query))
         if not len(limited):
@@ -372,7 +372,7 @@ class DeltaJoins:
         return allowed
 
     def _rows(self, query: Ints, numbers: Ints, members: Ints, start: Ints, end: Ints) -> Partials:
-        """Results, given the slots of their members: a row for each place."""
+        """Results with the given member slots, one row for each node."""
         wide = np.full((len(query), self._width), NO_MEMBER, dtype=np.int64)
         wide[:, : len(members)] = members.T
         return Partials(query, numbers, wide, start, end)
@@ -388,19 +388,19 @@ class DeltaJoins:
 
 
 def _pairs_of(queries: Mapping[int, WordQuery]) -> Ints:
-    """The numbers of the queries for one or two words, with these: three columns, as rows."""
+    """The numbers of the queries for one or two words, and these words: three columns, as rows."""
     rows = [(n, *query.pair) for n, query in queries.items() if not query.branching]
     return np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
 
 
 def _carrying(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
-    """Those of some tuples, each beside a word of its, that have one of ``words``."""
+    """The tuples that contain one of ``words``; ``carriers`` are pairs of a tuple and one of its words."""
     slots, found = carriers
     return distinct(slots[np.isin(found, words)])
 
 
 class _ByQuery:
-    """What holds for a query, by its number."""
+    """Sizes and flags of queries, by query number."""
 
     def __init__(self) -> None:
         self._sizes: Ints = NOTHING
@@ -421,15 +421,15 @@ class _ByQuery:
         return self._sizes.take(query)
 
     def plain(self, query: Ints) -> Flags:
-        """Which queries let all tuples take part."""
+        """True for each query in which all tuples may take part."""
         return self._plain.take(query)
 
     def among(self, query: Ints, numbers: Ints) -> Flags:
-        """Which are among some queries."""
+        """True for each query that is in ``numbers``."""
         return self.flagged(numbers).take(query)
 
     def flagged(self, numbers: Ints) -> Flags:
-        """By query: whether it is one of some."""
+        """By query: True if it is in ``numbers``."""
         chosen = np.zeros(len(self._sizes), dtype=bool)
         chosen[numbers] = True
         return chosen

@@ -1,11 +1,10 @@
-"""By live tuple: the tuples that it joins, and the words that queries pair with its own.
+"""For each live tuple, the tuples that it joins, and the words that queries pair with its own.
 
-Walks pass each pair of joined tuples many times. A pair is looked for by join
-value once, when the later of the two comes. Where tuples join so many others
-that pairs would take too much memory, walks look them up each time.
-
+Walks pass each pair of joined tuples many times. A pair is looked up by join
+value once, when the later of the two arrives. If tuples join so many others that
+the pairs would take too much memory, walks look them up each time.
 A tuple at one end of a path completes a query only with one of its partners at
-the other end. Looking that up is one bit, whatever the number of queries.
+the other end. This test is one bit, whatever the number of queries.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from skws_schema.budgets import check
 from skws_schema.graph import edges_from
 from skws_schema.model import Schema
 
-_MOST: Final = 32  # pairs for each tuple, of 16 bytes or a few times as many
+_MOST: Final = 32  # pairs a tuple; a pair takes 16 bytes or a few times as many
 _LEAST: Final = 1024
 AT_ONCE: Final = 1024
-"""Tuples whose neighbours are looked up together, as each may have very many."""
+"""Tuples whose neighbours are looked up together; few, as each may have very many."""
 _SLOT: Final = (1 << 32) - 1
 
 
 class Neighbours:
     """Lists of neighbours, each with space to grow.
 
-    ``most``: pairs for each tuple, on average, beyond which none are kept. ``least``: tuples for which there
-    is always space.
+    ``most``: if tuples have more pairs than this on average, none are stored. ``least``: the number of tuples
+    for which pairs are always stored.
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, most: int = _MOST, least: int = _LEAST) -> None:
@@ -43,14 +42,14 @@ class Neighbours:
         self._leaving = LeavingEdges(edges_from(schema))
         self._most, self._least = most, least
         self._crowded = False
-        self._lists = Table((NOTHING,) * 3)  # by slot: where its list begins, its length, and its space
+        self._lists = Table((NOTHING,) * 3)  # by slot: the start of its list, its length, and its space
         self._codes: Ints = NOTHING  # edges and slots
         self._used = 0
         self.pairs = 0
-        """Pairs that are kept, those of dead tuples included."""
+        """The number of stored pairs, including those of dead tuples."""
 
     def extend(self, live: int) -> Iterator[tuple[Ints, Ints]]:
-        """Add the tuples up to slot ``live``; gives their pairs with earlier ones: two columns, in parts."""
+        """Add the tuples up to slot ``live``; returns their pairs with earlier ones, as columns in parts."""
         for begin in range(self._lists.size, live, AT_ONCE):
             new = np.arange(begin, min(live, begin + AT_ONCE), dtype=np.int64)
             none = np.zeros(len(new), dtype=np.int64)
@@ -71,9 +70,10 @@ class Neighbours:
             yield own, slots
 
     def of(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
-        """What tuples join, as (position in ``slots``, edge, slot), in order of positions.
+        """The tuples that the given ones join, as (position in ``slots``, edge, slot), in order of positions.
 
-        At least those at lower slots, or before the last that was added, which were alive together.
+        They include at least those at lower slots, or added before the last tuple, that were alive at the
+        same time.
         """
         if self._crowded:
             position, edge, others = self._looked_up(slots)
@@ -86,7 +86,7 @@ class Neighbours:
         return position, codes >> 32, codes & _SLOT
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         first, counts, _ = self._lists.columns()
         kept = np.flatnonzero(slots[: self._lists.size] >= 0)
         lengths = counts.take(kept)
@@ -105,7 +105,7 @@ class Neighbours:
         self._lists.append((np.cumsum(lengths) - lengths, lengths, lengths))
 
     def _looked_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
-        """As ``of``, by join value and in any order: all live tuples."""
+        """Like ``of``, by join value and in any order: all live tuples."""
         row, edge = self._leaving.of(self._live.tuples.relation.take(slots))
         known, hashes = self._live.wanted(edge, slots.take(row))
         if not known.all():
@@ -114,12 +114,12 @@ class Neighbours:
         check()
         row, edge = row.take(position), edge.take(position)
         agree = self._live.joined(edge, slots.take(row), others)
-        if agree.all():  # as nearly always
+        if agree.all():  # nearly always
             return row, edge, others
         return row[agree], edge[agree], others[agree]
 
     def _add(self, slots: Ints, edges: Ints, others: Ints) -> None:
-        """Add what tuples join."""
+        """Add pairs of joined tuples."""
         self.pairs += len(slots)
         if self.pairs > self._most * max(self._least, self._lists.size):
             self._crowded, self._codes, self.pairs = True, NOTHING, 0
@@ -138,7 +138,7 @@ class Neighbours:
         counts[lists] = needed
 
     def _move(self, lists: Ints, spaces: Ints) -> None:
-        """Move lists to where they have more space."""
+        """Move lists to positions with more space."""
         first, counts, space = self._lists.columns()
         lengths = counts.take(lists)
         begins = self._used + np.cumsum(spaces) - spaces
@@ -151,23 +151,24 @@ class Neighbours:
 
 
 def _order(numbers: Ints) -> Ints:
-    """Their stable order. Sorting numbers takes a fraction of the time of ``argsort``."""
+    """The stable order of the numbers; sorting takes a fraction of the time of ``argsort``."""
     return np.sort(numbers << 32 | np.arange(len(numbers), dtype=np.int64)) & _SLOT
 
 
 _MOST_BITS: Final = 14
 _LEAST_BITS: Final = 10
 _SPARSE: Final = 4  # at most about one bit of 16 is set
-_LEAST_ROWS: Final = 1024  # rows to have space for
-_CELLS: Final = 1 << 20  # that are made with a byte for each bit: they fit the processor's caches
+_LEAST_ROWS: Final = 1024  # the fewest rows to reserve space for
+_CELLS: Final = 1 << 20  # bits that are made with a byte each: few enough for the processor's caches
 
 _Matrix: TypeAlias = npt.NDArray[np.uint8]
 
 
 class Partners:
-    """A row of bits for each live tuple. Words share bits where there are more than ``2 ** _MOST_BITS``.
+    """For each live tuple a row of bits, one for each word that is a partner of its words.
 
-    So what passes is looked up (``WordPairs.between``); what does not has no query.
+    Words share bits if there are more than ``2 ** _MOST_BITS``. So a tuple that passes is looked up
+    (``WordPairs.between``); one that does not pass completes no query.
     """
 
     def __init__(self, words: CarriedWords, *pairs: WordPairs) -> None:
@@ -175,9 +176,9 @@ class Partners:
         self._pairs = pairs
         self._bits = _LEAST_BITS
         self._size = 0
-        self._set = 0  # bits of all rows, about
+        self._set = 0  # bits set in all rows, approximately
         self._matrix = self._rows(0)
-        self._signatures: Ints = NOTHING  # the rows, folded to 64 bits
+        self._signatures: Ints = NOTHING  # the rows, folded to 64 bits each
 
     def extend(self, live: int) -> None:
         """Add the rows of new tuples, up to slot ``live``."""
@@ -190,7 +191,7 @@ class Partners:
         self.renew(np.arange(first, live, dtype=np.int64))
 
     def renew(self, slots: Ints) -> None:
-        """Make some tuples' rows anew; all of them, and wider, once rows are crowded on average."""
+        """Rebuild the rows of some tuples, or all rows, and wider, once rows are crowded on average."""
         at_once = _CELLS >> self._bits
         for begin in range(0, len(slots), at_once):
             some = slots[begin : begin + at_once]
@@ -209,9 +210,9 @@ class Partners:
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
     def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
-        """The words of others that may be partners of the tuples beside them, as (position, word).
+        """The words of ``others`` that may be partners of the tuples beside them, as (position, word).
 
-        Most pairs of tuples end here.
+        Most pairs of tuples are rejected here.
         """
         rows, mask = self._matrix.shape[1] * slots, np.uint16((1 << self._bits) - 1)
         positions, numbers = [NOTHING], [NOTHING]
@@ -233,11 +234,11 @@ class Partners:
         return self._signatures.take(slots)
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         kept = np.flatnonzero(slots >= 0)
         number = len(kept)
         self._set = self._set * number // max(1, self._size)
-        # The oldest go, as is usual, and the others are moved as one.
+        # Usually the oldest are dropped, and the others move as one block.
         some = slice(len(slots) - number, None) if number and kept[0] == len(slots) - number else kept
         self._matrix[:number] = self._matrix[: self._size][some]
         self._signatures[:number] = self._signatures[: self._size][some]

@@ -15,7 +15,7 @@ _FIRST, _BOTH = 1, 3  # keyword bitmaps
 
 
 class PathNetworks:
-    """Numbers for paths, as they are met. The path begins with a query's first keyword.
+    """Numbers for paths, as they are met. A path begins with the first keyword of a query.
 
     The first numbers are those of one tuple with both keywords, by relation; then those of one
     tuple with the only keyword of a query.
@@ -36,7 +36,7 @@ class PathNetworks:
         return relations + self._relations
 
     def numbers(self, relations: Ints, walked: Ints) -> Ints:
-        """The number of each path, by the relation it begins in and its edges, a column each."""
+        """The number of each path, given its first relation and its edges, one column for each."""
         found = relations
         for step in walked:
             further = cells(self._next, found, step)
@@ -48,7 +48,7 @@ class PathNetworks:
         return found
 
     def network(self, number: int) -> Tree:
-        """The candidate network of a number."""
+        """The candidate network with a number."""
         tree = self._trees.get(number)
         if tree is None:
             tree = self._trees[number] = self._made(number)
@@ -92,13 +92,13 @@ class TreeNetworks:
         return len(self._trees)
 
     def network(self, number: int) -> Tree:
-        """The candidate network of a number."""
+        """The candidate network with a number."""
         return self._trees[number]
 
     def numbers(self, trees: Trees, relations: Ints) -> tuple[Ints, Ints]:
-        """The number of each tree's network, and the tree's nodes in order of that network.
+        """The number of each tree's network, and the tree's nodes in the order of that network.
 
-        ``relations`` are those of the members, negative where there is none.
+        ``relations`` are those of the members, negative for missing ones.
         """
         width = len(relations)
         columns = np.vstack([relations, trees.bitmaps, trees.parents, trees.edges])

@@ -1,9 +1,9 @@
-"""Results of queries: paths between two words, and trees around a tuple for three or more.
+"""Results of queries: paths between two words, and trees around a tuple for three or more words.
 
-A tree with the tuple is the union of the walks from there to its leaves. So
-it grows by one walk at a time, to a word that it does not contain yet: walks
-from one tuple are joined where they part. A tree may grow in several ways, and
-is kept once.
+A tree that contains a tuple is the union of the walks from this tuple to the
+leaves. So it grows by one walk at a time, to a word that it does not contain
+yet: walks from one tuple are joined at the node where they part. A tree may
+grow in several ways, and is returned once.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from skws_mesh.delta.words import NO_WORD, CarriedWords, WordPairs, WordSets
 from skws_schema.budgets import check
 
 HUB: Final = 1 << 14
-"""Pairs of walks about one tuple, beyond which their words are joined first."""
+"""The number of pairs of walks about one tuple beyond which their words are joined first."""
 _AT_ONCE: Final = 1 << 16  # pairs of tuples whose words are compared together
 
 
 class Paths(NamedTuple):
     """Paths of one length that complete an entry of the index, a column each; the first tuple has its word.
 
-    ``members`` are the slots of their tuples, ``edges`` lead from each to the next. ``start``, ``end``: when
-    all are alive.
+    ``members`` are the slots of their tuples; ``edges`` lead from each to the next. All are alive from
+    ``start`` to ``end``.
     """
 
     entry: Ints
@@ -58,7 +58,7 @@ class PathJoins:
         self._partners = partners
 
     def completed(self, levels: list[Walks]) -> Iterator[Paths]:
-        """Paths over the tuples that walks begin at, or from these."""
+        """The paths that walks complete, through the tuples at which walks begin or from these tuples."""
         hubs = self._hubs(levels)
         for shorter, one in enumerate(levels):
             for length in range(max(1, shorter), len(levels) - shorter):
@@ -70,7 +70,7 @@ class PathJoins:
             yield from self._about_hub(levels, owner)
 
     def _hubs(self, levels: list[Walks]) -> Flags:
-        """By owner: whether pairs of walks about it are too many to be tried one by one."""
+        """By owner: True if there are too many pairs of walks about it to try one by one."""
         owners = int(levels[0].owner.max(initial=-1)) + 1
         counts = [np.bincount(walks.owner, minlength=owners) for walks in levels]
         pairs = np.zeros(owners, dtype=np.int64)
@@ -80,7 +80,7 @@ class PathJoins:
         return pairs > HUB
 
     def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Paths]:
-        """The paths that rows of some walks make with those of others beside them."""
+        """The paths formed by rows of walks, each with the row of other walks beside it."""
         for begin in range(0, len(rows), _AT_ONCE):
             part = slice(begin, begin + _AT_ONCE)
             place, entry = self.entries(one.ends.take(rows[part]), other.ends.take(others[part]))
@@ -90,7 +90,7 @@ class PathJoins:
     def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
         """The entries that pairs of tuples complete, as (position, entry).
 
-        Tuples may have thousands of words, so each side's are compared with the other tuple once.
+        Tuples may have thousands of words, so the words of each side are compared with the other tuple once.
         """
         of, far = self._partners.among(one, other)
         pairs = distinct(of)
@@ -110,7 +110,7 @@ class PathJoins:
         return np.concatenate(positions), np.concatenate(entries)
 
     def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
-        """As ``matched`` for one tuple with many neighbours: the words around it are joined first."""
+        """Like ``matched``, for one tuple with many neighbours: the words around it are joined first."""
         mine = [
             walks.taken(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]
@@ -135,7 +135,7 @@ class PathJoins:
 def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> Paths:
     """Paths from the ends of some walks to those of others from the same tuple.
 
-    Without those that share another tuple, or are never alive as a whole.
+    Paths are left out if they pass a tuple twice or are never alive as a whole.
     """
     start = np.maximum(one.start.take(rows), other.start.take(others))
     end = np.minimum(one.end.take(rows), other.end.take(others))
@@ -151,7 +151,7 @@ def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> 
 
 
 def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs of rows of walks from one tuple by different joins, but for hubs; each once if both are alike."""
+    """Pairs of rows of walks from one tuple by different joins, except for hubs; once if ``same``."""
     rows = np.flatnonzero(~hubs.take(one.owner))
     begin, end = _within(other.owner, one.owner.take(rows))
     since, until = (np.maximum(place, begin) for place in _within(other.branch, one.branch.take(rows)))
@@ -164,14 +164,14 @@ def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tu
 
 
 def _within(ordered: Ints, numbers: Ints) -> tuple[Ints, Ints]:
-    """Where numbers begin and end in an ordered column; all are small, and -1 at least."""
+    """The start and end of each number in a sorted column; all numbers are small, and at least -1."""
     bounds = np.zeros(max(int(ordered.max(initial=-1)), int(numbers.max(initial=-1))) + 3, dtype=np.int64)
     bounds[1:] = np.cumsum(np.bincount(ordered + 1, minlength=len(bounds) - 1))
     return bounds.take(numbers + 1), bounds.take(numbers + 2)
 
 
 class _ByWord(NamedTuple):
-    """Rows in order of a word."""
+    """Rows sorted by a word."""
 
     words: Ints
     rows: Ints
@@ -185,7 +185,7 @@ def _by_word(rows: Ints, words: Ints) -> _ByWord:
 def _products(
     entries: Ints, near: Ints, one: _ByWord, far: Ints, other: _ByWord
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """For each entry all rows with its word beside all rows with its other word."""
+    """For each entry, all rows with its word, each beside all rows with its other word."""
     first = np.searchsorted(one.words, near)
     rows = np.searchsorted(one.words, near, side="right") - first
     second = np.searchsorted(other.words, far)
@@ -204,13 +204,13 @@ def _products(
 
 NO_NODE: Final = -1
 _WORD: Final = (1 << 32) - 1
-_TABLE: Final = 256  # tuples whose words are flagged in one table, which fits the processor's caches
+_TABLE: Final = 256  # tuples whose words are flagged in one table, which then fits the processor's caches
 _COLUMNS: Final = 1 << 13
 _TREES_AT_ONCE: Final = 1 << 14  # candidates
 
 
 class Candidates(NamedTuple):
-    """Tuples and queries whose words all stand around them, a row each.
+    """Tuples and queries, a row each: around the tuple are all words of the query.
 
     ``owner`` is the position of the tuple, as in ``Walks``; ``place`` that of the query in ``WordSets``.
     """
@@ -221,11 +221,11 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Trees of tuples, a column each; the first node is the tuple that they grow around.
+    """Trees of tuples, a column each; the first node is the tuple around which they grow.
 
-    ``place``: that of the query. ``bitmaps``: the keywords of each node; ``members`` the slots;
-    ``parents`` the nodes before it, and ``edges`` those from there. They have a row for each node, as many
-    as the greatest tree has, with NO_MEMBER and NO_NODE where there is none.
+    ``place``: the position of the query. ``bitmaps``: the keywords of each node; ``members``: the slots;
+    ``parents``: the node before each, and ``edges``: the edges from there. These have a row for each node of
+    the largest tree; shorter columns are filled up with NO_MEMBER and NO_NODE.
     """
 
     of: Ints
@@ -260,9 +260,9 @@ class Trees:
 
 
 class _Branches(NamedTuple):
-    """Walks from the tuples of candidates to words of theirs, in order of the candidates.
+    """Walks from the tuples of candidates to words of their queries, in order of the candidates.
 
-    ``bitmaps``, ``members`` and ``edges`` have a row for each step; NO_MEMBER stands where a walk has ended.
+    ``bitmaps``, ``members`` and ``edges`` have a row for each step, NO_MEMBER after the end of a walk.
     """
 
     of: Ints
@@ -274,7 +274,7 @@ class _Branches(NamedTuple):
 
 
 class TreeJoins:
-    """Finds trees among walks. ``width``: the most nodes of any."""
+    """Finds trees among walks. ``width``: the most nodes of any tree."""
 
     def __init__(self, live: LiveTuples, words: CarriedWords, sets: WordSets, width: int) -> None:
         self._live = live
@@ -283,7 +283,7 @@ class TreeJoins:
         self._width = width
 
     def candidates(self, levels: Sequence[Walks]) -> Candidates:
-        """The tuples where walks begin, with all queries whose words stand at ends of these."""
+        """The tuples at which walks begin, with all queries whose words are at the ends of these walks."""
         near = distinct(np.concatenate([_words_at(walks, self._words)[0] for walks in levels]))
         owners = near >> 32
         owner, place = [NOTHING], [NOTHING]
@@ -295,9 +295,9 @@ class TreeJoins:
         return Candidates(np.concatenate(owner), np.concatenate(place))
 
     def _among(self, near: Ints, begin: int) -> Candidates:
-        """Those of some tuples, from ``begin`` on, given each with all words about it, in order."""
+        """The candidates of the tuples from ``begin`` on, given all words around each in order."""
         owners, words = near >> 32, near & _WORD
-        there = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most are not there
+        there = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
         there[owners - begin, words % _COLUMNS] = True
         position, place = self._sets.by_rarest(words)
         owner = owners.take(position)
@@ -364,7 +364,7 @@ class TreeJoins:
     def _branches(
         self, longer: Sequence[Walks], ends: Sequence[tuple[Ints, Ints]], candidates: Candidates
     ) -> _Branches:
-        """``ends``: for each of ``longer`` the words at their ends in order, as ``_words_at`` gives them."""
+        """``ends``: for each of ``longer`` the sorted words at their ends, as ``_words_at`` returns them."""
         nothing = np.empty((self._width - 1, 0), dtype=np.int64)
         parts = [(NOTHING, nothing, nothing, nothing, NOTHING, NOTHING)]
         for walks, (codes, rows) in zip(longer, ends, strict=True):
@@ -408,13 +408,13 @@ class TreeJoins:
 
 
 def _words_at(walks: Walks, words: CarriedWords) -> tuple[Ints, Ints]:
-    """The words at ends of walks: owner and word in one integer, and the row of the walk."""
+    """The words at the ends of walks: owner and word in one integer, and the row of the walk."""
     row, found = words.of(walks.ends)
     return walks.owner.take(row) << 32 | found, row
 
 
 def _attached(trees: Trees, branches: _Branches, others: Ints) -> Trees:
-    """Trees with one walk each, where both make a tree of live tuples that has at most as many nodes."""
+    """Trees with one more walk each, if the union is a tree of live tuples that is not too large."""
     start = np.maximum(trees.start, branches.start.take(others))
     end = np.minimum(trees.end, branches.end.take(others))
     fits = start < end
@@ -445,7 +445,7 @@ def _attached(trees: Trees, branches: _Branches, others: Ints) -> Trees:
 
 
 def _minimal(trees: Trees) -> Trees:
-    """The trees each of whose leaves has a keyword that no other node has."""
+    """The trees in which each leaf has a keyword that no other node has."""
     once, several = np.zeros(len(trees), dtype=np.int64), np.zeros(len(trees), dtype=np.int64)
     for bitmap in trees.bitmaps:
         several |= once & bitmap
@@ -459,7 +459,7 @@ def _minimal(trees: Trees) -> Trees:
 
 
 def _once(trees: Trees) -> Trees:
-    """Each tree once, whatever the order in which it has grown: by its joins, in order of their ends."""
+    """Each tree once, in whatever order it has grown: identified by its joins, in order of their ends."""
     before = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
     order = np.argsort(-trees.members[1:], axis=0, kind="stable")
     ordered = [np.take_along_axis(each[1:], order, axis=0) for each in (trees.members, before, trees.edges)]

@@ -1,11 +1,11 @@
 """Walks over live tuples, outward from some of them: all paths of joins that begin at a tuple.
 
-As the delta joins of view maintenance: what is new is joined with indexes of
-what is there, which no query keeps for itself.
+As in delta joins for view maintenance, new tuples are joined with indexes of
+the existing ones, which queries share.
 
-Every leaf of a result has a word of its own. So of two leaves each has a word
-that a query asks for together with one of the other's, and the walks between
-them have no more joins than the greatest network.
+Every leaf of a result has a word of its own. So of any two leaves, each has a
+word that a query asks for together with a word of the other, and the walk
+between them has no more joins than the largest network.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Walks:
     """Walks of one length, a row each, in order of the tuples at which they begin, then of their first joins.
 
     ``owner`` is the position of that tuple among those asked for, ``branch`` the number of the first join.
-    ``ends`` are the slots of the last tuples; ``start``, ``end``: when all tuples are alive. Each walk goes
-    on from a ``row`` of the walks ``before``, which have one join less, by an ``edge``.
+    ``ends`` are the slots of the last tuples; all tuples are alive from ``start`` to ``end``. Each walk
+    extends a ``row`` of the walks ``before``, which have one join less, by an ``edge``.
     """
 
     owner: Ints
@@ -53,7 +53,7 @@ class Walks:
         return Walks(owner, branch, ends, start, end, row, edge, self.before)
 
     def paths(self, chosen: Ints) -> tuple[list[Ints], list[Ints]]:
-        """The slots of some walks' tuples, the beginning first, and the edges between them: columns."""
+        """The slots of the tuples on some walks, from the first one, and the edges between, as columns."""
         members, edges, walks = [self.ends.take(chosen)], list[Ints](), self
         while walks.before is not None:
             edges.append(walks.edge.take(chosen))
@@ -70,7 +70,7 @@ class Walker:
         self._neighbours = neighbours
 
     def begun(self, slots: Ints) -> Walks:
-        """The walks without a join, of tuples that ever live."""
+        """The walks without a join, from those tuples that are ever alive."""
         tuples = self._live.tuples
         start, end = tuples.start.take(slots), tuples.end.take(slots)
         alive = np.flatnonzero(start < end)
@@ -80,9 +80,9 @@ class Walker:
     def further(
         self, walks: Walks, *, earlier: bool, to: Callable[[Ints, Ints], Flags] | None = None
     ) -> Walks:
-        """The walks with one join more.
+        """The walks with one more join.
 
-        ``earlier``: over tuples in lower slots than the one they begin at, so that a path is found
+        ``earlier``: only over tuples in lower slots than the first one, so that a path is found
         from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends.
         """
         tuples = self._live.tuples
@@ -114,14 +114,14 @@ class Walker:
         )
 
 
-_ROWS: Final = 1 << 19  # walks of some tuples together
+_ROWS: Final = 1 << 19  # walks that are made together
 
 
 class NeighbouringWords:
-    """By live tuple: the words of the tuples one join away, or more, as signatures (``CarriedWords``).
+    """For each live tuple, the words of the tuples at least one join away, as signatures (``CarriedWords``).
 
-    A semi-join from the far end: the last join of a walk, which would make most of all walks, is tried only
-    where it may lead to a word that is asked for.
+    They are a semi-join from the far end. The last join of a walk, which would make most of all walks, is
+    tried only if it may lead to a word that a query asks for.
     """
 
     def __init__(self, words: CarriedWords, neighbours: Neighbours) -> None:
@@ -140,14 +140,14 @@ class NeighbouringWords:
             self._met(near, far)
 
     def renew(self, slots: Ints) -> None:
-        """Some tuples have new words."""
+        """Update the neighbours of tuples that have new words."""
         for begin in range(0, len(slots), AT_ONCE):
             some = slots[begin : begin + AT_ONCE]
             position, _, others = self._neighbours.of(some)
             self._met(some.take(position), others)
 
     def _met(self, near: Ints, far: Ints) -> None:
-        """Pairs of neighbours."""
+        """Add the words of neighbours, given as pairs, to each other."""
         np.bitwise_or.at(self._signatures, far, self._words.signatures(near))
         np.bitwise_or.at(self._signatures, near, self._words.signatures(far))
 
@@ -156,7 +156,7 @@ class NeighbouringWords:
         return self._signatures.take(slots)
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         kept = np.flatnonzero(slots[: self._size] >= 0)
         self._signatures[: len(kept)] = self._signatures[kept]
         self._size = len(kept)
@@ -178,18 +178,19 @@ class AskedWalks:
         self._behind.extend(live)
 
     def renew(self, slots: Ints) -> None:
-        """Some tuples have new words."""
+        """Update the neighbours of tuples that have new words."""
         self._behind.renew(slots)
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         self._behind.remap(slots)
 
     def levels(self, owners: Ints, width: int, *, earlier: bool) -> Iterator[list[Walks]]:
         """The walks from some tuples after others, for networks of at most ``width`` nodes.
 
-        All walks to a tuple of a result are there. ``earlier``: as in ``Walker.further``; else all tuples
-        have been added.
+        They include all walks to a tuple of a result. ``earlier``: as in ``Walker.further``; if False, all
+        tuples
+        must have been added.
         """
         at_once, place = 512, 0
         while place < len(owners):
@@ -207,7 +208,7 @@ class AskedWalks:
     def leaves(self, levels: list[Walks]) -> list[Walks]:
         """The walks that may lead to a leaf of a result."""
         asked = np.zeros(int(levels[0].owner.max(initial=-1)) + 1, dtype=np.int64)
-        within = []  # by number of joins: the partners of all words that are so near, by owner
+        within = []  # by number of joins: the partners of all words within that distance, by owner
         for walks in levels:
             np.bitwise_or.at(asked, walks.owner, self._partners.signatures(walks.ends))
             within.append(asked.copy())
@@ -218,9 +219,9 @@ class AskedWalks:
         return found
 
     def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
-        """None if there are too many walks to be made together.
+        """The levels, or None if there are too many walks to be made together.
 
-        Without most walks of the greatest two lengths, which would be most of all.
+        Most walks of the two greatest lengths are left out; they would be most of all walks.
         """
         begun = self.walker.begun(owners)
         levels, rows, last = [begun], len(owners), width - 1
@@ -243,7 +244,7 @@ class AskedWalks:
         return levels
 
     def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Flags]:
-        """Flags walks by the words of their ends, or by those behind; both as signatures by owner."""
+        """A filter of walks by the words of their ends, or by those behind; both are signatures by owner."""
 
         def kept(owner: Ints, ends: Ints) -> Flags:
             found = self._words.signatures(ends) & asked.take(owner)

@@ -1,7 +1,7 @@
-"""The words of live tuples; queries by pairs of words, for one or two, and by the rarest, for three or more.
+"""The words of live tuples, and the index of queries: by pairs of words, or by the rarest of three or more.
 
-A *word* is a number: what one keyword of a query asks of a tuple. Queries with
-equal keywords share words.
+A *word* is a number that stands for the condition of one keyword on a tuple.
+Queries with equal keywords share words.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from skws_mesh.columnar.store import Table
 
 _WORD: Final = (1 << 32) - 1
 _FEW: Final = 8
-_BITS: Final = 64  # of a signature
-_MORE: Final = 6  # digits that these stand for
+_BITS: Final = 64  # in a signature
+_MORE: Final = 6  # digits that the bits of a signature stand for
 FOUR: Final = 4
 
 
@@ -28,10 +28,10 @@ Digits: TypeAlias = npt.NDArray[np.uint16]
 
 
 class CarriedWords:
-    """Which live tuples, by slot, contain which words.
+    """The words of live tuples, by slot.
 
-    The last digits of four of a tuple's words stand in one integer, a *four*, so that many tuples' words are
-    read in a quarter of the time. The last four of a tuple is filled up by zeros.
+    The last digits of four words of a tuple are packed into one integer, a *four*, so that the words of many
+    tuples are read in a quarter of the time. The last four of a tuple is filled up with zeros.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class CarriedWords:
     def _clear(self) -> None:
         self._pairs = Table((NOTHING,))  # slot and word in one integer, sorted
         self._fours = Table((NOTHING,))
-        # By slot: the ends of its words and of its fours, a bit for each word, another bit for each.
+        # By slot: the ends of its words and of its fours, its signature, and another signature.
         self._tuples = Table((NOTHING,) * 4)
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class CarriedWords:
 
     @property
     def slots(self) -> Ints:
-        """The slot of each pair of a tuple and a word, in order."""
+        """The slot of each pair of a tuple and a word, sorted."""
         return self._codes >> 32
 
     @property
@@ -62,11 +62,11 @@ class CarriedWords:
 
     @property
     def often(self) -> Ints:
-        """By word: how many tuples contain it; words beyond the last are in none."""
+        """By word: the number of tuples that contain it; words beyond the end are in none."""
         return np.bincount(self.words)
 
     def append(self, slots: Ints, words: Ints, live: int) -> None:
-        """Add the words of new tuples, in any order; ``live`` slots are then in use."""
+        """Add the words of new tuples, in any order; ``live`` is the number of slots in use afterwards."""
         self._append(distinct(slots << 32 | words), live)
 
     def insert(self, slots: Ints, words: Ints, live: int) -> None:
@@ -86,7 +86,7 @@ class CarriedWords:
         self._set(self._codes[~np.isin(self.words, words)], self._tuples.size)
 
     def remap(self, slots: Ints) -> None:
-        """Give tuples their new slots, which keep their order; tuples with negative ones go."""
+        """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         kept = slots >= 0
         ends, its_ends, bits, others = self._tuples.columns()
         counts, its = np.diff(ends, prepend=0), np.diff(its_ends, prepend=0)
@@ -101,21 +101,21 @@ class CarriedWords:
 
     @property
     def any(self) -> Flags:
-        """By slot: whether the tuple has words."""
+        """By slot: True if the tuple has words."""
         carrying: Flags = self._tuples.columns()[2] != 0
         return carrying
 
     def signatures(self, slots: Ints) -> Ints:
-        """A bit for each word of a tuple; several words share one."""
+        """A bit for each word of a tuple; several words share a bit."""
         return self._tuples.columns()[2].take(slots)
 
     def counts(self, slots: Ints) -> Ints:
-        """How many words each tuple contains."""
+        """The number of words of each tuple."""
         first, ends = self._span(slots, 0)
         return ends - first
 
     def of(self, slots: Ints) -> tuple[Ints, Ints]:
-        """All words of tuples, as (position in ``slots``, word)."""
+        """All words of the tuples, as (position in ``slots``, word)."""
         first, ends = self._span(slots, 0)
         counts = ends - first
         codes = self._codes.take(ranges(first, counts))
@@ -123,7 +123,7 @@ class CarriedWords:
         return np.repeat(np.arange(len(slots), dtype=np.int64), counts), codes
 
     def fours(self, slots: Ints) -> Iterator[tuple[Ints, Digits]]:
-        """The first four words of each tuple, its next four, and so on, with the positions in ``slots``."""
+        """The first four words of each tuple, then its next four, and so on, with positions in ``slots``."""
         first, ends = self._span(slots, 1)
         positions = np.flatnonzero(first < ends)
         while len(positions):
@@ -132,13 +132,13 @@ class CarriedWords:
             positions = np.flatnonzero(first < ends)
 
     def numbered(self, slots: Ints, numbers: Ints) -> Ints:
-        """The word of each tuple that has a number in the order of its fours; negative if it has fewer."""
+        """For each tuple its word with a number, in the order of its fours; negative if there is none."""
         first, ends = self._span(slots, 0)
         places = first + numbers
         return np.where(places < ends, self._codes.take(places, mode="clip") & _WORD, -1)
 
     def contain(self, slots: Ints, words: Ints) -> Flags:
-        """Which tuples contain the word beside them."""
+        """True for each tuple that contains the word beside it."""
         found = np.zeros(len(slots), dtype=bool)
         if not len(self):
             return found
@@ -159,9 +159,9 @@ class CarriedWords:
         return self._codes.take(places) >> 32, known.take(places)
 
     def _span(self, slots: Ints, column: int) -> tuple[Ints, Ints]:
-        """Where the words or fours of each tuple begin and end."""
+        """The start and end of the words, or fours, of each tuple."""
         ends = self._tuples.columns()[column]
-        # The slot before the first has, as it should, no words: there it is 0.
+        # The slot before the first has no words, so its end is 0.
         return np.where(slots > 0, ends.take(slots - 1, mode="clip"), 0), ends.take(slots)
 
     def _set(self, codes: Ints, live: int) -> None:
@@ -169,7 +169,7 @@ class CarriedWords:
         self._append(codes, live)
 
     def _append(self, codes: Ints, live: int) -> None:
-        """Append pairs of tuples beyond those that are known."""
+        """Append pairs of tuples behind the existing ones."""
         first, known, before = self._tuples.size, len(self), self._fours.size
         self._pairs.append((codes,))
         of = (codes >> 32) - first
@@ -191,7 +191,7 @@ class CarriedWords:
 
 
 def _any_of(known: Ints, words: Ints) -> Flags:
-    """As ``np.isin``, which sorts, for few words."""
+    """Like ``np.isin``, which sorts; faster for few words."""
     among = np.zeros(len(known), dtype=bool)
     for word in words.tolist():
         among |= known == word
@@ -199,7 +199,7 @@ def _any_of(known: Ints, words: Ints) -> Flags:
 
 
 def _signature(words: Ints) -> Ints:
-    """The bit of each word, of as many as a signature has: that of its last digits."""
+    """The bit of each word in a signature, chosen by the last digits of the word."""
     return 1 << (words & (_BITS - 1))
 
 
@@ -207,9 +207,9 @@ _GONE: Final = -1
 
 
 class WordPairs:
-    """Queries, by number: those for two words can be found by both of them, and by either.
+    """Queries by number; those for two words are found by either word or by both.
 
-    An *entry* is a query as it is found from one of its words. Queries for one word have none.
+    An *entry* is a query with the word by which it is found. Queries for one word have no entries.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,8 @@ class WordPairs:
         self._clear()
 
     def _clear(self) -> None:
-        # The query, and its words: entry 2 n is that of row n from the first one, 2 n + 1 from the other.
+        # The query, and its words. Row n has the entries 2 n, found by the first word, and 2 n + 1, by the
+        # second.
         self._rows = Table((NOTHING, np.empty((0, 2), dtype=np.int64)))
         self._by_words, self._by_word = HashIndex(), HashIndex()  # to entries
         self._removed = 0
@@ -236,12 +237,12 @@ class WordPairs:
         return self._rows.columns()[0].take(entries >> 1)
 
     def turned(self, entries: Ints) -> Flags:
-        """Which entries are from the second word of their query."""
+        """True for each entry that is found by the second word of its query."""
         turned: Flags = (entries & 1).astype(bool)
         return turned
 
     def add(self, numbers: Ints, first: Ints, second: Ints) -> None:
-        """Add queries; ``second`` is negative where a query has one word."""
+        """Add queries; ``second`` is negative for queries of one word."""
         two = second >= 0
         self._add(numbers[two], np.column_stack([first[two], second[two]]))
         if two.all():
@@ -268,7 +269,7 @@ class WordPairs:
         _, entries = self.between(np.array([first]), np.array([second]))
         numbers, words = self._rows.columns()
         gone = entries[numbers.take(entries >> 1) == query][:1] >> 1
-        words[gone] = _GONE  # so that it is found no more
+        words[gone] = _GONE  # so that it is not found again
         self._removed += len(gone)
         if 2 * self._removed > self._rows.size:
             left = np.flatnonzero(words[:, 0] != _GONE)
@@ -284,13 +285,13 @@ class WordPairs:
         return position, queries.take(ranges(first, counts))
 
     def from_words(self, words: Ints) -> tuple[Ints, Ints]:
-        """All entries of words, as (position in ``words``, entry)."""
+        """All entries of the words, as (position in ``words``, entry)."""
         position, entries = self._by_word.probe(_hashes(words))
         right = self._words.take(entries) == words.take(position)
         return (position, entries) if right.all() else (position[right], entries[right])
 
     def between(self, words: Ints, others: Ints) -> tuple[Ints, Ints]:
-        """All entries from words to others, as (position, entry), in order of the position."""
+        """All entries from words to others, as (position, entry), in order of positions."""
         position, entries = self._by_words.probe(_hashes(words << 32 | others))
         near, far = self.words(entries)
         right = np.flatnonzero((near == words.take(position)) & (far == others.take(position)))
@@ -299,7 +300,7 @@ class WordPairs:
 
     @property
     def _words(self) -> Ints:
-        """By entry: the word from which it is found."""
+        """By entry: the word by which it is found."""
         return self._rows.columns()[1].ravel()
 
 
@@ -311,16 +312,16 @@ NO_WORD = -1
 
 
 class WordSets:
-    """Queries, by number, in order of the word of theirs that fewest live tuples contain.
+    """Queries by number, sorted by the one of their words that the fewest live tuples contain.
 
-    A *place* is one in this order. ``pairs``: each two words of one query.
+    A *place* is a position in this order. ``pairs``: every two words of one query.
     """
 
     def __init__(self) -> None:
         self.pairs = WordPairs()
         self._rarest: Ints = NOTHING  # sorted
         self._queries: Ints = NOTHING
-        self._words: Ints = np.empty((0, 0), dtype=np.int64)  # a row each, filled up by NO_WORD
+        self._words: Ints = np.empty((0, 0), dtype=np.int64)  # one row a query, filled up with NO_WORD
 
     def __len__(self) -> int:
         """The number of queries."""
@@ -333,7 +334,7 @@ class WordSets:
         return most
 
     def add(self, queries: Mapping[int, Sequence[int]], often: Ints) -> None:
-        """Add the words of queries. ``often``: by word, how many live tuples contain it."""
+        """Add the words of queries. ``often``: by word, the number of live tuples that contain it."""
         if not queries:
             return
         most = max(self.most, *map(len, queries.values()))
@@ -356,7 +357,7 @@ class WordSets:
             self.pairs.remove(query, one, other)
 
     def order(self, often: Ints) -> None:
-        """Order queries anew, as words have become rarer or more frequent."""
+        """Sort the queries again, since words have become rarer or more frequent."""
         if not len(self):
             return
         counts = np.zeros_like(self._words)
@@ -368,7 +369,7 @@ class WordSets:
         self._rarest, self._queries, self._words = rarest[order], self._queries[order], self._words[order]
 
     def by_rarest(self, words: Ints) -> tuple[Ints, Ints]:
-        """The queries whose rarest word is one of some, as (position in ``words``, place)."""
+        """The queries whose rarest word is one of ``words``, as (position in ``words``, place)."""
         first = np.searchsorted(self._rarest, words)
         counts = np.searchsorted(self._rarest, words, side="right") - first
         position = np.repeat(np.arange(len(words), dtype=np.int64), counts)
@@ -383,7 +384,7 @@ class WordSets:
         return self._queries.take(places)
 
     def word(self, places: Ints, number: int) -> Ints:
-        """One of the words at each place, counted in the query's order; NO_WORD where there are fewer."""
+        """One word of the query at each place, by its number in the query; NO_WORD if there are fewer."""
         return self._words[:, number].take(places)
 
     def among(self, queries: Flags) -> Ints:

@@ -15,11 +15,11 @@ from skws_schema.errors import UsageError
 from skws_windows.window import Window
 
 MOST_NETWORKS: Final = 1_000_000
-"""Networks made before the first tuple: about a gigabyte."""
+"""The most networks that are made before the first tuple; they take about a gigabyte."""
 
 
 def make_mesh(generator: CNGen, window: Window, choice: MeshChoice) -> PaperMesh:
-    """A mesh without tuples. Raises UsageError if all networks are to be made, and are too many."""
+    """A mesh without tuples. Raises UsageError if the mesh makes all networks and there are too many."""
     policy: PurgePolicy[Producer] = LazyPurging(choice.by_demand)
     if choice.policy is PurgeKind.EAGER:
         policy = EagerPurging()
@@ -32,7 +32,7 @@ def make_mesh(generator: CNGen, window: Window, choice: MeshChoice) -> PaperMesh
 
 
 def _check_number(generator: CNGen, mesh: MeshKind) -> None:
-    """Refuse too many networks; where they cannot be counted fast, the memory budget ends the run."""
+    """Refuse too many networks; if they cannot be counted fast, the memory budget ends the run."""
     with suppress(TooManyKindsError):
         total = sum(count_networks(generator))
         if total > MOST_NETWORKS:

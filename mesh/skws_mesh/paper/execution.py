@@ -1,8 +1,9 @@
-"""The common part of the paper's meshes: a tuple's way through sources and joins (S-KWS paper, Section 4).
+"""The common part of the paper's meshes: the route of a tuple through the operators (S-KWS paper, Section 4).
 
 Subclasses decide which operators exist, and which of them run. Arrivals are
-numbered, and a composite tuple has the number of its last member: by that an
-operator that wakes up finds what it has missed, whatever the tuples' starts.
+numbered, and a composite tuple has the number of its last member. By this
+number an operator that wakes finds the arrivals it has missed, whatever the
+starts of the tuples.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ Found: TypeAlias = tuple[Tree, Members]
 
 
 class PaperMesh:
-    """Live tuples in, results out, each with its candidate network.
+    """Takes live tuples and returns results, each with its candidate network.
 
-    Ticks are those of ``window``, which says when all output of a sleeping
-    operator is dead. Tuples need not come in order of their start. Their values are those of
+    Ticks are those of ``window``, which determines when all output of a sleeping
+    operator is dead. Tuples need not arrive in order of their start. Their values are those of
     ``skws_mesh.columnar.live.KeySets``.
     """
 
@@ -58,17 +59,17 @@ class PaperMesh:
 
     @property
     def partials(self) -> int:
-        """Composite tuples in output buffers, including dead ones not yet purged."""
+        """The number of composite tuples in output buffers, including dead ones not yet purged."""
         return sum(len(join.out.entries) for source in self.sources.values() for join in source.above())
 
     @property
     def operators(self) -> int:
-        """Joins and the sources at the roots of clusters."""
+        """The number of joins, and of sources at the roots of clusters."""
         roots = [source for source in self.sources.values() if source.parents or source.complete]
         return sum(1 + sum(1 for _ in root.above()) for root in roots)
 
     def insert(self, new: MeshTuple) -> list[Found]:
-        """Add a live tuple; give the results that it completes."""
+        """Add a live tuple; returns the results that it completes."""
         self._found = []
         self._arrivals += 1
         self._now = max(self._now, new.start)
@@ -76,7 +77,8 @@ class PaperMesh:
         self._present.add(new)
         source = self._source(new.relation, new.keywords)
         if not source.out.entries:
-            # Before the tuple is in: an operator that wakes catches up first, then takes it as an arrival.
+            # Before the tuple is inserted: an operator that wakes catches up first, then sees the tuple as an
+            # arrival.
             self._source_fills(source)
         source.out.add((new,), self._arrivals, FOREVER)
         self._route(source, (new,))
@@ -85,8 +87,9 @@ class PaperMesh:
     def end(self, ended: MeshTuple, tick: int) -> None:
         """End a live tuple at ``tick``, by a negative tuple.
 
-        Composites that hold it stay while late tuples may still join them, that is until ``tick`` lies on the
-        horizon. Results are retracted by who has told them.
+        Composites that contain it stay as long as late tuples may join them, that is until ``tick`` lies on
+        the
+        horizon. The engine retracts the results.
         """
         self._negative.end(ended, tick)
         self._expiry.push(tick, ended)
@@ -94,12 +97,12 @@ class PaperMesh:
             self.purge(self._horizon)
 
     def purge(self, horizon: int) -> None:
-        """Remove what ended at or before ``horizon``: tuples at once, composites by their policy."""
+        """Remove what ended at or before ``horizon``: tuples at once, composites by the purge policy."""
         self._horizon = max(self._horizon, horizon)
         self._now = max(self._now, horizon)
         touched: dict[Source, None] = {}
         for end, expired in self._expiry.expired(horizon):
-            # Ended early, it is queued again.
+            # A tuple that ended early is in the queue twice.
             if expired.end == end and expired in self._present:
                 touched[self._remove(expired)] = None
         self._policy.sources_expired(touched, horizon)
@@ -110,32 +113,32 @@ class PaperMesh:
         if not self._present:
             self._policy.nothing_lives()
 
-    # Differences between the meshes
+    # Methods in which the meshes differ
 
     def _grow(self) -> None:
-        """Make the operators that are there before the first tuple."""
+        """Make the operators that exist before the first tuple."""
 
     def _source_fills(self, source: Source) -> None:
-        """A source is about to get its first tuple."""
+        """Called before a source gets its first tuple."""
 
     def _source_empties(self, source: Source) -> None:
-        """A source has lost its last tuple."""
+        """Called after a source has lost its last tuple."""
 
     def _output_begins(self, operator: JoinOperator) -> None:
-        """A join is about to have its first output."""
+        """Called before a join has its first output."""
 
     def _output_dries_up(self, operator: Producer) -> None:
-        """A join has lost its last output."""
+        """Called after a join has lost its last output."""
 
     def _activate(self, join: JoinOperator) -> None:
-        """A join has been made."""
+        """Called after a join has been made."""
         join.run()
         self._catch_up(join)
 
     def _retire(self, join: JoinOperator) -> None:
-        """A join is about to be taken out."""
+        """Called before a join is removed."""
 
-    # The way of a tuple
+    # The route of a tuple
 
     def _route(self, source: Source, members: Members) -> None:
         """Pass a source tuple to all running joins that read it."""
@@ -150,7 +153,7 @@ class PaperMesh:
         self._pass_up(source, members, self._arrivals)
 
     def _produce(self, join: JoinOperator, members: Members, arrival: int) -> None:
-        """Put out a result, or a composite tuple for the joins above."""
+        """Return a result, or pass a composite tuple to the joins above."""
         if join.complete:
             self._found.append((self._network(join), members))
             return
@@ -167,7 +170,7 @@ class PaperMesh:
                     self._produce(join, members + right, max(arrival, arrived))
 
     def _catch_up(self, join: JoinOperator) -> None:
-        """Join what arrived since the operator stopped, in order of arrival, each pair once."""
+        """Join the arrivals since the operator stopped, in order of arrival, each pair once."""
         if not join.left.out.entries:
             return
         self._policy.probed(join.left, self._horizon)
@@ -190,7 +193,7 @@ class PaperMesh:
     # The end of a tuple
 
     def _remove(self, known: MeshTuple) -> Source:
-        """Take a tuple out of its source, and if it ended early, out of all above it."""
+        """Remove a tuple from its source and, if it ended early, from all operators above it."""
         source = self._source(known.relation, known.keywords)
         source.out.discard((known,))
         self._present.discard(known)
@@ -207,7 +210,7 @@ class PaperMesh:
         return known
 
     def _join(self, left: Producer, slot: Slot, complete: bool) -> JoinOperator:
-        """Make a join above ``left``, and let it start."""
+        """Make a join above ``left``, and start it."""
         edge = self._edges[slot.edge]
         join = JoinOperator(
             left, self._source(edge.target, slot.keywords), slot, edge, self._key_sets, complete
@@ -217,7 +220,7 @@ class PaperMesh:
         return join
 
     def _destroy(self, join: JoinOperator) -> None:
-        """Take a join out of the mesh, with all above it."""
+        """Remove a join from the mesh, with all operators above it."""
         for parent in tuple(join.parents.values()):
             self._destroy(parent)
         self._retire(join)
@@ -225,7 +228,7 @@ class PaperMesh:
         join.unlink()
 
     def _network(self, operator: Producer) -> Tree:
-        """The candidate network of a complete operator: one object, even if the operator is made again."""
+        """The candidate network of a complete operator: the same object if the operator is made again."""
         if operator.network is None:
             tree = tree_gen(operator, self.generator)
             operator.network = self._networks.setdefault(tree, tree)

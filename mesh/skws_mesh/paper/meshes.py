@@ -8,14 +8,14 @@ from skws_mesh.tree import Tree
 
 
 class FullMesh(PaperMesh):
-    """Prefixes of candidate networks are shared; only such operators exist."""
+    """Operators are the prefixes of candidate networks, and networks share them; no others exist."""
 
     def _grow(self) -> None:
         for tree in self.generator.networks():
             self._weave(tree)
 
     def _weave(self, tree: Tree, branch: int = 0) -> None:
-        """Add the operators of a candidate network that the mesh lacks, from the root upwards."""
+        """Add the missing operators of a candidate network, from the root upwards."""
         at: Producer = self._source(tree.relations[0], tree.keywords[0])
         last = len(tree.relations) - 1
         for node in range(1, last + 1):
@@ -24,7 +24,7 @@ class FullMesh(PaperMesh):
 
 
 class DemandDrivenMesh(FullMesh):
-    """The full mesh, whose joins sleep while they cannot contribute to a result (Section 4.1)."""
+    """The full mesh with joins that sleep while they cannot contribute to a result (Section 4.1)."""
 
     def _source_fills(self, source: Source) -> None:
         for join in tuple(source.fed):
@@ -56,14 +56,14 @@ class DemandDrivenMesh(FullMesh):
         self._tell_left(join, Event.PSTOP)
 
     def _wake(self, join: JoinOperator) -> None:
-        # The left child first: its output has to be complete.
+        # The left child first: its output must be complete.
         self._tell_left(join, Event.PSTART)
         self._policy.wakes(join)
         join.run()
         self._catch_up(join)
 
     def _tell_left(self, join: JoinOperator, event: Event) -> None:
-        """Signal the operator to the left, unless it is a source: sources always run."""
+        """Signal the operator to the left, unless it is a source; sources always run."""
         if isinstance(join.left, JoinOperator):
             self._signal(join.left, event)
 
@@ -71,7 +71,7 @@ class DemandDrivenMesh(FullMesh):
 class Forest(FullMesh):
     """One operator tree for each candidate network (Section 3.3): the paper's baseline.
 
-    Trees share the sources, but no join and no join's output.
+    Trees share the sources, but no joins and no output of joins.
     """
 
     def _grow(self) -> None:
@@ -83,8 +83,9 @@ class PartialMesh(PaperMesh):
     """A mesh that grows and shrinks with its tuples (Section 4.2).
 
     Operators exist while they have left input. An operator makes its parents before its first output, by
-    TreeGen and one step of CNGen, and destroys them, with all above, when it has lost its last output. So
-    there are also operators from which no network can be reached.
+    TreeGen and one step of CNGen, and destroys them, with all operators above, when it has lost its last
+    output.
+    So there are also operators from which no network can be reached.
     """
 
     def _source_fills(self, source: Source) -> None:

@@ -1,12 +1,13 @@
 """Operators of the paper's meshes: sources, left-deep joins above them, TreeGen (S-KWS paper, Section 3.3).
 
 A join's left input is the output buffer of the operator below it, its right
-input that of a source. Operators with equal prefixes share all below them,
-except in a forest.
+input that of a source. Operators with equal prefixes share all operators below
+them, except in a forest.
 
 The paper probes by nested loops, since its buffers hold few tuples. Here each
 buffer is indexed on the join values of the operators above it. Join values are
-integers that may be equal for different values: whoever shows results compares the rows.
+integers that may be equal for different values, so the caller compares the rows
+of results.
 
 Execution by demand (Section 4.1, Figure 4.1) gives an operator two flags: d, some operator above is
 running; r, the right input is not empty. An operator runs while both are set. The output operator, which is
@@ -34,14 +35,14 @@ Index: TypeAlias = dict[int, dict[Members, int]]
 _NULL: Final = int(NULL)
 
 Compatible: TypeAlias = Callable[[Members, MeshTuple], bool]
-"""Whether a tuple can join others."""
+"""True if a tuple can join the members."""
 
 _NONE: Final[dict[Members, int]] = {}  # no index has an entry for NULL
-_order = count()  # composite tuples with equal ends need no order of their own
+_order = count()  # a tie-breaker for composite tuples with equal ends
 
 
 def compatibility(sequence: KeywordSequence) -> Compatible:
-    """The test of lifespans and, if there is one, of the order of keywords."""
+    """The test of lifespans and, if the keywords have an order, of this order."""
 
     def agree(one: MeshTuple, other: MeshTuple) -> bool:
         first, second = sequence.rank(one.keywords), sequence.rank(other.keywords)
@@ -66,7 +67,7 @@ class Buffer:
         self._ends: list[tuple[int, int, Members]] = []
 
     def index(self, node: int, key_set: int) -> Index:
-        """Entries by the join value that member ``node`` has for a key set of its relation; without NULLs."""
+        """Entries by the join value of member ``node`` in a key set of its relation, without NULLs."""
         if (node, key_set) not in self._indexes:
             index = self._indexes[node, key_set] = Index()
             for members, arrival in self.entries.items():
@@ -74,7 +75,7 @@ class Buffer:
         return self._indexes[node, key_set]
 
     def add(self, members: Members, arrival: int, end: int) -> None:
-        """``end``: when the entry is dead; FOREVER if its owner removes it."""
+        """Add an entry. ``end``: the tick at which it is dead; FOREVER if its owner removes it."""
         self.entries[members] = arrival
         if end < FOREVER:
             heappush(self._ends, (end, next(_order), members))
@@ -87,34 +88,34 @@ class Buffer:
         for (node, key_set), index in self._indexes.items():
             value = members[node].values[key_set]
             if value != _NULL:
-                # The bucket stays the same object: a probe may be reading it.
+                # The bucket must remain the same object: a probe may be reading it.
                 del index[value][members]
                 if not index[value]:
                     del index[value]
 
     def drop_dead(self, horizon: int) -> bool:
-        """Remove what ended at or before ``horizon``; True if anything did."""
+        """Remove what ended at or before ``horizon``; True if anything was removed."""
         dropped = False
         while self._ends and self._ends[0][0] <= horizon:
             members = heappop(self._ends)[2]
-            if members in self.entries:  # else it was expunged before
+            if members in self.entries:  # otherwise it was expunged before
                 self.discard(members)
                 dropped = True
         return dropped
 
     def expunge(self, ended: MeshTuple) -> bool:
-        """Remove all that contains a tuple; True if anything does."""
+        """Remove all entries that contain a tuple; True if there were any."""
         gone = [members for members in self.entries if ended in members]
         for members in gone:
             self.discard(members)
         return bool(gone)
 
     def since(self, arrival: int) -> list[tuple[Members, int]]:
-        """The entries made by later arrivals than ``arrival``."""
+        """The entries made by arrivals later than ``arrival``."""
         return [entry for entry in self.entries.items() if entry[1] > arrival]
 
     def latest(self, arrival: int) -> list[tuple[Members, int]]:
-        """The same where entries are in order of arrival, as they are in sources; reads no others."""
+        """Like ``since``, for entries in order of arrival, as in sources; reads no other entries."""
         return list(takewhile(lambda entry: entry[1] > arrival, reversed(self.entries.items())))
 
     def clear(self) -> None:
@@ -130,7 +131,7 @@ def _enter(index: Index, value: int, members: Members, arrival: int) -> None:
 
 
 class Slot(NamedTuple):
-    """The node that a join adds: with ``keywords``, by ``edge`` from member ``node``.
+    """The node that a join adds: one with ``keywords``, reached by ``edge`` from member ``node``.
 
     ``branch`` numbers the trees of a forest; it is 0 in a mesh.
     """
@@ -144,7 +145,7 @@ class Slot(NamedTuple):
 class Producer:
     """A source or a join. ``awake``: the running joins above it, by slot.
 
-    ``complete``: its output are results of the candidate network ``network``
+    ``complete``: its outputs are results of the candidate network ``network``
     (set with the first result).
     """
 
@@ -159,15 +160,15 @@ class Producer:
 
     @property
     def linked(self) -> bool:
-        """False once the operator has been taken out of the mesh."""
+        """False once the operator has been removed from the mesh."""
         return True
 
     def consumers(self) -> tuple[JoinOperator, ...]:
-        """The joins that read the output."""
+        """The joins that read its output."""
         return tuple(self.parents.values())
 
     def above(self) -> Iterator[JoinOperator]:
-        """All joins that have this operator or one above it on their left, lower ones first."""
+        """All joins that have this operator, or one above it, on their left; lower ones first."""
         for parent in tuple(self.parents.values()):
             yield parent
             yield from parent.above()
@@ -176,7 +177,7 @@ class Producer:
 class Source(Producer):
     """The live tuples of one node of the expanded schema.
 
-    ``fed``: the joins whose right input it is; ``probing``: those of them that run.
+    ``fed``: the joins that have it as right input; ``probing``: the running ones among them.
     """
 
     __slots__ = ("fed", "keywords", "probing", "relation")
@@ -212,15 +213,15 @@ class JoinOperator(Producer):
         self._sides = left.out.index(slot.node, near), right.out.index(0, far)
 
     def matches_of_left(self, members: Members) -> dict[Members, int]:
-        """The right tuples that a composite tuple of the left input joins, with their arrivals."""
+        """The right tuples that join a composite tuple of the left input, with their arrivals."""
         return self._sides[1].get(members[self.slot.node].values[self._key_sets[0]], _NONE)
 
     def matches_of_right(self, members: Members) -> dict[Members, int]:
-        """The composite tuples of the left input that a right tuple joins, with their arrivals."""
+        """The composite tuples of the left input that join a right tuple, with their arrivals."""
         return self._sides[0].get(members[0].values[self._key_sets[1]], _NONE)
 
     def link(self) -> None:
-        """Enter this join at the operators below."""
+        """Register this join with the operators below it."""
         self.left.parents[self.slot] = self
         self.right.fed[self] = None
 
@@ -230,7 +231,7 @@ class JoinOperator(Producer):
         self.rest()
 
     def run(self) -> None:
-        """Take part in the processing of arrivals."""
+        """Start processing arrivals."""
         self.left.awake[self.slot] = self
         self.right.probing[self] = None
 
@@ -250,7 +251,7 @@ class JoinOperator(Producer):
 def tree_gen(operator: Producer, generator: CNGen) -> Tree:
     """TreeGen: an operator's prefix of candidate networks, from the operators below it (Figure 4.3).
 
-    No operator stores its tree.
+    Operators do not store their trees.
     """
     if isinstance(operator, Source):
         return Tree.single(operator.relation, operator.keywords)
@@ -259,7 +260,7 @@ def tree_gen(operator: Producer, generator: CNGen) -> Tree:
 
 
 def grown(tree: Tree, join: JoinOperator, generator: CNGen) -> Tree:
-    """The tree of a join, from that of the operator on its left."""
+    """The tree of a join, given that of the operator on its left."""
     edge, keywords = join.edge, join.slot.keywords
     depth = tree.path.index(join.slot.node)
     element = (depth + 1) * DEPTH + generator.order.label(edge.id, keywords)
@@ -276,7 +277,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """``PSTART``, ``PSTOP``: an operator above has begun or ceased to run.
+    """``PSTART``, ``PSTOP``: an operator above has started or stopped.
 
     ``FILLED``, ``EMPTIED``: the right source got its first tuple, or lost its last.
     """
@@ -290,9 +291,8 @@ class Event(Enum):
 class Demand:
     """The state of one join operator, and the number of running operators above it.
 
-    Transitions as Figure 4.1 has them where the text names them (1, 2, 3, 9 and
-    10), the others in the order of the states:
-
+    Figure 4.1 has the transitions; its text names numbers 1, 2, 3, 9 and 10, the
+    others are numbered in the order of the states:
     1. running: an operator above starts, or stops and is not the last
     2. running -> starved: the right input has dried up; *halts*
     3. running -> unwanted: the last operator above has stopped; *halts*
@@ -308,12 +308,12 @@ class Demand:
     __slots__ = ("running_parents", "state")
 
     def __init__(self, wanted: bool) -> None:
-        """``wanted``: the output operator is above."""
+        """``wanted``: the output operator is above it."""
         self.running_parents = int(wanted)
         self.state = State.STARVED if wanted else State.IDLE
 
     def follow(self, event: Event) -> int:
-        """Make a transition; give its number. An event that the state excludes is a KeyError."""
+        """Make a transition; returns its number. Raises KeyError for an event that the state excludes."""
         self.running_parents += (event is Event.PSTART) - (event is Event.PSTOP)
         number, self.state = _NEXT[self.state, event, self.running_parents > 0]
         return number
@@ -322,7 +322,7 @@ class Demand:
 HALTS = (2, 3)
 WAKES = (9, 10)
 
-# By state, event, and whether an operator above runs after it.
+# By state, event, and whether an operator above runs after the event.
 _NEXT: dict[tuple[State, Event, bool], tuple[int, State]] = {
     (State.RUNNING, Event.PSTART, True): (1, State.RUNNING),
     (State.RUNNING, Event.PSTOP, True): (1, State.RUNNING),

@@ -26,15 +26,16 @@ from skws_schema.budgets import check
 from skws_windows.window import Window
 
 _AT_ONCE: Final = 1 << 14
-"""Results that are kept as tuples before they become columns."""
+"""The most results that are kept as tuples before they are turned into columns."""
 
 
 class SlotMesh:
-    """One query's mesh of the paper (``skws_mesh.backend.Mesh``).
+    """The paper's mesh for one query (``skws_mesh.backend.Mesh``).
 
-    Tuples are taken one by one, in order of their start, and time passes with each: within a batch, too,
-    operators fall asleep, are destroyed and purged. ``accepts_root``: which root tuples, by slot, results may
-    have.
+    Tuples are inserted one by one, in order of their start, and time advances with each. So operators fall
+    asleep, are destroyed and are purged within a batch as well. ``accepts_root``: True for the root tuples,
+    by
+    slot, that results may have.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class SlotMesh:
         self._width = generator.max_size
         self._accepts_root = accepts_root
         self._query = -1
-        self._tuples: list[MeshTuple | None] = []  # by slot; None for those that take no part
+        self._tuples: list[MeshTuple | None] = []  # by slot; None for tuples that take no part
         self._trees: list[Tree] = []
         self._numbers: dict[Tree, int] = {}
         self._found: list[Partials] = []
@@ -63,7 +64,7 @@ class SlotMesh:
 
     @property
     def partials(self) -> int:
-        """0: no sweep reads composite tuples, which are purged as the policy says."""
+        """Always 0: no sweep reads composite tuples, which the purge policy removes."""
         return 0
 
     @property
@@ -80,7 +81,7 @@ class SlotMesh:
         return self._insert(slots, labels.take(slots), ALWAYS)
 
     def remove(self, query: int) -> None:
-        """The mesh goes with its query."""
+        """Nothing to do: the mesh is dropped with its query."""
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:
         slots = np.arange(arrived.first, len(self._live))
@@ -90,7 +91,7 @@ class SlotMesh:
         return self._insert(slots, labels, horizon)
 
     def _insert(self, slots: Ints, labels: Ints, horizon: int) -> Partials:
-        """Insert some slots in order of start, with their keyword bitmaps."""
+        """Insert the slots in order of start, with their keyword bitmaps."""
         tuples, mesh = self._live.tuples, self._mesh
         columns = (tuples.relation, tuples.start, tuples.end, tuples.place)
         rows = zip(
@@ -168,7 +169,7 @@ class SlotMesh:
         return self._trees[operator]
 
     def used(self) -> list[OperatorUse]:
-        """All operators that have output or sleep; those of a forest that have one tree are told together."""
+        """All operators that have output or sleep; those of a forest with the same tree are merged."""
         waiting: Counter[Tree] = Counter()
         sleep: dict[Tree, Sleep] = {}
         by_demand = isinstance(self._mesh, DemandDrivenMesh)
@@ -213,6 +214,6 @@ class SlotMesh:
 
 
 def _sleep(join: JoinOperator) -> Sleep:
-    """The flags of Figure 4.1 that are off."""
+    """The flags of Figure 4.1 that are not set."""
     wanted, fed = join.demand.state.value
     return Sleep(None if fed else (join.right.relation, join.right.keywords), not wanted)

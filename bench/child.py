@@ -25,7 +25,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_windows.window import parse_window
 
 # The paper's meshes. As in Section 5, only the full mesh purges lazily.

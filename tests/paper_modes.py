@@ -11,7 +11,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from tests.oracles.oracle import Shape, shape_of
 
 MODES = [

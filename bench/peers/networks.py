@@ -2,7 +2,7 @@
 
 An engine has one table for each node R{K} of the expanded schema, with the columns ``id``, ``start``
 (in ticks of the window) and the attributes by position: ``c0``, ``c1``, ... Members of a result are
-given in the reading order of ``skws_mesh.networks``. Made for schemas without keys, tables and deletions,
+given in the reading order of ``skws_mesh.candidate_networks``. Made for schemas without keys, tables and deletions,
 and for windows of one length: two tuples are alive together if their starts are less than it apart.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from skws_mesh.networks import CandidateNetwork
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Schema
 

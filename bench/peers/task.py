@@ -10,7 +10,7 @@ from bench.child import plan_of
 from bench.load import Load
 from bench.peers.networks import network_sql, shared_steps
 from skws.keywords.plan import Plan
-from skws_mesh.networks import CandidateNetwork
+from skws_mesh.candidate_networks import CandidateNetwork
 
 SECOND = 1_000_000  # ticks
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from skws_mesh.candidate_networks import Prefix, prefix_of
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import InsertedTuples
 from skws_mesh.columnar.store import Partials
-from skws_mesh.networks import Prefix, prefix_of
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS
 
@@ -65,10 +65,10 @@ def states_of(used: Iterable[OperatorUse]) -> dict[Prefix, OperatorState]:
 
 def together(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, OperatorState]:
     """The states keyed by operator prefix; states with equal prefixes are added."""
-    found: dict[Prefix, OperatorState] = {}
+    merged: dict[Prefix, OperatorState] = {}
     for prefix, state in states:
-        found[prefix] = found[prefix].beside(state) if prefix in found else state
-    return found
+        merged[prefix] = merged[prefix].beside(state) if prefix in merged else state
+    return merged
 
 
 class Mesh(Protocol):

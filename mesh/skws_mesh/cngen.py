@@ -67,7 +67,7 @@ def subsets(bitmap: int) -> Iterator[int]:
 UNREACHABLE = 1 << 20
 
 
-class Reach:
+class KeywordDistances:
     """Distances over a join graph, in nodes, to the nearest carrier of a keyword. Answers are cached.
 
     ``edges[r]`` are the edges that leave relation ``r``.
@@ -99,7 +99,7 @@ class Reach:
 Choice: TypeAlias = tuple[int, bool]
 
 
-class Place(NamedTuple):
+class GrowthPoint(NamedTuple):
     """A node of the rightmost path, by its depth, and an edge by which a child can be added to it.
 
     ``choices``: the keyword sets that the child may have, each with a flag: True if it completes the tree.
@@ -155,7 +155,7 @@ class CNGen:
                 )
                 for leaving in self.edges_from
             )
-        self._reach = Reach(self.edges_from, self.searchable)
+        self._reach = KeywordDistances(self.edges_from, self.searchable)
         self._kinds: dict[int, tuple[int, ...]] = {}
         self._choices: dict[tuple[object, ...], list[Choice]] = {}
         # Each pair exists once, since lists of choices refer to millions of them.
@@ -172,8 +172,8 @@ class CNGen:
         """The nodes (relation, keywords) that contain the root keyword, in processing order."""
         bit = 1 << self.order.root_keyword
         allows = self.sequence.allows
-        found = [n for n in expanded_nodes(self.searchable) if n.keywords & bit and allows(n.keywords)]
-        return tuple(sorted(found, key=lambda n: -self.order.root_rank(*n)))
+        roots = [n for n in expanded_nodes(self.searchable) if n.keywords & bit and allows(n.keywords)]
+        return tuple(sorted(roots, key=lambda n: -self.order.root_rank(*n)))
 
     def networks(self) -> Iterator[Tree]:
         """All candidate networks as canonical rooted trees, grouped by root (cluster)."""
@@ -204,13 +204,13 @@ class CNGen:
         ``tree`` must lack a keyword.
         """
         grown = (
-            (self.grow(tree, place, keywords, complete), complete)
-            for place in self.places(tree)
-            for keywords, complete in place.choices
+            (self.grow(tree, point, keywords, complete), complete)
+            for point in self.growth_points(tree)
+            for keywords, complete in point.choices
         )
         return [(new, complete) for new, complete in grown if new is not None]
 
-    def places(self, tree: Tree) -> Iterator[Place]:
+    def growth_points(self, tree: Tree) -> Iterator[GrowthPoint]:
         """The points at which a node may be added, with the keyword sets it may have."""
         if len(tree.relations) == self.max_size:
             return
@@ -223,17 +223,17 @@ class CNGen:
                     continue
                 choices = tuple(self._legal_choices(tree, depth, edge, bound))
                 if choices:
-                    yield Place(depth, edge, choices)
+                    yield GrowthPoint(depth, edge, choices)
 
-    def grow(self, tree: Tree, place: Place, keywords: int, complete: bool) -> Tree | None:
+    def grow(self, tree: Tree, point: GrowthPoint, keywords: int, complete: bool) -> Tree | None:
         """The tree with one more node; None if the result is a network that has a greater rooting."""
         new = tree.grow(
-            place.depth, place.edge.id, place.edge.target, keywords, self._element(place, keywords)
+            point.depth, point.edge.id, point.edge.target, keywords, self._element(point, keywords)
         )
         return new if not complete or self._is_greatest_rooting(new) else None
 
-    def _element(self, place: Place, keywords: int) -> int:
-        return (place.depth + 1) * DEPTH + self.order.label(place.edge.id, keywords)
+    def _element(self, point: GrowthPoint, keywords: int) -> int:
+        return (point.depth + 1) * DEPTH + self.order.label(point.edge.id, keywords)
 
     def _legal_choices(self, tree: Tree, depth: int, edge: Edge, bound: int) -> Iterator[Choice]:
         order, root_bit = self.order, 1 << self.order.root_keyword
@@ -264,10 +264,10 @@ class CNGen:
         terminal_root = tree.root_children + (depth == 0) == 1
         root = tree.keywords[0] & unique if terminal_root else -1
         key = (self._kind(target), tree.covered, size, root, *sorted(leaves))
-        found = self._choices.get(key)
-        if found is None:
-            found = self._choices[key] = self._compute_choices(target, tree.covered, size, root, leaves)
-        return found
+        choices = self._choices.get(key)
+        if choices is None:
+            choices = self._choices[key] = self._compute_choices(target, tree.covered, size, root, leaves)
+        return choices
 
     def _compute_choices(
         self, target: int, covered: int, size: int, root: int, leaves: list[int]
@@ -275,7 +275,7 @@ class CNGen:
         """``leaves``: the unique keywords of finished leaves; ``root``: those of a terminal root, else -1."""
         missing = self.all & ~covered
         budget = self.max_size - size - 1
-        found = []
+        choices = []
         allows = self.sequence.allows if self.sequence else None
         for keywords in subsets(self.searchable[target]):
             if any(not leaf & ~keywords for leaf in leaves) or (allows and not allows(keywords)):
@@ -284,18 +284,18 @@ class CNGen:
             left = missing & ~keywords
             if not left:
                 if root_valid:
-                    found.append(self._pairs[keywords][True])
+                    choices.append(self._pairs[keywords][True])
             elif self._needed(target, left, bool(keywords & missing), root_valid) <= budget:
-                found.append(self._pairs[keywords][False])
-        return found
+                choices.append(self._pairs[keywords][False])
+        return choices
 
     def _kind(self, relation: int) -> tuple[int, ...]:
         """The properties of a relation on which the keyword choices for a new node depend."""
-        found = self._kinds.get(relation)
-        if found is None:
+        kind = self._kinds.get(relation)
+        if kind is None:
             distances = (self._reach.distance(relation, 1 << slot) for slot in range(self.slots))
-            found = self._kinds[relation] = (self.searchable[relation], *distances)
-        return found
+            kind = self._kinds[relation] = (self.searchable[relation], *distances)
+        return kind
 
     def _needed(self, target: int, missing: int, leaf_valid: bool, root_valid: bool) -> int:
         """The fewest nodes still needed: an unfinished leaf or root needs one more, with a new keyword."""
@@ -393,7 +393,7 @@ class _Count:
     def sizes(self) -> tuple[int, ...]:
         roots = [_Below(leaving) for leaving in self._leaving]
         below = {edge.id: self._below(edge, roots[edge.target]) for edge in self._edges}
-        found = [self._rooted(roots, 1)]
+        counts = [self._rooted(roots, 1)]
         for size in range(1, self._most):
             for edge in self._edges:
                 tree = below[edge.id].forests[size - 1]
@@ -401,8 +401,8 @@ class _Count:
                 self._subtrees[edge.id].append(self.times(top[edge.target], tree))
             for each in {id(one): one for one in (*roots, *below.values())}.values():
                 each.extend(self, self._subtrees, size)
-            found.append(self._rooted(roots, size + 1))
-        return tuple(found)
+            counts.append(self._rooted(roots, size + 1))
+        return tuple(counts)
 
     def times(self, one: Terms, other: Terms) -> Terms:
         """The product."""
@@ -421,7 +421,7 @@ class _Count:
 
     def _rooted(self, roots: Sequence[_Below], size: int) -> int:
         """The number of networks of a size; the sum over all roots has each network once for every node."""
-        found = Fraction(0)
+        total = Fraction(0)
         for relation, root in enumerate(roots):
             if size == 1:
                 trees = dict(self._leaf[relation])
@@ -431,21 +431,21 @@ class _Count:
                 trees = _sum(
                     [self.times(self._leaf[relation], lone), self.times(self._inner[relation], others)]
                 )
-            found += sum((weight * self._labellings(key) for key, weight in trees.items()), Fraction(0))
-        return int(found / size)
+            total += sum((weight * self._labellings(key) for key, weight in trees.items()), Fraction(0))
+        return int(total / size)
 
     def _labellings(self, key: int) -> int:
         """In how many ways the nodes of a tree can carry keywords so that it is total and minimal."""
         nodes, leaves = self._digits(key)
-        found = 0
+        total = 0
         for barren in product(*(range(count + 1) for count in leaves)):
             ways = prod(map(comb, leaves, barren))
             for slot in range(self._slots):
                 here = [kind >> slot & 1 for kind in self._kinds]
                 carrying = sum(count for count, may in zip(nodes, here, strict=True) if may)
                 ways *= (1 << carrying) - 1 - sum(n for n, may in zip(barren, here, strict=True) if may)
-            found += -ways if sum(barren) % 2 else ways
-        return found
+            total += -ways if sum(barren) % 2 else ways
+        return total
 
     def _digits(self, key: int) -> tuple[list[int], list[int]]:
         digits = []

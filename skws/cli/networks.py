@@ -19,7 +19,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
 from skws.sinks.base import destination
 from skws.sinks.text import escaped, visible
-from skws_mesh.networks import CandidateNetwork
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_mesh.tree import Tree
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, counted

@@ -28,7 +28,7 @@ from skws.spec.enums import (
     OutputFormat,
     ToldUpdates,
 )
-from skws_mesh.kinds import MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshKind, PurgeKind
 
 Returned = TypeVar("Returned")
 _GIVEN: Final = "given"

@@ -24,8 +24,8 @@ from skws.explain.sections import (
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.keywords.word_queries import MANY, why_no_delta_joins
 from skws.spec.enums import EvaluatorName
-from skws_mesh.kinds import MeshKind
-from skws_mesh.networks import drawn_networks
+from skws_mesh.candidate_networks import drawn_networks
+from skws_mesh.mesh_kinds import MeshKind
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, counted
 from skws_windows.window import ExpressionWindow, window_text

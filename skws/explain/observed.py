@@ -12,7 +12,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws_mesh.backend import OperatorState, Sleep, states_of
-from skws_mesh.networks import Prefix, node_text
+from skws_mesh.candidate_networks import Prefix, node_text
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, before_arrival

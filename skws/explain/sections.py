@@ -18,8 +18,8 @@ from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, S
 from skws.queries.partitioning.parts import KeyPartitioning, key_partitioning, why_not_by_key
 from skws.queries.partitioning.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options
+from skws_mesh.candidate_networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.cngen import CNGen
-from skws_mesh.networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.tree import Tree, neighbours
 from skws_schema.errors import counted
 from skws_schema.graph import Edge, edges

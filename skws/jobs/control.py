@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.sinks.base import SinkRun
     from skws.sources.replays import TimeBuckets
     from skws_mesh.backend import OperatorState
-    from skws_mesh.networks import Prefix
+    from skws_mesh.candidate_networks import Prefix
     from skws_schema.model import Schema
 
 Op: TypeAlias = Literal["add", "remove", "schema"]

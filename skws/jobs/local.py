@@ -34,7 +34,7 @@ from skws.sources.replays import ReplayFeed
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.backend import OperatorState, states_of
-from skws_mesh.networks import Prefix
+from skws_mesh.candidate_networks import Prefix
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SourceError, StateError, UsageError

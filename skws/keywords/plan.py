@@ -13,7 +13,7 @@ from skws.keywords.query import KeywordQuery
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
-from skws_mesh.kinds import MeshChoice
+from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.tree import NodeOrder
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, nearest

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from skws.keywords.plan import Plan
 from skws.results.model import Joins, Made, Op, Result, ResultTuple
 from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
+from skws_mesh.candidate_networks import CandidateNetwork, Wording, carried
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table
-from skws_mesh.networks import CandidateNetwork, Wording, carried
 from skws_mesh.tree import Tree
 from skws_schema.model import Schema
 from skws_windows.window import FOREVER, MICROSECOND

@@ -26,7 +26,7 @@ from skws.spec.query import (
     Query,
     Stream,
 )
-from skws_mesh.kinds import MeshChoice
+from skws_mesh.mesh_kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window

@@ -9,7 +9,7 @@ from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
-from skws_mesh.kinds import MeshChoice
+from skws_mesh.mesh_kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, CountWindow, ExpressionWindow, TimeWindow, Window

@@ -24,7 +24,7 @@ from bench.peers.task import Comparison
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws_mesh.networks import CandidateNetwork
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import TimeWindow
 from tests.paper_modes import by_paper

@@ -21,7 +21,7 @@ from skws.sources.stdin import StdinSource
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
 from tests.spark.streaming.spark_runs import running

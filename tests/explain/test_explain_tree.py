@@ -19,7 +19,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.spec.enums import OnError
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_mesh.paper import make_mesh
 from skws_schema.errors import UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema

@@ -34,7 +34,7 @@ from skws.queries.windowed.plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
-from skws_mesh.networks import _connectors
+from skws_mesh.candidate_networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
 from skws_schema.infer.joins_by_values import find_possible

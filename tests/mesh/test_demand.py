@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
-from skws_mesh.paper.meshes import DemandDrivenMesh
-from skws_mesh.paper.operator import Demand, Event, JoinOperator, Producer, State
+from skws_mesh.paper.join_operator import Demand, DemandEvent, JoinOperator, Producer, State
+from skws_mesh.paper.paper_meshes import DemandDrivenMesh
 from skws_purging.composites import Members, MeshTuple
 from skws_purging.lifespans import ALWAYS
 from skws_purging.policy import LazyPurging
@@ -44,32 +44,34 @@ def joins(mesh: DemandDrivenMesh) -> list[JoinOperator]:
     return [join for source in mesh.sources.values() for join in source.above()]
 
 
-TO_STATE: dict[State, list[Event]] = {
+TO_STATE: dict[State, list[DemandEvent]] = {
     State.IDLE: [],
-    State.STARVED: [Event.PSTART],
-    State.UNWANTED: [Event.FILLED],
-    State.RUNNING: [Event.FILLED, Event.PSTART],
+    State.STARVED: [DemandEvent.PSTART],
+    State.UNWANTED: [DemandEvent.FILLED],
+    State.RUNNING: [DemandEvent.FILLED, DemandEvent.PSTART],
 }
 
 
 @pytest.mark.parametrize(
     ("state", "before", "event", "number", "reached"),
     [
-        (State.RUNNING, [], Event.PSTART, 1, State.RUNNING),
-        (State.RUNNING, [Event.PSTART], Event.PSTOP, 1, State.RUNNING),
-        (State.RUNNING, [], Event.EMPTIED, 2, State.STARVED),
-        (State.RUNNING, [], Event.PSTOP, 3, State.UNWANTED),
-        (State.STARVED, [], Event.PSTART, 4, State.STARVED),
-        (State.STARVED, [Event.PSTART], Event.PSTOP, 4, State.STARVED),
-        (State.STARVED, [], Event.PSTOP, 5, State.IDLE),
-        (State.UNWANTED, [], Event.EMPTIED, 6, State.IDLE),
-        (State.IDLE, [], Event.FILLED, 7, State.UNWANTED),
-        (State.IDLE, [], Event.PSTART, 8, State.STARVED),
-        (State.STARVED, [], Event.FILLED, 9, State.RUNNING),
-        (State.UNWANTED, [], Event.PSTART, 10, State.RUNNING),
+        (State.RUNNING, [], DemandEvent.PSTART, 1, State.RUNNING),
+        (State.RUNNING, [DemandEvent.PSTART], DemandEvent.PSTOP, 1, State.RUNNING),
+        (State.RUNNING, [], DemandEvent.EMPTIED, 2, State.STARVED),
+        (State.RUNNING, [], DemandEvent.PSTOP, 3, State.UNWANTED),
+        (State.STARVED, [], DemandEvent.PSTART, 4, State.STARVED),
+        (State.STARVED, [DemandEvent.PSTART], DemandEvent.PSTOP, 4, State.STARVED),
+        (State.STARVED, [], DemandEvent.PSTOP, 5, State.IDLE),
+        (State.UNWANTED, [], DemandEvent.EMPTIED, 6, State.IDLE),
+        (State.IDLE, [], DemandEvent.FILLED, 7, State.UNWANTED),
+        (State.IDLE, [], DemandEvent.PSTART, 8, State.STARVED),
+        (State.STARVED, [], DemandEvent.FILLED, 9, State.RUNNING),
+        (State.UNWANTED, [], DemandEvent.PSTART, 10, State.RUNNING),
     ],
 )
-def test_transitions(state: State, before: list[Event], event: Event, number: int, reached: State) -> None:
+def test_transitions(
+    state: State, before: list[DemandEvent], event: DemandEvent, number: int, reached: State
+) -> None:
     demand = Demand(wanted=False)
     for earlier in (*TO_STATE[state], *before):
         demand.follow(earlier)
@@ -80,15 +82,15 @@ def test_transitions(state: State, before: list[Event], event: Event, number: in
 @pytest.mark.parametrize(
     ("state", "event"),
     [
-        (State.IDLE, Event.PSTOP),
-        (State.IDLE, Event.EMPTIED),
-        (State.UNWANTED, Event.PSTOP),
-        (State.UNWANTED, Event.FILLED),
-        (State.STARVED, Event.EMPTIED),
-        (State.RUNNING, Event.FILLED),
+        (State.IDLE, DemandEvent.PSTOP),
+        (State.IDLE, DemandEvent.EMPTIED),
+        (State.UNWANTED, DemandEvent.PSTOP),
+        (State.UNWANTED, DemandEvent.FILLED),
+        (State.STARVED, DemandEvent.EMPTIED),
+        (State.RUNNING, DemandEvent.FILLED),
     ],
 )
-def test_events_that_a_state_excludes(state: State, event: Event) -> None:
+def test_events_that_a_state_excludes(state: State, event: DemandEvent) -> None:
     demand = Demand(wanted=False)
     for earlier in TO_STATE[state]:
         demand.follow(earlier)
@@ -99,7 +101,11 @@ def test_events_that_a_state_excludes(state: State, event: Event) -> None:
 def test_below_the_output_operator_only_right_input_matters() -> None:
     demand = Demand(wanted=True)
     assert demand.state is State.STARVED
-    assert [demand.follow(e) for e in (Event.FILLED, Event.EMPTIED, Event.FILLED)] == [9, 2, 9]
+    assert [demand.follow(e) for e in (DemandEvent.FILLED, DemandEvent.EMPTIED, DemandEvent.FILLED)] == [
+        9,
+        2,
+        9,
+    ]
 
 
 def test_joins_without_prospects_keep_nothing_and_catch_up_later() -> None:

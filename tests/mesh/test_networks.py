@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.load import Load
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_mesh.cngen import CNGen, ExpandedNode, TooManyKindsError, count_networks, expanded_nodes, subsets
-from skws_mesh.networks import CandidateNetwork
 from skws_mesh.sequence import KeywordSequence
 from skws_mesh.tree import NodeOrder, Tree
 from skws_schema.budgets import within_steps

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.cngen import CNGen
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.operator import Buffer, JoinOperator, Producer, tree_gen
+from skws_mesh.paper.join_operator import Buffer, JoinOperator, Producer, tree_gen
 from skws_mesh.tree import NodeOrder, Tree
 from skws_purging.composites import MeshTuple, end_of
 from skws_schema.model import Schema
@@ -91,7 +91,7 @@ def test_a_partial_mesh_grows_with_output_and_shrinks_without(purge: PurgeKind) 
     mesh.insert(tuple_of(0, 1, start=1))
     with_root = mesh.operators
     assert with_root > 0
-    assert {type(join.left).__name__ for join in joins(mesh)} == {"Source"}
+    assert {type(join.left).__name__ for join in joins(mesh)} == {"TupleSource"}
     mesh.insert(tuple_of(1, 0, start=5))
     assert mesh.operators > with_root
     for join in joins(mesh):

@@ -11,7 +11,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws_mesh.backend import Sleep
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import TimeWindow
 from tests.paper_modes import MODES

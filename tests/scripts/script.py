@@ -47,7 +47,7 @@ from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SQL, Query
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema
 from skws_schema.show import show, to_dot, to_yaml

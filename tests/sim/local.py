@@ -34,7 +34,7 @@ from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.yaml.document import to_yaml

@@ -71,7 +71,7 @@ class LiveBitmaps:
         )
 
     def of(self, query: Ints, slots: Ints) -> Ints:
-        found = np.zeros(len(slots), dtype=np.int64)
+        bitmaps = np.zeros(len(slots), dtype=np.int64)
         if len(slots) and slots.max() >= len(self._some):  # free tuples that arrived later
             self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
         carrying = np.flatnonzero(self._some.take(slots))
@@ -79,16 +79,16 @@ class LiveBitmaps:
             places = _place(slots[carrying], query[carrying])
             first = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
             hit = self._places[first] == places
-            found[carrying[hit]] = self._bitmaps[first[hit]]
-        return found
+            bitmaps[carrying[hit]] = self._bitmaps[first[hit]]
+        return bitmaps
 
     def carried(self, slots: Ints) -> tuple[Ints, KeywordBitmaps]:
         """All bitmaps of each tuple, with the tuple's position in ``slots``."""
         first = np.searchsorted(self._places, _place(slots, 0))
         counts = np.searchsorted(self._places, _place(slots + 1, 0)) - first
-        found = ranges(first, counts)
+        indices = ranges(first, counts)
         of = np.repeat(np.arange(len(slots), dtype=np.int64), counts)
-        return of, KeywordBitmaps(slots[of], self._places[found] & _QUERY, self._bitmaps[found])
+        return of, KeywordBitmaps(slots[of], self._places[indices] & _QUERY, self._bitmaps[indices])
 
     def all(self) -> KeywordBitmaps:
         return KeywordBitmaps(self._places >> QUERY_BITS, self._places & _QUERY, self._bitmaps)
@@ -102,10 +102,10 @@ class LiveBitmaps:
     def remap(self, slots: Ints) -> None:
         """Renumber tuples. The new slots keep their order; tuples with negative numbers are dropped."""
         renumbered = slots[self._places >> QUERY_BITS]
-        kept: Flags = renumbered >= 0
-        query = self._places[kept] & _QUERY
+        alive: Flags = renumbered >= 0
+        query = self._places[alive] & _QUERY
         live = int(slots.max(initial=-1)) + 1
-        self._set(renumbered[kept] << QUERY_BITS | query, self._bitmaps[kept], live)
+        self._set(renumbered[alive] << QUERY_BITS | query, self._bitmaps[alive], live)
 
     def _set(self, places: Ints, bitmaps: Ints, slots: int) -> None:
         self._places, self._bitmaps = places, bitmaps

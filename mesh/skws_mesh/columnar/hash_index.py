@@ -50,9 +50,9 @@ class HashFilter:
     def passing(self, hashes: Hashes) -> Ints:
         """The positions of the hashes that may be present."""
         places = self._places(hashes)
-        found = self._bits.take(places >> _BYTE)
-        found &= _bit(places)
-        return np.flatnonzero(found)
+        hits = self._bits.take(places >> _BYTE)
+        hits &= _bit(places)
+        return np.flatnonzero(hits)
 
     def _places(self, hashes: Hashes) -> Ints:
         # NumPy takes twice as long to index by unsigned numbers
@@ -134,8 +134,8 @@ class HashIndex:
         bucket = ((prefixes >> self._shifts).view(np.int64) + self._directories).ravel()
         first = self._begins.take(bucket)
         counts = self._begins.take(bucket + 1) - first
-        asked = np.tile(np.arange(len(wanted)), len(self.runs))
-        for begins, lengths, numbers in _parts(first, counts, asked):
+        positions = np.tile(np.arange(len(wanted)), len(self.runs))
+        for begins, lengths, numbers in _parts(first, counts, positions):
             of = np.repeat(numbers, lengths)
             left = self._entries.take(ranges(begins, lengths))
             left ^= prefixes.take(of)  # the payload, if the hashes agree
@@ -146,17 +146,17 @@ class HashIndex:
         """Renumber payloads from 0 on, in the same order; entries with a negative number are dropped."""
         left = int(new_payload.max(initial=-1)) + 1
         self._make_room(left - 1)
-        gone = len(new_payload) - left
-        moved_alike = left > 0 and new_payload[gone] == 0  # only the oldest were dropped
-        kept: list[Hashes] = []
+        dropped = len(new_payload) - left
+        moved_alike = left > 0 and new_payload[dropped] == 0  # only the oldest were dropped
+        remaining: list[Hashes] = []
         runs, directories = [], [NOTHING]
         since = at = size = 0
         for run in self.runs:
             entries = self._entries[at : at + run.size]
             payload = (entries & self._payload_part).view(np.int64)
             if moved_alike:
-                there = payload >= gone
-                entries = entries[there] - np.uint64(gone)
+                there = payload >= dropped
+                entries = entries[there] - np.uint64(dropped)
             else:
                 renumbered = new_payload.take(payload)
                 there = renumbered >= 0
@@ -168,11 +168,11 @@ class HashIndex:
                 bits = min(run.bits, _bits_of(len(entries)))
                 runs.append(Run(len(entries), bits))
                 directories.append(directory[:: 1 << (run.bits - bits)])
-                kept.append(entries)
+                remaining.append(entries)
                 size += len(entries)
             since += run.directory
             at += run.size
-        self._size, self._entries = size, np.concatenate([_NO_ENTRIES, *kept])
+        self._size, self._entries = size, np.concatenate([_NO_ENTRIES, *remaining])
         self._begins = np.concatenate(directories)
         self._set_runs(runs)
         self._renew_filter()
@@ -252,14 +252,14 @@ def in_parts(pairs: tuple[Ints, Ints]) -> Iterator[tuple[Ints, Ints]]:
 
 def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
     """The pairs in parts of PAIRS to twice as many; smaller parts are joined."""
-    held: list[tuple[Ints, Ints]] = []
+    pending: list[tuple[Ints, Ints]] = []
     for part in parts:
-        held.append(part)
-        if sum(len(first) for first, _ in held) >= PAIRS:
-            yield together(held)
-            held = []
-    if held:
-        yield together(held)
+        pending.append(part)
+        if sum(len(first) for first, _ in pending) >= PAIRS:
+            yield together(pending)
+            pending = []
+    if pending:
+        yield together(pending)
 
 
 def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:

@@ -121,8 +121,8 @@ class LiveTuples:
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:
         first = self._store.append(batch.columns())
-        place, hashes = self._entries(batch.relation, batch.keys)
-        slots = place + first
+        position, hashes = self._entries(batch.relation, batch.keys)
+        slots = position + first
         self._index.add(hashes, slots)
         return InsertedTuples(first, slots, hashes)
 
@@ -132,11 +132,11 @@ class LiveTuples:
 
     def _entries(self, relation: Ints, keys: Ints) -> tuple[Ints, Hashes]:
         values, width = keys.ravel(), self.key_sets.width
-        known = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
-        place = known // width
-        # An index number is the first index of the relation plus the key set; ``known`` gives both.
+        present = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
+        position = present // width
+        # An index number is the first index of the relation plus the key set; ``present`` gives both.
         first = (relation - np.arange(len(relation))) * width
-        return place, index_hashes(first.take(place) + known, values.take(known))
+        return position, index_hashes(first.take(position) + present, values.take(present))
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The tuples with given hashes, as (position in ``hashes``, slot)."""
@@ -150,10 +150,10 @@ class LiveTuples:
 
     def wanted(self, edge: Ints, members: Ints) -> tuple[Flags, Hashes]:
         """True for the members that have a join value for their edge, and the hashes to probe for those."""
-        known, values = self.leaving(edge, members)
+        present, values = self.leaving(edge, members)
         if len(values) < len(edge):
-            edge = edge[known]
-        return known, index_hashes(self.key_sets.edge_index.take(edge), values)
+            edge = edge[present]
+        return present, index_hashes(self.key_sets.edge_index.take(edge), values)
 
     def partners(self, edge: Ints, values: Ints) -> Iterator[tuple[Ints, Ints]]:
         """The tuples to which edges lead by join values, as (position in ``edge``, slot), in parts.
@@ -175,14 +175,14 @@ class LiveTuples:
 
     def joining(self, edge: Ints, members: Ints) -> tuple[Ints, Ints]:
         """The edges whose member has a join value, and the join values of the partners."""
-        known, values = self.leaving(edge, members)
-        return edge[known], values
+        present, values = self.leaving(edge, members)
+        return edge[present], values
 
     def leaving(self, edge: Ints, members: Ints) -> tuple[Flags, Ints]:
         """True for the members that have a join value for their edge, and those values."""
         values = self._values(members, self.key_sets.source.take(edge))
-        known: Flags = values != NULL
-        return known, values if known.all() else values[known]
+        present: Flags = values != NULL
+        return present, values if present.all() else values[present]
 
     def joined(self, edge: Ints, source: Ints, target: Ints) -> Flags:
         """True for each pair that an edge joins: relation and all 64 bits of the values agree."""
@@ -203,8 +203,8 @@ class LiveTuples:
 
         Returns the new number of each slot, -1 if it was dropped.
         """
-        kept: Flags = self.tuples.end > horizon
-        kept[dropped] = False
-        renumbered = self._store.keep(kept)
+        alive: Flags = self.tuples.end > horizon
+        alive[dropped] = False
+        renumbered = self._store.keep(alive)
         self._index.remap(renumbered)
         return renumbered

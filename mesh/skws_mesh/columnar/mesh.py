@@ -19,7 +19,7 @@ from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.operators import NONE, NewPartials, OperatorTable, Waiting
-from skws_mesh.columnar.semi_join import Entrances, SemiJoinFilter
+from skws_mesh.columnar.semi_join import BridgeEntries, SemiJoinFilter
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.sequence import FREE
 from skws_mesh.tree import Tree
@@ -52,11 +52,11 @@ class Pairs:
         start = np.maximum(partials.start.take(places), tuples.start.take(partners))
         end = np.minimum(partials.end.take(places), tuples.end.take(partners))
         # in many pairs one side is dead, so the cheapest test rules out most
-        kept = np.flatnonzero(start < end)
-        places, partners = places.take(kept), partners.take(kept)
+        alive = np.flatnonzero(start < end)
+        places, partners = places.take(alive), partners.take(alive)
         query = partials.query.take(places).astype(np.int64, copy=False)
         labels = self._bitmaps.of(query, partners)
-        operators = self._operators.next(groups.take(kept).astype(np.int64, copy=False), labels)
+        operators = self._operators.next(groups.take(alive).astype(np.int64, copy=False), labels)
         members = partials.members.take(places, axis=0)
         wanted = operators != NONE
         for node in range(self._width - 1):
@@ -64,10 +64,10 @@ class Pairs:
         chosen = np.flatnonzero(wanted)
         if self._in_order:
             chosen = chosen[self._in_sequence(operators[chosen], members[chosen], partners[chosen])]
-        operators, kept = operators.take(chosen), kept.take(chosen)
+        operators, alive = operators.take(chosen), alive.take(chosen)
         members = members.take(chosen, axis=0).astype(np.int64, copy=False)
         members[np.arange(len(chosen)), self._operators.size(operators) - 1] = partners.take(chosen)
-        return Partials(query.take(chosen), operators, members, start.take(kept), end.take(kept))
+        return Partials(query.take(chosen), operators, members, start.take(alive), end.take(alive))
 
     def _in_sequence(self, operators: Ints, members: Ints, partners: Ints) -> Flags:
         """True for each partner whose keywords are in order with those of the members."""
@@ -257,8 +257,8 @@ class ColumnarMesh:
 
     def mark_carriers(self, carrying: Flags, *, leaving: Collection[int] = ()) -> None:
         """Flag the tuples, by slot, that have keywords of a query outside ``leaving`` or are excluded."""
-        known = self._bitmaps.all()
-        carrying[known.tuple[~np.isin(known.query, list(leaving))] if leaving else known.tuple] = True
+        labels = self._bitmaps.all()
+        carrying[labels.tuple[~np.isin(labels.query, list(leaving))] if leaving else labels.tuple] = True
 
     def asking(self) -> Iterator[tuple[Ints, Ints]]:
         """The look-ups that new tuples may answer, as (edges, members)."""
@@ -287,8 +287,8 @@ class ColumnarMesh:
         woken = self._sleep.woken(bitmaps)
         if not woken.any():
             return Partials.none(self._width)
-        known = self._bitmaps.all()
-        return self._rooted(known.taken(woken[known.query]))
+        labels = self._bitmaps.all()
+        return self._rooted(labels.taken(woken[labels.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
         self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
@@ -297,10 +297,10 @@ class ColumnarMesh:
         """Entries for the index of tuples with keywords: slots, and hashes of join value and query."""
         taking_part = bitmaps.bitmap != self.excluded
         slots, query = bitmaps.tuple[taking_part], bitmaps.query[taking_part]
-        place, hashes = self._live.entries(slots)
-        return slots[place], mixed(hashes, query[place])
+        position, hashes = self._live.entries(slots)
+        return slots[position], mixed(hashes, query[position])
 
-    def _bridged(self, arrived: InsertedTuples, entrances: Entrances) -> Iterator[Partials]:
+    def _bridged(self, arrived: InsertedTuples, entrances: BridgeEntries) -> Iterator[Partials]:
         """Waiting partials joined with new bridges, and those that new tuples complete across older ones."""
         met = self._waiting.in_closed_groups(entrances.hashes)
         for on_bridge in self._continued(met, entrances.slots):
@@ -319,10 +319,10 @@ class ColumnarMesh:
         operators = self._operators.roots(tuples.relation[bitmaps.tuple], bitmaps.bitmap)
         chosen = np.flatnonzero(operators != NONE)
         slots = bitmaps.tuple[chosen]
-        kept = tuples.start[slots] < tuples.end[slots]
+        accepted = tuples.start[slots] < tuples.end[slots]
         if self._accepts_root is not None:
-            kept &= self._accepts_root(slots)
-        chosen, slots = chosen[kept], slots[kept]
+            accepted &= self._accepts_root(slots)
+        chosen, slots = chosen[accepted], slots[accepted]
         members = np.full((len(slots), self._width), NO_MEMBER, dtype=np.int64)
         members[:, 0] = slots
         return Partials(
@@ -355,8 +355,8 @@ class ColumnarMesh:
             self._waiting.add(*self._new.all())
         self._new = NewPartials()
         check(2 * sum(part.nbytes for part in self._found))
-        found, self._found = self._found, []
-        return self._pairs.truly_joined(Partials.together(found))
+        results, self._found = self._found, []
+        return self._pairs.truly_joined(Partials.together(results))
 
     def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
         """New partials joined with the live tuples, in parts; those that will wait are collected."""
@@ -415,9 +415,9 @@ class ColumnarMesh:
         groups = ranges(first, counts)
         self._operators.probed(new.operator, counts)
         joining = cells(new.members, partial, self._operators.node(groups))
-        known, hashes = self._live.wanted(self._operators.edge(groups), joining)
-        if not known.all():
-            partial, groups = partial[known], groups[known]
+        present, hashes = self._live.wanted(self._operators.edge(groups), joining)
+        if not present.all():
+            partial, groups = partial[present], groups[present]
         return partial, groups, hashes
 
     def _continued(self, met: Iterable[tuple[Ints, Ints, Ints]], slots: Ints) -> Iterator[Partials]:
@@ -437,11 +437,11 @@ def _probe_some(
 
 def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:
     """The partials in parts of PAIRS to twice as many; smaller parts are joined."""
-    held: list[Partials] = []
+    pending: list[Partials] = []
     for part in parts:
-        held.append(part)
-        if sum(map(len, held)) >= PAIRS:
-            yield Partials.together(held)
-            held = []
-    if held:
-        yield Partials.together(held)
+        pending.append(part)
+        if sum(map(len, pending)) >= PAIRS:
+            yield Partials.together(pending)
+            pending = []
+    if pending:
+        yield Partials.together(pending)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws_mesh.backend import OperatorUse
-from skws_mesh.cngen import CNGen, Place
+from skws_mesh.cngen import CNGen, GrowthPoint
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, distinct, mixed
 from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Partials, PartialStore, Table
@@ -39,7 +39,7 @@ class OperatorTable:
     def __init__(self, generator: CNGen) -> None:
         self.generator = generator
         self.trees: list[Tree] = []
-        self._places: list[Place] = []
+        self._points: list[GrowthPoint] = []
         self.excluded = 1 << generator.slots  # the bitmap of tuples that take no part
         self._complete = np.zeros(64, dtype=bool)
         self._size = np.ones(64, dtype=np.int64)
@@ -114,15 +114,15 @@ class OperatorTable:
 
     def next(self, groups: Ints, keywords: Ints) -> Ints:
         """The operator of each match; NONE if it leads to no network."""
-        found = cells(self._next, groups, keywords)
-        unknown = np.flatnonzero(found < NONE)
+        operators = cells(self._next, groups, keywords)
+        unknown = np.flatnonzero(operators < NONE)
         if len(unknown):
             codes = distinct(groups[unknown] * self._next.shape[1] + keywords[unknown])
             for first in range(0, len(codes), _AT_ONCE):
                 check()
                 self._make(codes[first : first + _AT_ONCE])
-            found = cells(self._next, groups, keywords)
-        return found.astype(np.int64)
+            operators = cells(self._next, groups, keywords)
+        return operators.astype(np.int64)
 
     def used(self, groups: Ints) -> list[OperatorUse]:
         """Each operator that has been expanded; ``groups`` has one element for each waiting partial."""
@@ -142,21 +142,21 @@ class OperatorTable:
 
     def _make(self, codes: Ints) -> None:
         """Make the operators with the given codes: group * width of the table + keywords."""
-        table, trees, places, grow = self._next.ravel(), self.trees, self._places, self.generator.grow
+        table, trees, points, grow = self._next.ravel(), self.trees, self._points, self.generator.grow
         groups, keywords = np.divmod(codes, self._next.shape[1])
         owners, complete = self._owner[groups], table[codes] == _UNKNOWN_COMPLETE
         met = zip(owners.tolist(), groups.tolist(), keywords.tolist(), complete.tolist(), strict=True)
-        grown = [grow(trees[owner], places[group], *child) for owner, group, *child in met]
-        made = [(place, tree) for place, tree in enumerate(grown) if tree is not None]
-        kept = [place for place, _ in made]
-        new = self._add([tree for _, tree in made], complete[kept])
-        owners, groups = owners[kept], groups[kept]
+        grown = [grow(trees[owner], points[group], *child) for owner, group, *child in met]
+        made = [(index, tree) for index, tree in enumerate(grown) if tree is not None]
+        chosen = [index for index, _ in made]
+        new = self._add([tree for _, tree in made], complete[chosen])
+        owners, groups = owners[chosen], groups[chosen]
         last = self._size[owners]  # the position of the new node
         self._size[new] = last + 1
         self._parents[new], self._edges[new] = self._parents[owners], self._edges[owners]
         self._parents[new, last], self._edges[new, last] = self._node[groups], self._edge[groups]
         table[codes] = NONE
-        table[codes[kept]] = new
+        table[codes[chosen]] = new
 
     def _add(self, trees: Sequence[Tree], complete: Flags | bool) -> Ints:
         """Add operators for trees, with the columns of a single node; returns their numbers."""
@@ -181,26 +181,26 @@ class OperatorTable:
         tree, largest = self.trees[operator], self.generator.max_size
         to_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 2
         on_bridge = largest >= LEAST_BRIDGED and len(tree.relations) == largest - 1 and not tree.keywords[-1]
-        self._first_group[operator] = len(self._places)
-        for place in self.generator.places(tree):
-            group = len(self._places)
-            self._places.append(place._replace(choices=()))  # the table has the choices
+        self._first_group[operator] = len(self._points)
+        for point in self.generator.growth_points(tree):
+            group = len(self._points)
+            self._points.append(point._replace(choices=()))  # the table has the choices
             if group == len(self._node):
                 self._node, self._edge = _doubled(self._node, 0), _doubled(self._edge, 0)
                 self._next, self._owner = _doubled(self._next, NONE), _doubled(self._owner, 0)
                 self._open, self._bridged = _doubled(self._open, False), _doubled(self._bridged, False)
                 self._passing = _doubled(self._passing, False)
             self._owner[group] = operator
-            joins_free = (0, False) in place.choices
+            joins_free = (0, False) in point.choices
             self._bridged[group] = joins_free and to_bridge
             self._open[group] = joins_free and not to_bridge
             self._passing[group] = on_bridge
-            self._node[group] = tree.path[place.depth]
-            self._edge[group] = place.edge.id
+            self._node[group] = tree.path[point.depth]
+            self._edge[group] = point.edge.id
             # NumPy takes ten times as long to assign one element by a list
-            for keywords, complete in place.choices:
+            for keywords, complete in point.choices:
                 self._next[group, keywords] = _UNKNOWN_COMPLETE if complete else _UNKNOWN
-        self._group_count[operator] = len(self._places) - self._first_group[operator]
+        self._group_count[operator] = len(self._points) - self._first_group[operator]
 
 
 def _doubled(array: npt.NDArray[Scalar], fill: int) -> npt.NDArray[Scalar]:

@@ -26,7 +26,7 @@ from skws_mesh.columnar.store import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Entrances:
+class BridgeEntries:
     """Bridges by slot, one entry for each of their join values and queries; ``hashes`` combine both."""
 
     slots: Ints
@@ -53,7 +53,7 @@ class SemiJoinFilter:
         self._filter = HashFilter()
         self._is_due = False  # the filter and the bridges must be renewed before the next tuples or queries
 
-    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> Entrances:
+    def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> BridgeEntries:
         """Insert new live tuples, after ``renew``; returns the new bridges, and those to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
@@ -137,8 +137,8 @@ class SemiJoinFilter:
         position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(closing)))
         entry = closing.take(position)
         self._live.gather(edge, bitmaps.tuple.take(entry))
-        known, hashes = self._live.wanted(edge, bitmaps.tuple.take(entry))
-        hashes, query = _distinct(hashes, bitmaps.query.take(entry[known]))
+        present, hashes = self._live.wanted(edge, bitmaps.tuple.take(entry))
+        hashes, query = _distinct(hashes, bitmaps.query.take(entry[present]))
         for place, bridge in self._live.probed(hashes):
             yield distinct_pairs(bridge, query.take(place))
 
@@ -147,7 +147,7 @@ class SemiJoinFilter:
         for place, bridge in self._live.probed(hashes):
             yield source[place], bridge
 
-    def _entrances(self, found: list[tuple[Ints, Ints]]) -> Entrances:
+    def _entrances(self, found: list[tuple[Ints, Ints]]) -> BridgeEntries:
         """Add tuples as bridges, each for a query of which a closer is next to it."""
         if not found:
             return _NO_ENTRANCES
@@ -156,12 +156,12 @@ class SemiJoinFilter:
         slots, query = slots[free], query[free]
         self._is_bridge = _with_space(self._is_bridge, len(self._live))
         self._is_bridge[slots] = True
-        place, hashes = self._live.entries(slots)
-        hashes = mixed(hashes, query[place])
+        position, hashes = self._live.entries(slots)
+        hashes = mixed(hashes, query[position])
         while not self._filter.has_room(len(hashes)):
             self._filter.grow()
         self._filter.add(hashes)
-        return Entrances(slots[place], hashes)
+        return BridgeEntries(slots[position], hashes)
 
     def _bridged(self, met: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, Ints]]:
         """The neighbours of closers, each with the queries of its closer; distinct in each part."""
@@ -201,4 +201,4 @@ def _with_space(flags: Flags, slots: int) -> Flags:
     return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])
 
 
-_NO_ENTRANCES = Entrances(NOTHING, NOTHING.view(np.uint64))
+_NO_ENTRANCES = BridgeEntries(NOTHING, NOTHING.view(np.uint64))

@@ -35,10 +35,10 @@ class Partials:
     @property
     def sizes(self) -> Ints:
         """The number of members of each partial result."""
-        found = np.zeros(len(self), dtype=np.int64)
+        sizes = np.zeros(len(self), dtype=np.int64)
         for slots in self.members.T:  # much faster than a sum along short rows
-            found += slots != NO_MEMBER
-        return found
+            sizes += slots != NO_MEMBER
+        return sizes
 
     @property
     def nbytes(self) -> int:
@@ -116,9 +116,9 @@ class Table:
         Returns the new index of each row, as ``keep`` does.
         """
         moved = renumbered.take(self.columns()[0])
-        kept = moved >= 0
-        places = self.keep(kept)
-        self.columns()[0][:] = moved.take(np.flatnonzero(kept))
+        remaining = moved >= 0
+        places = self.keep(remaining)
+        self.columns()[0][:] = moved.take(np.flatnonzero(remaining))
         return places
 
     def _moved(self, column: Ints, chosen: Ints | slice) -> Ints:

@@ -21,7 +21,7 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.neighbours import Partners
-from skws_mesh.delta.networks import PathNetworks, TreeNetworks
+from skws_mesh.delta.network_numbers import PathNetworks, TreeNetworks
 from skws_mesh.delta.results import NO_NODE, Candidates, PathJoins, Paths, TreeJoins, Trees
 from skws_mesh.delta.walks import AskedWalks
 from skws_mesh.delta.words import CarriedWords, WordPairs, WordSets
@@ -163,22 +163,22 @@ class DeltaJoins:
         if self._joining:
             self._walks.extend(live)
             self._walks.renew(distinct(slots))
-        asked = np.array([word for query in new.values() for word in query.words], dtype=np.int64)
-        carriers = self._words.carriers(distinct(asked))
+        words = np.array([word for query in new.values() for word in query.words], dtype=np.int64)
+        carriers = self._words.carriers(distinct(words))
         self._partners.renew(distinct(carriers[0]))
         numbers = np.array(list(new), dtype=np.int64)
-        found = self._results(self._standing(numbers, two, carriers))
-        mine = self._by_query.among(found.query, numbers)
-        return found if mine.all() else found.taken(mine)
+        results = self._results(self._standing(numbers, two, carriers))
+        mine = self._by_query.among(results.query, numbers)
+        return results if mine.all() else results.taken(mine)
 
     def remove(self, query: int) -> None:
         """Remove a query."""
-        gone = self._queries.pop(query)
-        if gone.branching:
-            self._sets.remove(query, gone.words)
+        removed = self._queries.pop(query)
+        if removed.branching:
+            self._sets.remove(query, removed.words)
         else:
-            self._pairs.remove(query, *gone.pair)
-        if gone.excluded:
+            self._pairs.remove(query, *removed.pair)
+        if removed.excluded:
             self._renew_excluding()
         if not self._queries:  # without queries, new tuples are not recorded
             self._begin()
@@ -199,9 +199,9 @@ class DeltaJoins:
     def exclusions(self, bitmaps: KeywordBitmaps) -> int:
         """The number of pairs of a tuple and a query that excludes it."""
         slots, words = bitmaps.tuple, bitmaps.query
-        known, queries = self._excluding
-        first = np.searchsorted(known, words)
-        counts = np.searchsorted(known, words, side="right") - first
+        excluded_words, queries = self._excluding
+        first = np.searchsorted(excluded_words, words)
+        counts = np.searchsorted(excluded_words, words, side="right") - first
         return len(distinct(np.repeat(slots, counts) << 32 | queries.take(ranges(first, counts))))
 
     def end(self, slots: Ints) -> None:
@@ -302,28 +302,30 @@ class DeltaJoins:
         position, query = self._pairs.singles(words)
         slots = owners.take(owner.take(position))
         numbers = self._networks.single(tuples.relation.take(slots))
-        kept = self._allowed(query, [slots])
-        slots = slots[kept]
-        yield self._rows(query[kept], numbers[kept], slots[None], tuples.start[slots], tuples.end[slots])
+        allowed = self._allowed(query, [slots])
+        slots = slots[allowed]
+        yield self._rows(
+            query[allowed], numbers[allowed], slots[None], tuples.start[slots], tuples.end[slots]
+        )
         position, entry = self._paths.entries(owners, owners)
         forward = ~self._pairs.turned(entry)
         slots, query = owners.take(position[forward]), self._pairs.query(entry[forward])
-        kept = self._allowed(query, [slots])
-        slots = slots[kept]
+        allowed = self._allowed(query, [slots])
+        slots = slots[allowed]
         numbers = tuples.relation.take(slots)
-        yield self._rows(query[kept], numbers, slots[None], tuples.start[slots], tuples.end[slots])
+        yield self._rows(query[allowed], numbers, slots[None], tuples.start[slots], tuples.end[slots])
 
     def _of_path(self, paths: Paths) -> Partials:
         """The results of complete entries that are minimal and contain no excluded tuple."""
         near, far = self._pairs.words(paths.entry)
         query = self._pairs.query(paths.entry)
         first, *inner, last = paths.members
-        kept = self._by_query.sizes(query) >= len(paths.members)
-        kept &= ~(self._words.contain(first, far) | self._words.contain(last, near))
+        valid = self._by_query.sizes(query) >= len(paths.members)
+        valid &= ~(self._words.contain(first, far) | self._words.contain(last, near))
         for slots in inner:
-            kept &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
-        kept &= self._allowed(query, paths.members, paths.edges)
-        chosen = np.flatnonzero(kept)
+            valid &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
+        valid &= self._allowed(query, paths.members, paths.edges)
+        chosen = np.flatnonzero(valid)
         entry, members, walked, start, end = paths.taken(chosen)
         turned = np.flatnonzero(self._pairs.turned(entry))
         members[:, turned], walked[:, turned] = members[::-1, turned], walked[::-1, turned] ^ 1
@@ -333,16 +335,16 @@ class DeltaJoins:
     def _of_trees(self, trees: Trees) -> Partials:
         """The results of trees that contain no excluded tuple."""
         query, members = self._sets.query(trees.place), trees.members
-        kept = self._by_query.sizes(query) >= trees.size
-        kept &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
-        trees = trees.taken(np.flatnonzero(kept))
+        valid = self._by_query.sizes(query) >= trees.size
+        valid &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
+        trees = trees.taken(np.flatnonzero(valid))
         relations = np.where(
             trees.members == NO_MEMBER, NO_NODE, self._live.tuples.relation.take(trees.members)
         )
         numbers, order = self._branching.numbers(trees, relations)
         members = np.take_along_axis(trees.members, order, axis=0)
         return Partials(
-            query[kept], numbers + _BRANCHING, np.ascontiguousarray(members.T), trees.start, trees.end
+            query[valid], numbers + _BRANCHING, np.ascontiguousarray(members.T), trees.start, trees.end
         )
 
     def _allowed(self, query: Ints, members: Iterable[Ints], edges: Iterable[Ints] = ()) -> Flags:
@@ -351,15 +353,19 @@ class DeltaJoins:
         limited = np.flatnonzero(~self._by_query.plain(query))
         if not len(limited):
             return allowed
-        known, queries = self._excluding
+        excluded_words, queries = self._excluding
         relation = self._live.tuples.relation
-        codes = known << 32 | queries
+        codes = excluded_words << 32 | queries
         for column in members:
             slots = column[limited]
             position, words = self._words.of(slots)
-            asked = words << 32 | query.take(limited).take(position)
+            restricted = words << 32 | query.take(limited).take(position)
             order = np.sort(codes)
-            hit = order.take(np.searchsorted(order, asked), mode="clip") == asked if len(order) else asked < 0
+            hit = (
+                order.take(np.searchsorted(order, restricted), mode="clip") == restricted
+                if len(order)
+                else restricted < 0
+            )
             allowed[limited[position[hit]]] = False
             for at, slot in zip(limited.tolist(), slots.tolist(), strict=True):
                 without = self._queries[int(query[at])].without
@@ -383,8 +389,8 @@ class DeltaJoins:
             check()
             if len(part):
                 self.found.append(part)
-        found, self.found = self.found, []
-        return Partials.together(found)
+        results, self.found = self.found, []
+        return Partials.together(results)
 
 
 def _pairs_of(queries: Mapping[int, WordQuery]) -> Ints:

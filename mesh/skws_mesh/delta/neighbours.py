@@ -59,8 +59,8 @@ class Neighbours:
             tuples = self._live.tuples
             start = np.maximum(tuples.start.take(own), tuples.start.take(slots))
             end = np.minimum(tuples.end.take(own), tuples.end.take(slots))
-            kept = np.flatnonzero((slots < own) & (start < end))
-            own, edge, slots = own.take(kept), edge.take(kept), slots.take(kept)
+            valid = np.flatnonzero((slots < own) & (start < end))
+            own, edge, slots = own.take(valid), edge.take(valid), slots.take(valid)
             if not self._crowded:
                 self._add(
                     np.concatenate([own, slots]),
@@ -88,9 +88,9 @@ class Neighbours:
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
         first, counts, _ = self._lists.columns()
-        kept = np.flatnonzero(slots[: self._lists.size] >= 0)
-        lengths = counts.take(kept)
-        codes = self._codes.take(ranges(first.take(kept), lengths))
+        remaining = np.flatnonzero(slots[: self._lists.size] >= 0)
+        lengths = counts.take(remaining)
+        codes = self._codes.take(ranges(first.take(remaining), lengths))
         others = slots.take(codes & _SLOT)
         there = others >= 0
         if not there.all():
@@ -107,9 +107,9 @@ class Neighbours:
     def _looked_up(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Like ``of``, by join value and in any order: all live tuples."""
         row, edge = self._leaving.of(self._live.tuples.relation.take(slots))
-        known, hashes = self._live.wanted(edge, slots.take(row))
-        if not known.all():
-            row, edge = row[known], edge[known]
+        present, hashes = self._live.wanted(edge, slots.take(row))
+        if not present.all():
+            row, edge = row[present], edge[present]
         position, others = self._live.probe(hashes)
         check()
         row, edge = row.take(position), edge.take(position)
@@ -130,11 +130,11 @@ class Neighbours:
         begins = np.flatnonzero(np.diff(slots, prepend=-1))
         lists, more = slots.take(begins), np.diff(begins, append=len(slots))
         first, counts, space = self._lists.columns()
-        held = counts.take(lists)
-        needed = held + more
+        lengths = counts.take(lists)
+        needed = lengths + more
         small = np.flatnonzero(needed > space.take(lists))
         self._move(lists.take(small), 2 * needed.take(small))
-        self._codes[ranges(first.take(lists) + held, more)] = codes
+        self._codes[ranges(first.take(lists) + lengths, more)] = codes
         counts[lists] = needed
 
     def _move(self, lists: Ints, spaces: Ints) -> None:
@@ -196,15 +196,15 @@ class Partners:
         for begin in range(0, len(slots), at_once):
             some = slots[begin : begin + at_once]
             position, words = self._words.of(some)
-            asked = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
-            self._set += sum(len(entries) for _, _, entries in asked)
+            entries_of_pairs = [(pairs, *pairs.from_words(words)) for pairs in self._pairs if len(pairs)]
+            self._set += sum(len(entries) for _, _, entries in entries_of_pairs)
             if self._set << _SPARSE > max(self._size, _LEAST_ROWS) << self._bits and self._bits < _MOST_BITS:
                 self._bits, self._set = self._bits + 1, 0
                 self._matrix = self._rows(len(self._matrix))
                 self.renew(np.arange(self._size, dtype=np.int64))
                 return
             flags = np.zeros((len(some), 1 << self._bits), dtype=bool)
-            for pairs, of, entries in asked:
+            for pairs, of, entries in entries_of_pairs:
                 flags[position.take(of), self._bit(pairs.words(entries)[1])] = True
             self._matrix[some] = packed = np.packbits(flags, axis=1, bitorder="little")
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
@@ -217,11 +217,11 @@ class Partners:
         rows, mask = self._matrix.shape[1] * slots, np.uint16((1 << self._bits) - 1)
         positions, numbers = [NOTHING], [NOTHING]
         for fours, (pairs, digits) in enumerate(self._words.fours(others)):
-            place = np.repeat(rows.take(pairs), FOUR)
-            place += (digits & mask) >> 3
-            found = self._matrix.ravel().take(place)
-            found &= np.left_shift(1, (digits & 7).astype(np.uint8), dtype=np.uint8)
-            hits = np.flatnonzero(found != 0)
+            index = np.repeat(rows.take(pairs), FOUR)
+            index += (digits & mask) >> 3
+            octets = self._matrix.ravel().take(index)
+            octets &= np.left_shift(1, (digits & 7).astype(np.uint8), dtype=np.uint8)
+            hits = np.flatnonzero(octets != 0)
             positions.append(pairs.take(hits // FOUR))
             numbers.append(hits % FOUR + FOUR * fours)
         position = np.concatenate(positions)
@@ -235,11 +235,13 @@ class Partners:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
-        kept = np.flatnonzero(slots >= 0)
-        number = len(kept)
+        remaining = np.flatnonzero(slots >= 0)
+        number = len(remaining)
         self._set = self._set * number // max(1, self._size)
         # Usually the oldest are dropped, and the others move as one block.
-        some = slice(len(slots) - number, None) if number and kept[0] == len(slots) - number else kept
+        some = (
+            slice(len(slots) - number, None) if number and remaining[0] == len(slots) - number else remaining
+        )
         self._matrix[:number] = self._matrix[: self._size][some]
         self._signatures[:number] = self._signatures[: self._size][some]
         self._size = number

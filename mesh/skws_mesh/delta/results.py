@@ -82,10 +82,10 @@ class PathJoins:
     def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Paths]:
         """The paths formed by rows of walks, each with the row of other walks beside it."""
         for begin in range(0, len(rows), _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            place, entry = self.entries(one.ends.take(rows[part]), other.ends.take(others[part]))
-            if len(place):
-                yield _joined(one, rows[part].take(place), other, others[part].take(place), entry)
+            chunk = slice(begin, begin + _AT_ONCE)
+            position, entry = self.entries(one.ends.take(rows[chunk]), other.ends.take(others[chunk]))
+            if len(position):
+                yield _joined(one, rows[chunk].take(position), other, others[chunk].take(position), entry)
 
     def entries(self, one: Ints, other: Ints) -> tuple[Ints, Ints]:
         """The entries that pairs of tuples complete, as (position, entry).
@@ -102,10 +102,10 @@ class PathJoins:
         positions, entries = [NOTHING], [NOTHING]
         for part in slices(counts, PAIRS):
             times = counts[part]
-            found, its = self._pairs.between(
+            position, its = self._pairs.between(
                 near.take(ranges(first[part], times)), np.repeat(far[part], times)
             )
-            positions.append(np.repeat(of[part], times).take(found))
+            positions.append(np.repeat(of[part], times).take(position))
             entries.append(its)
         return np.concatenate(positions), np.concatenate(entries)
 
@@ -115,15 +115,15 @@ class PathJoins:
             walks.taken(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]
         ]
-        found = [self._words.of(walks.ends) for walks in mine]
-        there = distinct(np.concatenate([words for _, words in found]))
+        words_of_walks = [self._words.of(walks.ends) for walks in mine]
+        there = distinct(np.concatenate([words for _, words in words_of_walks]))
         _, entries = self._pairs.from_words(there)
         near, far = self._pairs.words(entries)
-        known = np.flatnonzero((near < far) & (there.take(np.searchsorted(there, far), mode="clip") == far))
-        entries, near, far = entries.take(known), near.take(known), far.take(known)
+        pairs = np.flatnonzero((near < far) & (there.take(np.searchsorted(there, far), mode="clip") == far))
+        entries, near, far = entries.take(pairs), near.take(pairs), far.take(pairs)
         if not len(entries):
             return
-        by_word = [_by_word(*each) for each in found]
+        by_word = [_by_word(*each) for each in words_of_walks]
         for i, one in enumerate(mine):
             for j, other in enumerate(mine):
                 if i + j + 3 > len(levels):
@@ -139,15 +139,15 @@ def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> 
     """
     start = np.maximum(one.start.take(rows), other.start.take(others))
     end = np.minimum(one.end.take(rows), other.end.take(others))
-    kept = start < end
+    alive = start < end
     near, back = one.paths(rows)
     far, onward = other.paths(others)
     for slots, its in product(near[1:], far[1:]):
-        kept &= slots != its
+        alive &= slots != its
     members = np.array([*near[:0:-1], *far])
     edges = np.array([*(edge ^ 1 for edge in back[::-1]), *onward])
     paths = Paths(entry, members, edges, start, end)
-    return paths if kept.all() else paths.taken(np.flatnonzero(kept))
+    return paths if alive.all() else paths.taken(np.flatnonzero(alive))
 
 
 def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
@@ -244,8 +244,8 @@ class Trees:
     @property
     def covered(self) -> Ints:
         """The keywords that some node contains."""
-        found: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
-        return found
+        keywords: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
+        return keywords
 
     def taken(self, chosen: Ints) -> Trees:
         return Trees(
@@ -289,9 +289,9 @@ class TreeJoins:
         owner, place = [NOTHING], [NOTHING]
         for begin in range(0, int(owners.max(initial=-1)) + 1, _TABLE):
             first, end = np.searchsorted(owners, (begin, begin + _TABLE))
-            found = self._among(near[first:end], begin)
-            owner.append(found.owner)
-            place.append(found.place)
+            candidates = self._among(near[first:end], begin)
+            owner.append(candidates.owner)
+            place.append(candidates.place)
         return Candidates(np.concatenate(owner), np.concatenate(place))
 
     def _among(self, near: Ints, begin: int) -> Candidates:
@@ -306,11 +306,11 @@ class TreeJoins:
                 word = self._sets.word(place, number)
                 if exact:
                     codes = owner << 32 | word
-                    found = near.take(np.searchsorted(near, codes), mode="clip") == codes
+                    hits = near.take(np.searchsorted(near, codes), mode="clip") == codes
                 else:
-                    found = there.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
-                kept = np.flatnonzero(found | (word == NO_WORD))
-                owner, place = owner.take(kept), place.take(kept)
+                    hits = there.ravel().take((owner - begin) * _COLUMNS + word % _COLUMNS)
+                remaining = np.flatnonzero(hits | (word == NO_WORD))
+                owner, place = owner.take(remaining), place.take(remaining)
         return Candidates(owner, place)
 
     def around(self, levels: Sequence[Walks], candidates: Candidates) -> Iterator[Trees]:
@@ -322,15 +322,15 @@ class TreeJoins:
         ]
         for begin in range(0, len(candidates.owner), _TREES_AT_ONCE):
             check()
-            part = slice(begin, begin + _TREES_AT_ONCE)
-            some = Candidates(candidates.owner[part], candidates.place[part])
+            chunk = slice(begin, begin + _TREES_AT_ONCE)
+            some = Candidates(candidates.owner[chunk], candidates.place[chunk])
             total = np.zeros(len(some.place), dtype=np.int64)
             for number in range(self._sets.most):
                 total |= (self._sets.word(some.place, number) != NO_WORD).astype(np.int64) << number
             branches = self._branches(longer, ordered, some)
-            found = list(self._grown(self._begun(begun, some), branches, total))
-            if found:
-                yield _once(_minimal(_together(found)))
+            trees = list(self._grown(self._begun(begun, some), branches, total))
+            if trees:
+                yield _once(_minimal(_together(trees)))
 
     def _begun(self, begun: Walks, candidates: Candidates) -> Trees:
         """The trees of one tuple."""
@@ -356,10 +356,10 @@ class TreeJoins:
 
     def _bitmaps(self, slots: Ints, place: Ints) -> Ints:
         """The keywords of queries that the tuples beside them contain."""
-        found = np.zeros(len(slots), dtype=np.int64)
+        bitmaps = np.zeros(len(slots), dtype=np.int64)
         for number in range(self._sets.most):
-            found |= self._words.contain(slots, self._sets.word(place, number)).astype(np.int64) << number
-        return found
+            bitmaps |= self._words.contain(slots, self._sets.word(place, number)).astype(np.int64) << number
+        return bitmaps
 
     def _branches(
         self, longer: Sequence[Walks], ends: Sequence[tuple[Ints, Ints]], candidates: Candidates
@@ -370,10 +370,10 @@ class TreeJoins:
         for walks, (codes, rows) in zip(longer, ends, strict=True):
             hits = [NOTHING]
             for number in range(self._sets.most):
-                asked = candidates.owner << 32 | self._sets.word(candidates.place, number)
-                first = np.searchsorted(codes, asked)
-                counts = np.searchsorted(codes, asked, side="right") - first
-                of = np.repeat(np.arange(len(asked), dtype=np.int64), counts)
+                wanted = candidates.owner << 32 | self._sets.word(candidates.place, number)
+                first = np.searchsorted(codes, wanted)
+                counts = np.searchsorted(codes, wanted, side="right") - first
+                of = np.repeat(np.arange(len(wanted), dtype=np.int64), counts)
                 hits.append(of << 32 | rows.take(ranges(first, counts)))
             both = distinct(np.concatenate(hits))
             of, row = both >> 32, both & _WORD
@@ -385,9 +385,9 @@ class TreeJoins:
                 members[step], edges[step] = slot, edge
                 bitmaps[step] = self._bitmaps(slot, candidates.place.take(of))
             parts.append((of, bitmaps, members, edges, walks.start.take(row), walks.end.take(row)))
-        found = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
-        order = np.argsort(found.of, kind="stable")
-        return _Branches(*(column.take(order, axis=-1) for column in found))
+        branches = _Branches(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+        order = np.argsort(branches.of, kind="stable")
+        return _Branches(*(column.take(order, axis=-1) for column in branches))
 
     def _grown(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
@@ -401,8 +401,8 @@ class TreeJoins:
         for part in slices(counts, PAIRS):
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
             others = ranges(first[part], counts[part])
-            kept = np.flatnonzero(covers.take(others) & first_missing.take(rows))
-            grown = _attached(trees.taken(rows.take(kept)), branches, others.take(kept))
+            chosen = np.flatnonzero(covers.take(others) & first_missing.take(rows))
+            grown = _attached(trees.taken(rows.take(chosen)), branches, others.take(chosen))
             if len(grown):
                 yield from self._grown(grown, branches, total)
 

@@ -89,8 +89,8 @@ class Walker:
         row, edge, slots = self._neighbours.of(walks.ends)
         check()
         if to is not None:
-            kept = np.flatnonzero(to(walks.owner.take(row), slots))
-            row, edge, slots = row.take(kept), edge.take(kept), slots.take(kept)
+            chosen = np.flatnonzero(to(walks.owner.take(row), slots))
+            row, edge, slots = row.take(chosen), edge.take(chosen), slots.take(chosen)
         start = np.maximum(walks.start.take(row), tuples.start.take(slots))
         end = np.minimum(walks.end.take(row), tuples.end.take(slots))
         alive = start < end
@@ -100,16 +100,16 @@ class Walker:
             at, passed = passed.row.take(at), passed.before
         first = passed.ends.take(at)
         alive &= slots < first if earlier else slots != first
-        kept = np.flatnonzero(alive)
-        row = row.take(kept)
+        chosen = np.flatnonzero(alive)
+        row = row.take(chosen)
         return Walks(
             walks.owner.take(row),
             walks.branch.take(row) if walks.before is not None else np.arange(len(row), dtype=np.int64),
-            slots.take(kept),
-            start.take(kept),
-            end.take(kept),
+            slots.take(chosen),
+            start.take(chosen),
+            end.take(chosen),
             row,
-            edge.take(kept),
+            edge.take(chosen),
             walks,
         )
 
@@ -157,9 +157,9 @@ class NeighbouringWords:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
-        kept = np.flatnonzero(slots[: self._size] >= 0)
-        self._signatures[: len(kept)] = self._signatures[kept]
-        self._size = len(kept)
+        remaining = np.flatnonzero(slots[: self._size] >= 0)
+        self._signatures[: len(remaining)] = self._signatures[remaining]
+        self._size = len(remaining)
         self._neighbours.remap(slots)
 
 
@@ -192,31 +192,31 @@ class AskedWalks:
         tuples
         must have been added.
         """
-        at_once, place = 512, 0
-        while place < len(owners):
-            some = owners[place : place + at_once]
+        at_once, first = 512, 0
+        while first < len(owners):
+            some = owners[first : first + at_once]
             self.extend(int(some[-1]) + 1)
             levels = self._levels(some, width, earlier=earlier)
             if levels is None:
                 at_once = max(1, at_once // 4)
                 continue
-            place += len(some)
+            first += len(some)
             rows = sum(map(len, levels))
             at_once = min(4 * at_once, 4096, max(1, _ROWS // 2 * len(some) // max(1, rows)))
             yield levels
 
     def leaves(self, levels: list[Walks]) -> list[Walks]:
         """The walks that may lead to a leaf of a result."""
-        asked = np.zeros(int(levels[0].owner.max(initial=-1)) + 1, dtype=np.int64)
+        partners = np.zeros(int(levels[0].owner.max(initial=-1)) + 1, dtype=np.int64)
         within = []  # by number of joins: the partners of all words within that distance, by owner
         for walks in levels:
-            np.bitwise_or.at(asked, walks.owner, self._partners.signatures(walks.ends))
-            within.append(asked.copy())
-        found = levels[:1]
+            np.bitwise_or.at(partners, walks.owner, self._partners.signatures(walks.ends))
+            within.append(partners.copy())
+        leaves = levels[:1]
         for walks, others in zip(levels[1:], reversed(within[:-1]), strict=True):
             ending = self._ending(others)(walks.owner, walks.ends)
-            found.append(walks if ending.all() else walks.taken(np.flatnonzero(ending)))
-        return found
+            leaves.append(walks if ending.all() else walks.taken(np.flatnonzero(ending)))
+        return leaves
 
     def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
         """The levels, or None if there are too many walks to be made together.
@@ -225,18 +225,20 @@ class AskedWalks:
         """
         begun = self.walker.begun(owners)
         levels, rows, last = [begun], len(owners), width - 1
-        asked = np.zeros(len(owners), dtype=np.int64)
-        asked[begun.owner] = self._partners.signatures(begun.ends)
+        partners = np.zeros(len(owners), dtype=np.int64)
+        partners[begun.owner] = self._partners.signatures(begun.ends)
         for joins in range(1, width):
             walks, to = levels[-1], None
             if joins == last:
                 if joins > 1:
-                    walks = walks.taken(np.flatnonzero(self._behind.of(walks.ends) & asked.take(walks.owner)))
-                to = self._ending(asked)
+                    walks = walks.taken(
+                        np.flatnonzero(self._behind.of(walks.ends) & partners.take(walks.owner))
+                    )
+                to = self._ending(partners)
             elif joins == last - 1 and joins > 1:
-                either = asked.copy()
+                either = partners.copy()
                 np.bitwise_or.at(either, levels[1].owner, self._partners.signatures(levels[1].ends))
-                to = self._ending(either, asked)
+                to = self._ending(either, partners)
             levels.append(self.walker.further(walks, earlier=earlier, to=to))
             rows += len(levels[-1])
             if rows > _ROWS and len(owners) > 1:
@@ -247,10 +249,10 @@ class AskedWalks:
         """A filter of walks by the words of their ends, or by those behind; both are signatures by owner."""
 
         def kept(owner: Ints, ends: Ints) -> Flags:
-            found = self._words.signatures(ends) & asked.take(owner)
+            common = self._words.signatures(ends) & asked.take(owner)
             if behind is not None:
-                found |= self._behind.of(ends) & behind.take(owner)
-            flags: Flags = found != 0
+                common |= self._behind.of(ends) & behind.take(owner)
+            flags: Flags = common != 0
             return flags
 
         return kept

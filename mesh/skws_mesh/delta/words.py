@@ -87,12 +87,12 @@ class CarriedWords:
 
     def remap(self, slots: Ints) -> None:
         """Give tuples their new slots, which keep their order; tuples with negative ones are dropped."""
-        kept = slots >= 0
+        remaining = slots >= 0
         ends, its_ends, bits, others = self._tuples.columns()
         counts, its = np.diff(ends, prepend=0), np.diff(its_ends, prepend=0)
-        codes = self._codes[np.repeat(kept, counts)] & _WORD
-        fours = self._fours.columns()[0][np.repeat(kept, its)]
-        counts, its, bits, others = counts[kept], its[kept], bits[kept], others[kept]
+        codes = self._codes[np.repeat(remaining, counts)] & _WORD
+        fours = self._fours.columns()[0][np.repeat(remaining, its)]
+        counts, its, bits, others = counts[remaining], its[remaining], bits[remaining], others[remaining]
         codes |= np.repeat(np.arange(len(counts), dtype=np.int64) << 32, counts)
         self._clear()
         self._pairs.append((codes,))
@@ -139,24 +139,24 @@ class CarriedWords:
 
     def contain(self, slots: Ints, words: Ints) -> Flags:
         """True for each tuple that contains the word beside it."""
-        found = np.zeros(len(slots), dtype=bool)
+        hits = np.zeros(len(slots), dtype=bool)
         if not len(self):
-            return found
+            return hits
         _, _, bits, others = self._tuples.columns()
         maybe = np.flatnonzero(bits.take(slots) & _signature(words))
         also = others.take(slots.take(maybe)) & _signature(words.take(maybe) >> _MORE)
         maybe = maybe.take(np.flatnonzero(also))
         codes = slots.take(maybe) << 32 | words.take(maybe)
         places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
-        found[maybe] = self._codes.take(places) == codes
-        return found
+        hits[maybe] = self._codes.take(places) == codes
+        return hits
 
     def carriers(self, words: Ints) -> tuple[Ints, Ints]:
         """All live tuples with some words, as (slot, word), in order of slots."""
-        known = self.words
-        among: Flags = np.isin(known, words) if len(words) > _FEW else _any_of(known, words)
+        all_words = self.words
+        among: Flags = np.isin(all_words, words) if len(words) > _FEW else _any_of(all_words, words)
         places = np.flatnonzero(among)
-        return self._codes.take(places) >> 32, known.take(places)
+        return self._codes.take(places) >> 32, all_words.take(places)
 
     def _span(self, slots: Ints, column: int) -> tuple[Ints, Ints]:
         """The start and end of the words, or fours, of each tuple."""
@@ -263,14 +263,14 @@ class WordPairs:
         """Remove a query, given its words."""
         if second < 0:
             word, queries = self._single
-            kept = queries != query
-            self._single = word[kept], queries[kept]
+            remaining = queries != query
+            self._single = word[remaining], queries[remaining]
             return
         _, entries = self.between(np.array([first]), np.array([second]))
         numbers, words = self._rows.columns()
-        gone = entries[numbers.take(entries >> 1) == query][:1] >> 1
-        words[gone] = _GONE  # so that it is not found again
-        self._removed += len(gone)
+        removed = entries[numbers.take(entries >> 1) == query][:1] >> 1
+        words[removed] = _GONE  # so that it is not found again
+        self._removed += len(removed)
         if 2 * self._removed > self._rows.size:
             left = np.flatnonzero(words[:, 0] != _GONE)
             self._clear()
@@ -278,9 +278,9 @@ class WordPairs:
 
     def singles(self, words: Ints) -> tuple[Ints, Ints]:
         """The queries for one of the words alone, as (position in ``words``, query)."""
-        known, queries = self._single
-        first = np.searchsorted(known, words)
-        counts = np.searchsorted(known, words, side="right") - first
+        single_words, queries = self._single
+        first = np.searchsorted(single_words, words)
+        counts = np.searchsorted(single_words, words, side="right") - first
         position = np.repeat(np.arange(len(words), dtype=np.int64), counts)
         return position, queries.take(ranges(first, counts))
 
@@ -341,9 +341,9 @@ class WordSets:
         new = np.full((len(queries), most), NO_WORD, dtype=np.int64)
         for row, words in enumerate(queries.values()):
             new[row, : len(words)] = words
-        known = np.full((len(self), most), NO_WORD, dtype=np.int64)
-        known[:, : self.most] = self._words
-        self._words = np.concatenate([known, new])
+        table = np.full((len(self), most), NO_WORD, dtype=np.int64)
+        table[:, : self.most] = self._words
+        self._words = np.concatenate([table, new])
         self._queries = np.concatenate([self._queries, np.array(list(queries), dtype=np.int64)])
         self.order(often)
         both = [(number, *two) for number, words in queries.items() for two in combinations(words, 2)]
@@ -351,8 +351,12 @@ class WordSets:
 
     def remove(self, query: int, words: Sequence[int]) -> None:
         """Remove a query, given its words."""
-        kept = self._queries != query
-        self._rarest, self._queries, self._words = self._rarest[kept], self._queries[kept], self._words[kept]
+        remaining = self._queries != query
+        self._rarest, self._queries, self._words = (
+            self._rarest[remaining],
+            self._queries[remaining],
+            self._words[remaining],
+        )
         for one, other in combinations(words, 2):
             self.pairs.remove(query, one, other)
 
@@ -361,8 +365,8 @@ class WordSets:
         if not len(self):
             return
         counts = np.zeros_like(self._words)
-        known = (self._words != NO_WORD) & (self._words < len(often))
-        counts[known] = often.take(self._words[known])
+        counted = (self._words != NO_WORD) & (self._words < len(often))
+        counts[counted] = often.take(self._words[counted])
         counts[self._words == NO_WORD] = int(often.max(initial=0)) + 1
         rarest = self._words[np.arange(len(self)), np.argmin(counts, axis=1)]
         order = np.argsort(rarest, kind="stable")

@@ -6,10 +6,10 @@ from contextlib import suppress
 from typing import Final
 
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
-from skws_mesh.kinds import MeshChoice, MeshKind, PurgeKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.meshes import DemandDrivenMesh, Forest, FullMesh, PartialMesh
-from skws_mesh.paper.operator import Producer
+from skws_mesh.paper.join_operator import Producer
+from skws_mesh.paper.paper_meshes import DemandDrivenMesh, Forest, FullMesh, PartialMesh
 from skws_purging.policy import EagerPurging, LazyPurging, PurgePolicy
 from skws_schema.errors import UsageError
 from skws_windows.window import Window

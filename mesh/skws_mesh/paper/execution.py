@@ -12,7 +12,14 @@ from typing import TypeAlias
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.live import KeySets
-from skws_mesh.paper.operator import JoinOperator, Producer, Slot, Source, compatibility, tree_gen
+from skws_mesh.paper.join_operator import (
+    JoinOperator,
+    JoinSlot,
+    Producer,
+    TupleSource,
+    compatibility,
+    tree_gen,
+)
 from skws_mesh.tree import Tree
 from skws_purging.composites import Members, MeshTuple, end_of
 from skws_purging.lifespans import ALWAYS, ExpiryQueue
@@ -34,7 +41,7 @@ class PaperMesh:
     """
 
     def __init__(self, generator: CNGen, window: Window, policy: PurgePolicy[Producer]) -> None:
-        self.sources: dict[tuple[int, int], Source] = {}
+        self.sources: dict[tuple[int, int], TupleSource] = {}
         self._window = window
         self._policy = policy
         policy.dries_up = self._output_dries_up
@@ -100,7 +107,7 @@ class PaperMesh:
         """Remove what ended at or before ``horizon``: tuples at once, composites by the purge policy."""
         self._horizon = max(self._horizon, horizon)
         self._now = max(self._now, horizon)
-        touched: dict[Source, None] = {}
+        touched: dict[TupleSource, None] = {}
         for end, expired in self._expiry.expired(horizon):
             # A tuple that ended early is in the queue twice.
             if expired.end == end and expired in self._present:
@@ -118,10 +125,10 @@ class PaperMesh:
     def _grow(self) -> None:
         """Make the operators that exist before the first tuple."""
 
-    def _source_fills(self, source: Source) -> None:
+    def _source_fills(self, source: TupleSource) -> None:
         """Called before a source gets its first tuple."""
 
-    def _source_empties(self, source: Source) -> None:
+    def _source_empties(self, source: TupleSource) -> None:
         """Called after a source has lost its last tuple."""
 
     def _output_begins(self, operator: JoinOperator) -> None:
@@ -140,7 +147,7 @@ class PaperMesh:
 
     # The route of a tuple
 
-    def _route(self, source: Source, members: Members) -> None:
+    def _route(self, source: TupleSource, members: Members) -> None:
         """Pass a source tuple to all running joins that read it."""
         for join in tuple(source.probing):
             if join.left.out.entries:
@@ -192,7 +199,7 @@ class PaperMesh:
 
     # The end of a tuple
 
-    def _remove(self, known: MeshTuple) -> Source:
+    def _remove(self, known: MeshTuple) -> TupleSource:
         """Remove a tuple from its source and, if it ended early, from all operators above it."""
         source = self._source(known.relation, known.keywords)
         source.out.discard((known,))
@@ -202,14 +209,14 @@ class PaperMesh:
 
     # Operators
 
-    def _source(self, relation: int, keywords: int) -> Source:
-        known = self.sources.get((relation, keywords))
-        if known is None:
+    def _source(self, relation: int, keywords: int) -> TupleSource:
+        source = self.sources.get((relation, keywords))
+        if source is None:
             complete = (relation, keywords) in self._roots and keywords == self.generator.all
-            known = self.sources[relation, keywords] = Source(relation, keywords, complete)
-        return known
+            source = self.sources[relation, keywords] = TupleSource(relation, keywords, complete)
+        return source
 
-    def _join(self, left: Producer, slot: Slot, complete: bool) -> JoinOperator:
+    def _join(self, left: Producer, slot: JoinSlot, complete: bool) -> JoinOperator:
         """Make a join above ``left``, and start it."""
         edge = self._edges[slot.edge]
         join = JoinOperator(

@@ -14,11 +14,11 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.kinds import MeshChoice
+from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.paper import make_mesh
 from skws_mesh.paper.execution import Found
-from skws_mesh.paper.meshes import DemandDrivenMesh
-from skws_mesh.paper.operator import JoinOperator, Producer, grown
+from skws_mesh.paper.join_operator import JoinOperator, Producer, grown
+from skws_mesh.paper.paper_meshes import DemandDrivenMesh
 from skws_mesh.tree import Tree
 from skws_purging.composites import MeshTuple
 from skws_purging.lifespans import ALWAYS
@@ -101,7 +101,7 @@ class SlotMesh:
             map(tuple, tuples.keys.take(slots, axis=0).tolist()),
             strict=True,
         )
-        self._found, found, now = [Partials.none(self._width)], list[Found](), ALWAYS
+        self._found, new_results, now = [Partials.none(self._width)], list[Found](), ALWAYS
         for relation, start, end, place, keywords, slot, values in rows:
             if keywords == self.excluded or start >= end:
                 continue
@@ -111,12 +111,12 @@ class SlotMesh:
                 mesh.purge(min(now, horizon))
             new = MeshTuple(relation, values, start, end, keywords, place, slot)
             self._tuples[slot] = new
-            found += mesh.insert(new)
-            if len(found) >= _AT_ONCE:
-                self._found.append(self._columns(found))
-                found = []
-        if found:
-            self._found.append(self._columns(found))
+            new_results += mesh.insert(new)
+            if len(new_results) >= _AT_ONCE:
+                self._found.append(self._columns(new_results))
+                new_results = []
+        if new_results:
+            self._found.append(self._columns(new_results))
         results, self._found = self._found, []
         return Partials.together(results)
 
@@ -151,11 +151,11 @@ class SlotMesh:
     def compact(self, horizon: int, slots: Ints) -> None:
         self._mesh.purge(horizon)
         tuples: list[MeshTuple | None] = [None] * (int(slots.max(initial=-1)) + 1)
-        for known, slot in zip(self._tuples, slots.tolist(), strict=True):
-            if known is not None:
-                known.slot = slot
+        for live, slot in zip(self._tuples, slots.tolist(), strict=True):
+            if live is not None:
+                live.slot = slot
                 if slot >= 0:
-                    tuples[slot] = known
+                    tuples[slot] = live
         self._tuples = tuples
 
     def carried(self, query: int) -> int:  # noqa: ARG002 - there is one

@@ -26,7 +26,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, NULL, Flags, Hashes, Ints, distinct, index_hashes, mixed
 from skws_mesh.columnar.live import LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.delta.networks import PathNetworks
+from skws_mesh.delta.network_numbers import PathNetworks
 from skws_schema.budgets import check
 from skws_schema.graph import Edge
 

@@ -29,10 +29,10 @@ from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import TupleBatch, of_table_rows
 from skws_mesh.backend import Mesh, OperatorUse
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_mesh.columnar.bitmaps import QUERY_BITS, KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, kinds_of
 from skws_mesh.columnar.store import Partials
-from skws_mesh.networks import CandidateNetwork
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_purging.policy import Sweep
 from skws_schema.budgets import Held

@@ -32,7 +32,7 @@ from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
-from skws_mesh.delta.networks import PathNetworks
+from skws_mesh.delta.network_numbers import PathNetworks
 from skws_schema.budgets import TimeLimitError, check
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window

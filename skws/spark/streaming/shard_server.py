@@ -75,7 +75,7 @@ from skws.spark.streaming.messages import (
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query
 from skws_mesh.backend import OperatorState, Sleep, together
-from skws_mesh.networks import Prefix, prefix_of
+from skws_mesh.candidate_networks import Prefix, prefix_of
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals

@@ -37,7 +37,7 @@ from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDir
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.backend import OperatorState
-from skws_mesh.networks import Prefix
+from skws_mesh.candidate_networks import Prefix
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND

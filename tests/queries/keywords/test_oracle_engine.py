@@ -22,7 +22,7 @@ from skws.results.model import Result
 from skws.sources.kafka.topic_reader import final_rows
 from skws.spec.enums import ToldUpdates
 from skws.spec.query import PATTERN, Query, Stream
-from skws_mesh.networks import CandidateNetwork
+from skws_mesh.candidate_networks import CandidateNetwork
 from skws_schema.errors import QueryError
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema

@@ -20,7 +20,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.results.result_builder import ShownQueries
 from skws.spec.enums import EvaluatorName
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -41,7 +41,7 @@ from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, WINDOW, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
-from skws_mesh.kinds import MeshChoice, MeshKind
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_purging.lifespans import Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema

@@ -22,7 +22,7 @@ from skws.explain.observed import Observed
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.sinks.text import visible
-from skws_mesh.networks import node_text
+from skws_mesh.candidate_networks import node_text
 from skws_schema.errors import SkwsError, counted
 from skws_tui.error_boundary import OffThread
 from skws_tui.screens.live_screen import FilteredScreen

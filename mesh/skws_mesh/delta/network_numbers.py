@@ -37,15 +37,15 @@ class PathNetworks:
 
     def numbers(self, relations: Ints, walked: Ints) -> Ints:
         """The number of each path, given its first relation and its edges, one column for each."""
-        found = relations
+        numbers = relations
         for step in walked:
-            further = cells(self._next, found, step)
+            further = cells(self._next, numbers, step)
             new = np.flatnonzero(further == _NONE)
             if len(new):
-                self._add(distinct(found[new] * len(self._edges) + step[new]))
-                further = cells(self._next, found, step)
-            found = further
-        return found
+                self._add(distinct(numbers[new] * len(self._edges) + step[new]))
+                further = cells(self._next, numbers, step)
+            numbers = further
+        return numbers
 
     def network(self, number: int) -> Tree:
         """The candidate network with a number."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from skws_mesh.paper.execution import PaperMesh
-from skws_mesh.paper.operator import HALTS, WAKES, Event, JoinOperator, Producer, Slot, Source, tree_gen
+from skws_mesh.paper.join_operator import (
+    HALTS,
+    WAKES,
+    DemandEvent,
+    JoinOperator,
+    JoinSlot,
+    Producer,
+    TupleSource,
+    tree_gen,
+)
 from skws_mesh.tree import Tree
 
 
@@ -19,30 +28,30 @@ class FullMesh(PaperMesh):
         at: Producer = self._source(tree.relations[0], tree.keywords[0])
         last = len(tree.relations) - 1
         for node in range(1, last + 1):
-            slot = Slot(tree.parents[node], tree.edges[node], tree.keywords[node], branch)
+            slot = JoinSlot(tree.parents[node], tree.edges[node], tree.keywords[node], branch)
             at = at.parents.get(slot) or self._join(at, slot, complete=node == last)
 
 
 class DemandDrivenMesh(FullMesh):
     """The full mesh with joins that sleep while they cannot contribute to a result (Section 4.1)."""
 
-    def _source_fills(self, source: Source) -> None:
+    def _source_fills(self, source: TupleSource) -> None:
         for join in tuple(source.fed):
-            self._signal(join, Event.FILLED)
+            self._signal(join, DemandEvent.FILLED)
 
-    def _source_empties(self, source: Source) -> None:
+    def _source_empties(self, source: TupleSource) -> None:
         for join in tuple(source.fed):
-            self._signal(join, Event.EMPTIED)
+            self._signal(join, DemandEvent.EMPTIED)
 
     def _activate(self, join: JoinOperator) -> None:
         if join.right.out.entries:
-            self._signal(join, Event.FILLED)
+            self._signal(join, DemandEvent.FILLED)
 
     def _retire(self, join: JoinOperator) -> None:
         if join.running:
-            self._tell_left(join, Event.PSTOP)
+            self._tell_left(join, DemandEvent.PSTOP)
 
-    def _signal(self, join: JoinOperator, event: Event) -> None:
+    def _signal(self, join: JoinOperator, event: DemandEvent) -> None:
         transition = join.demand.follow(event)
         if transition in HALTS:
             self._halt(join)
@@ -53,16 +62,16 @@ class DemandDrivenMesh(FullMesh):
         join.rest()
         join.stopped = self._arrivals
         self._policy.falls_asleep(join, self._due())
-        self._tell_left(join, Event.PSTOP)
+        self._tell_left(join, DemandEvent.PSTOP)
 
     def _wake(self, join: JoinOperator) -> None:
         # The left child first: its output must be complete.
-        self._tell_left(join, Event.PSTART)
+        self._tell_left(join, DemandEvent.PSTART)
         self._policy.wakes(join)
         join.run()
         self._catch_up(join)
 
-    def _tell_left(self, join: JoinOperator, event: Event) -> None:
+    def _tell_left(self, join: JoinOperator, event: DemandEvent) -> None:
         """Signal the operator to the left, unless it is a source; sources always run."""
         if isinstance(join.left, JoinOperator):
             self._signal(join.left, event)
@@ -88,11 +97,11 @@ class PartialMesh(PaperMesh):
     So there are also operators from which no network can be reached.
     """
 
-    def _source_fills(self, source: Source) -> None:
+    def _source_fills(self, source: TupleSource) -> None:
         if (source.relation, source.keywords) in self._roots:
             self._make_parents(source)
 
-    def _source_empties(self, source: Source) -> None:
+    def _source_empties(self, source: TupleSource) -> None:
         self._destroy_parents(source)
 
     def _output_begins(self, operator: JoinOperator) -> None:
@@ -105,7 +114,7 @@ class PartialMesh(PaperMesh):
         if operator.complete:
             return
         for tree, complete in self.generator.extensions(tree_gen(operator, self.generator)):
-            slot = Slot(tree.parents[-1], tree.edges[-1], tree.keywords[-1])
+            slot = JoinSlot(tree.parents[-1], tree.edges[-1], tree.keywords[-1])
             if slot not in operator.parents:
                 self._join(operator, slot, complete)
 

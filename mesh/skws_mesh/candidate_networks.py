@@ -178,17 +178,17 @@ def _read(
     """Append (node, index of its parent in the reading, edge) in preorder, the longest branch last."""
     came = reading[parent][0] if parent >= 0 else -1
     while True:  # along nodes that do not branch
-        place = len(reading)
+        index = len(reading)
         reading.append((node, parent, edge))
         branches = [(step, other) for step, other in around[node] if other != came]
         if len(branches) != 1:
             break
-        came, parent = node, place
+        came, parent = node, index
         ((edge, node),) = branches
     if branches:
         branches.sort(key=lambda branch: _branch_code(tree, around, branch[1], branch[0], node))
     for step, other in branches:
-        _read(tree, around, other, step, place, reading)
+        _read(tree, around, other, step, index, reading)
 
 
 def _branch_code(
@@ -233,8 +233,8 @@ def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) ->
     """At most ``most`` networks of a cluster, the smallest of the first ones that are found."""
     if not most:
         return []
-    found = generator.cluster(Tree.single(relation, keywords))
-    return sorted(islice(found, max(most, _CONSIDERED)), key=_by_size)[:most]
+    networks = generator.cluster(Tree.single(relation, keywords))
+    return sorted(islice(networks, max(most, _CONSIDERED)), key=_by_size)[:most]
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:

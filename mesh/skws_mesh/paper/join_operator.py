@@ -105,10 +105,10 @@ class Buffer:
 
     def expunge(self, ended: MeshTuple) -> bool:
         """Remove all entries that contain a tuple; True if there were any."""
-        gone = [members for members in self.entries if ended in members]
-        for members in gone:
+        ended_entries = [members for members in self.entries if ended in members]
+        for members in ended_entries:
             self.discard(members)
-        return bool(gone)
+        return bool(ended_entries)
 
     def since(self, arrival: int) -> list[tuple[Members, int]]:
         """The entries made by arrivals later than ``arrival``."""
@@ -130,7 +130,7 @@ def _enter(index: Index, value: int, members: Members, arrival: int) -> None:
         index.setdefault(value, {})[members] = arrival
 
 
-class Slot(NamedTuple):
+class JoinSlot(NamedTuple):
     """The node that a join adds: one with ``keywords``, reached by ``edge`` from member ``node``.
 
     ``branch`` numbers the trees of a forest; it is 0 in a mesh.
@@ -154,8 +154,8 @@ class Producer:
     def __init__(self, complete: bool) -> None:
         self.complete = complete
         self.out = Buffer()
-        self.parents: dict[Slot, JoinOperator] = {}
-        self.awake: dict[Slot, JoinOperator] = {}
+        self.parents: dict[JoinSlot, JoinOperator] = {}
+        self.awake: dict[JoinSlot, JoinOperator] = {}
         self.network: Tree | None = None
 
     @property
@@ -174,7 +174,7 @@ class Producer:
             yield from parent.above()
 
 
-class Source(Producer):
+class TupleSource(Producer):
     """The live tuples of one node of the expanded schema.
 
     ``fed``: the joins that have it as right input; ``probing``: the running ones among them.
@@ -199,7 +199,13 @@ class JoinOperator(Producer):
     __slots__ = ("_key_sets", "_sides", "demand", "edge", "left", "right", "slot", "stopped")
 
     def __init__(
-        self, left: Producer, right: Source, slot: Slot, edge: Edge, key_sets: KeySets, complete: bool
+        self,
+        left: Producer,
+        right: TupleSource,
+        slot: JoinSlot,
+        edge: Edge,
+        key_sets: KeySets,
+        complete: bool,
     ) -> None:
         super().__init__(complete)
         self.left = left
@@ -253,7 +259,7 @@ def tree_gen(operator: Producer, generator: CNGen) -> Tree:
 
     Operators do not store their trees.
     """
-    if isinstance(operator, Source):
+    if isinstance(operator, TupleSource):
         return Tree.single(operator.relation, operator.keywords)
     assert isinstance(operator, JoinOperator)  # noqa: S101 - there are no other operators
     return grown(tree_gen(operator.left, generator), operator, generator)
@@ -276,7 +282,7 @@ class State(Enum):
     IDLE = (False, False)
 
 
-class Event(Enum):
+class DemandEvent(Enum):
     """``PSTART``, ``PSTOP``: an operator above has started or stopped.
 
     ``FILLED``, ``EMPTIED``: the right source got its first tuple, or lost its last.
@@ -312,9 +318,9 @@ class Demand:
         self.running_parents = int(wanted)
         self.state = State.STARVED if wanted else State.IDLE
 
-    def follow(self, event: Event) -> int:
+    def follow(self, event: DemandEvent) -> int:
         """Make a transition; returns its number. Raises KeyError for an event that the state excludes."""
-        self.running_parents += (event is Event.PSTART) - (event is Event.PSTOP)
+        self.running_parents += (event is DemandEvent.PSTART) - (event is DemandEvent.PSTOP)
         number, self.state = _NEXT[self.state, event, self.running_parents > 0]
         return number
 
@@ -323,17 +329,17 @@ HALTS = (2, 3)
 WAKES = (9, 10)
 
 # By state, event, and whether an operator above runs after the event.
-_NEXT: dict[tuple[State, Event, bool], tuple[int, State]] = {
-    (State.RUNNING, Event.PSTART, True): (1, State.RUNNING),
-    (State.RUNNING, Event.PSTOP, True): (1, State.RUNNING),
-    (State.RUNNING, Event.EMPTIED, True): (2, State.STARVED),
-    (State.RUNNING, Event.PSTOP, False): (3, State.UNWANTED),
-    (State.STARVED, Event.PSTART, True): (4, State.STARVED),
-    (State.STARVED, Event.PSTOP, True): (4, State.STARVED),
-    (State.STARVED, Event.PSTOP, False): (5, State.IDLE),
-    (State.UNWANTED, Event.EMPTIED, False): (6, State.IDLE),
-    (State.IDLE, Event.FILLED, False): (7, State.UNWANTED),
-    (State.IDLE, Event.PSTART, True): (8, State.STARVED),
-    (State.STARVED, Event.FILLED, True): (9, State.RUNNING),
-    (State.UNWANTED, Event.PSTART, True): (10, State.RUNNING),
+_NEXT: dict[tuple[State, DemandEvent, bool], tuple[int, State]] = {
+    (State.RUNNING, DemandEvent.PSTART, True): (1, State.RUNNING),
+    (State.RUNNING, DemandEvent.PSTOP, True): (1, State.RUNNING),
+    (State.RUNNING, DemandEvent.EMPTIED, True): (2, State.STARVED),
+    (State.RUNNING, DemandEvent.PSTOP, False): (3, State.UNWANTED),
+    (State.STARVED, DemandEvent.PSTART, True): (4, State.STARVED),
+    (State.STARVED, DemandEvent.PSTOP, True): (4, State.STARVED),
+    (State.STARVED, DemandEvent.PSTOP, False): (5, State.IDLE),
+    (State.UNWANTED, DemandEvent.EMPTIED, False): (6, State.IDLE),
+    (State.IDLE, DemandEvent.FILLED, False): (7, State.UNWANTED),
+    (State.IDLE, DemandEvent.PSTART, True): (8, State.STARVED),
+    (State.STARVED, DemandEvent.FILLED, True): (9, State.RUNNING),
+    (State.UNWANTED, DemandEvent.PSTART, True): (10, State.RUNNING),
 }

@@ -2,8 +2,9 @@
 
 An engine has one table for each node R{K} of the expanded schema, with the columns ``id``, ``start``
 (in ticks of the window) and the attributes by position: ``c0``, ``c1``, ... Members of a result are
-given in the reading order of ``skws_mesh.candidate_networks``. Made for schemas without keys, tables and deletions,
-and for windows of one length: two tuples are alive together if their starts are less than it apart.
+given in the reading order of ``skws_mesh.candidate_networks``. Made for schemas without keys, tables
+and deletions, and for windows of one length: two tuples are alive together if their starts are less
+than it apart.
 """
 
 from __future__ import annotations

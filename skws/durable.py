@@ -226,10 +226,16 @@ def keep(path: Path, value: Any, of: str) -> None:
 
 
 def kept(path: Path, of: str) -> Any:
-    """The value written by ``keep``. Raises StateError if the file is missing or damaged."""
+    """The value written by ``keep``. Raises StateError if the file is missing or damaged.
+
+    The value is durable before it is returned: the process that wrote it may have ended between the rename,
+    which other processes see, and the sync of the folder.
+    """
     text = unchecked(read(path), of)
     if text is None:
         raise damaged(path)
+    with explained(f"{path}: cannot write"):
+        synced(path.parent)
     return orjson.loads(text)
 
 

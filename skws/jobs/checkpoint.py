@@ -42,7 +42,6 @@ from skws.durable import (
     read,
     removed,
     summed,
-    synced,
     unchecked,
 )
 from skws.jobs.journal import Journal
@@ -125,8 +124,6 @@ class Checkpoint:
             self.id = self._known["id"] if self._known else uuid4().hex
             if self._known:
                 self._check(self._known)
-                with explained(f"{folder}: cannot write"):
-                    synced(folder)  # a process that was killed may not have done so behind its last rename
                 self._load()
         except BaseException:
             os.close(self._lock)

@@ -287,9 +287,9 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
 
 
 def limited(kilobytes: int | None) -> list[str]:
-    """What starts a command that cannot let a file grow beyond so much."""
+    """A Python that can write no file beyond a size; nor bytecode, which it would cut off."""
     limit = "unlimited" if kilobytes is None else str(kilobytes)
-    return ["bash", "-c", f"trap '' XFSZ; ulimit -f {limit}; exec \"$@\"", "bash", sys.executable]
+    return ["bash", "-c", f"trap '' XFSZ; ulimit -f {limit}; exec \"$@\"", "bash", sys.executable, "-B"]
 
 
 def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:

@@ -767,7 +767,7 @@ _mutant(
 _mutant(
     "checkpoint-name-not-synced",
     "what a killed process renamed in the checkpoint is not sure to last",
-    ("skws.jobs.checkpoint:Checkpoint.__init__", "synced(folder)", "pass"),
+    (f"{_FILES}:kept", "synced(path.parent)", "pass"),
     host="spark",
 )
 _mutant(

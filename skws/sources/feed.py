@@ -36,8 +36,9 @@ def parse_offset(offset: Offset, source: str, parse: Callable[[], _Position]) ->
 class Batch:
     """The result of one poll: the records, and the offset after them.
 
-    ``notices``: lines for the user (a file was truncated, a connection lost). ``ended``: the source has
-    ended.
+    ``notices``: lines for the user (a file was truncated, a connection lost). ``ended``: True if the source
+    has
+    no more records.
     """
 
     read: Chunk
@@ -75,9 +76,10 @@ class BatchPlan:
 class FeedPart(Protocol):
     """A part of the records between two offsets, for any process with access to the source.
 
-    ``partition``: a number above 0 of the file or partition, whose parts follow each other. None if its
-    chunks tell it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also
-    in files without a part; None if all records that may be earlier than its own are in the batch.
+    ``partition``: a number above 0 of the file or partition, whose parts are consecutive. None if the chunks
+    have
+    it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also in files
+    without a part; None if all records that may be earlier than those of this part are in the batch.
     """
 
     @property
@@ -113,12 +115,12 @@ class Feed(Protocol):
         """
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Reads the records between two offsets again, also in another process.
+        """Read the records between two offsets again, also in another process.
 
         Raises SourceError if the source no longer has them.
         """
 
-    def plan(self, start: Offset, limit: int) -> BatchPlan | None:  # noqa: ARG002 - most cannot be divided
+    def plan(self, start: Offset, limit: int) -> BatchPlan | None:  # noqa: ARG002 - few can be divided
         """The end of a batch of about ``limit`` records after ``start``, if it can be read in parts.
 
         None if the source cannot be divided, or has too few records; it is then polled.
@@ -136,7 +138,7 @@ class Feed(Protocol):
         """Let the source forget the records before ``end``, which will not be read again."""
         return
 
-    def backlog(self, offset: Offset) -> Backlog:  # noqa: ARG002 - most sources cannot tell
+    def backlog(self, offset: Offset) -> Backlog:  # noqa: ARG002 - most sources do not know
         """The unread part of the source after ``offset``."""
         return Backlog()
 
@@ -210,7 +212,7 @@ class Watchable(Protocol):
 def readable(file: int | Watchable, seconds: float) -> bool:
     """Wait at most ``seconds`` until ``file`` has data or has ended; True if so.
 
-    By poll, since select refuses descriptors from 1,024 on, which a process with many files has.
+    It uses poll, since select refuses descriptors from 1,024 on, which a process with many files has.
     """
     watched = poll()
     watched.register(file, POLLIN)
@@ -218,7 +220,10 @@ def readable(file: int | Watchable, seconds: float) -> bool:
 
 
 def parameters(query: str, names: Collection[str], where: str, hint: str = "") -> dict[str, str]:
-    """The parameters of an address. Raises UsageError for an unknown one, with a message after ``where``."""
+    """The parameters of an address.
+
+    Raises UsageError for an unknown one; the message begins with ``where``.
+    """
     values = dict(parse_qsl(query, keep_blank_values=True))
     for name in values:
         if name not in names:

@@ -29,8 +29,8 @@ from skws_schema.model import Schema
 _SAMPLE: Final = 64 << 10  # bytes of a sample for the length of lines
 _BLOCK: Final = 64 << 10
 ROW_BYTES: Final = 100
-"""Of a row of Parquet, beside lines of JSON."""
-_PROBES: Final = 256  # places where a plan looks at the time of a record
+"""The weight of a row of Parquet, relative to a line of JSON."""
+_PROBES: Final = 256  # positions at which a plan reads the time of a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Step(NamedTuple):
 
 
 class Backlogs:
-    """The about ``records`` unread records of files that can all be divided. Raises SourceError, OSError."""
+    """About ``records`` unread records of files that can all be divided. Raises SourceError, OSError."""
 
     def __init__(
         self, positions: Mapping[str, FilePosition], files: Sequence[SourceFile], schema: Schema
@@ -124,7 +124,7 @@ class Backlogs:
     def ends(self, limit: int) -> dict[str, FilePosition]:
         """The positions after about ``limit`` records, at one time in all files.
 
-        No record after them is earlier; else it would be late.
+        No unread record is earlier; otherwise it would be late.
         """
         last: dict[str, _Step] = {}
         records, reach, stop = 0.0, EARLIEST, None
@@ -162,7 +162,7 @@ class Backlogs:
         return (source_file.size - at) / self._lines[source_file.name]
 
     def _steps(self, source_file: SourceFile, limit: int) -> Iterator[_Step]:
-        """The steps of a file up to a limit."""
+        """The steps of a file, up to a limit."""
         at, time = self._positions[source_file.name].at, EARLIEST
         if source_file.whole:
             ends = self._groups[source_file.name]
@@ -184,7 +184,7 @@ class Backlogs:
 
 
 def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition) -> int | None:
-    """The time of the first record after a position; None if there is none. Raises SourceError."""
+    """The time of the first record after a position; None if there is no record. Raises SourceError."""
     if not source_file.whole:
         return _first_time(source_file, schema, position.at, min(position.at + _SAMPLE, source_file.size))
     if position.done:
@@ -209,7 +209,7 @@ def _first_time(source_file: SourceFile, schema: Schema, at: int, end: int) -> i
 def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int) -> int:
     """The start of the first line of a step after a time, if the file is in order."""
     low, high = step.begin, step.end
-    while True:  # what is at ``low`` is not after it, what is at ``high`` is
+    while True:  # the line at ``low`` is not later than the time, the one at ``high`` is
         middle = _line_end(source_file.path, low, (low + high) // 2, high)
         if middle >= high:
             middle = _line_end(source_file.path, low, low + 1, high)
@@ -225,7 +225,7 @@ def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int
     """The first and the last time of each row group, if the file has them."""
     from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
 
-    assert source_file.named is not None  # noqa: S101 - else it does not divide
+    assert source_file.named is not None  # noqa: S101 - otherwise it cannot be divided
     name = schema.relations[source_file.named].time or "time"
     with opened(source_file.path) as file:
         column = next((at for at, statistics in enumerate(file.schema.names) if statistics == name), None)
@@ -281,7 +281,7 @@ def _row_groups(path: Path) -> list[int]:
 
 
 def _line_bytes(path: Path, at: int) -> float:
-    """The length of a line at an offset."""
+    """The length of a line near an offset."""
     with path.open("rb") as file:
         file.seek(at)
         sample = file.read(_SAMPLE)
@@ -289,7 +289,7 @@ def _line_bytes(path: Path, at: int) -> float:
 
 
 def _line_end(path: Path, at: int, target: int, size: int) -> int:
-    """The end of the first whole line that ends at ``target`` or later, up to ``size``; else of the last one.
+    """The end of the first whole line that ends at ``target`` or later, up to ``size``, or of the last line.
 
     A line without a line end is incomplete: the next poll checks whether it is a record.
     """

@@ -22,7 +22,7 @@ _ROTATED: Final = re.compile(r"\.([0-9]{1,9})\Z")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file. ``named``: the position of the relation after which it, or a directory above it, is named.
+    """A file. ``named``: the position of the relation whose name the file, or a directory above it, has.
 
     ``whole``: it can only be read once it is complete.
     """
@@ -373,7 +373,7 @@ class FileMatcher:
                 and self._holds(still_missing[name], source_file)
             ):
                 matched[name] = still_missing[name]
-                notices.append(f"{name} is back; reading goes on where it had come to")
+                notices.append(f"{name} is back; reading continues where it stopped")
         notices += [_begun_anew(name, position, named[name]) for name, position in cut.items()]
         number = positions.next
         for source_file in files:
@@ -412,11 +412,12 @@ class FileMatcher:
         awaited = self._copies.pop(source_file.name, None)
         for name, position in cut.items():
             if awaited == position.id or position.is_of_copy(source_file):
-                # Lines that came behind the copy and were cut with the file, too, were read.
+                # Lines that came after the copy was made, and were cut with the file, have been read.
                 matched[source_file.name] = position.moved(source_file, min(position.at, source_file.size))
                 del cut[name]
                 notices.append(
-                    f"{name} was copied to {source_file.name} and cut: the copy is read on, then {name}"
+                    f"{name} was copied to {source_file.name} and truncated: reading the rest of the copy,"
+                    f" then {name}"
                 )
                 return
 
@@ -439,12 +440,16 @@ def _gone(names: list[str]) -> list[str]:
         return []
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     verb = "is" if len(names) == 1 else "are"
-    return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; what was read of it stays in the search"]
+    return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; the records read so far stay in the search"]
 
 
 def _begun_anew(name: str, position: FilePosition, now: SourceFile) -> str:
     if not now.whole and now.inode == position.inode and now.size < position.at:
-        return f"{name} was cut from at least {position.at:,} to {now.size:,} bytes: read from its start"
+        return (
+            f"{name} was truncated from at least {position.at:,} to {now.size:,} bytes:"
+            " reading it from its start"
+        )
     return (
-        f"{name} was replaced by another file: read from its start (what was unread in the old file is lost)"
+        f"{name} was replaced by another file: reading it from its start"
+        " (unread records of the old file are lost)"
     )

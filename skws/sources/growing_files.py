@@ -75,7 +75,7 @@ def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end
 def _lines_end(path: Path, at: int, limit: int) -> int:
     """The end of ``limit`` whole lines from ``at`` on, or of all lines.
 
-    A last line without a line end counts if it is a JSON object, as the beginning of an object is not one.
+    A last line without a line end counts if it is a JSON object, since no proper prefix of an object is one.
     """
     with opened(path) as file:
         file.seek(at)
@@ -101,7 +101,7 @@ def _csv_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end:
         header, layout = head
         size = sum(map(len, header))
         if at >= size:
-            layout = layout._replace(passed_over=0)  # told before
+            layout = layout._replace(passed_over=0)  # reported before
         start = max(at, size)
         file.seek(start)
         split = Split(source_file.path, Format.CSV, source_file.relation(schema), 0, END, source_file.size, 0)
@@ -206,7 +206,7 @@ def _end(source_file: SourceFile) -> int:
 
 _PORTION: Final = 10_000
 _WORTH: Final = 4
-"""Parts are worthwhile if at least one in so many of a poll's records wait."""
+"""The least part of a poll's records that must wait so that parts are worthwhile, as a divisor."""
 # A file may be removed between listing and reading.
 _TRIES: Final = 5
 
@@ -287,7 +287,7 @@ class FilesFeed(Feed):
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
         try:
             return self._planned(self._lookout.look(), start, limit)
-        except (OSError, SourceError):  # of a file that has gone, or is not complete: a poll says so
+        except (OSError, SourceError):  # A poll reports a file that was removed or is incomplete.
             return None
 
     def _planned(self, listed: Listing, start: Offset, limit: int) -> BatchPlan | None:
@@ -441,7 +441,7 @@ class FilesFeed(Feed):
         except SourceError as error:
             if position.at:
                 raise
-            notices += self._once(f"{error}; it is read once it is complete")
+            notices += self._once(f"{error}; reading it once it is complete")
             return FilePortion(NOTHING, 0)
 
     def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
@@ -461,7 +461,7 @@ class FilesFeed(Feed):
             return self._foreign[source_file.inode] is not None
         try:
             named = names_relations(source_file.path, source_file.format, self._schema, None)
-        except SourceError:  # it is not complete, or cannot be read: that is said where it is read
+        except SourceError:  # it is incomplete or cannot be read, which is reported where it is read
             return False
         if named is not None:
             self._foreign[source_file.inode] = None if named else source_file.state
@@ -487,12 +487,12 @@ class FilesFeed(Feed):
         if read is None or read == source_file.state:
             return []
         return self._once(
-            f"{source_file.name} has changed; its rows of static tables are read again at the next start"
+            f"{source_file.name} has changed; rows of static tables are read again only at the next start"
         )
 
     def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
         """The notice that all files are missing, each time that happens."""
-        line = f"{self._root}: the files there are gone; reading continues when they are back"
+        line = f"{self._root}: all files are gone; reading continues when they return"
         if before.files and not files:
             return self._once(line)
         self._noticed.discard(line)

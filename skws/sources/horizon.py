@@ -1,6 +1,6 @@
 """Limits how far ahead of the clock a record of a live source may be.
 
-One record from a wrong clock, ten years ahead, would make all later ones late forever. So records beyond a
+One record from a wrong clock, ten years ahead, would make all later records late forever. So records beyond a
 *horizon* are bad records. A feed that merges its parts by time checks them itself (Kafka's partitions); the
 records of all other feeds pass through ``BoundedFeed``.
 """
@@ -28,9 +28,10 @@ def _now() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """The latest time that a record may have: ``ahead`` microseconds after the clock; None: any.
+    """The latest time that a record may have: ``ahead`` microseconds after the clock; None for any time.
 
-    ``now``: microseconds since the epoch, by the calendar; the clock of a source may be that of a replay.
+    ``now``: microseconds since the epoch, of the real time, since the clock of a source may be that of a
+    replay.
     """
 
     ahead: int | None = None
@@ -49,7 +50,7 @@ class Horizon:
         ahead = self.ahead or 0
         return (
             f"the time {iso(time)} is more than {duration_text(ahead)} ahead of the clock, which is"
-            f" {iso(latest - ahead)}: it would make all others late (--ahead allows more; 'none' for any)"
+            f" {iso(latest - ahead)}: it would make all later ones late (--ahead allows more, 'none' any)"
         )
 
 
@@ -126,13 +127,13 @@ class BoundedFeed(Feed):
     """
 
     def __init__(self, feed: Feed, name: str, schema: Schema, horizon: Horizon) -> None:
-        """``name``: that of the source."""
+        """``name``: the name of the source."""
         self._feed = feed
         self._name = name
         self._schema = schema
         self._horizon = horizon
         self._told = False
-        # A feed may know the object that it has given.
+        # A feed may recognize the offset object that it returned.
         self._known: tuple[Offset, Offset] = ({}, {})
 
     def start(self) -> Offset:
@@ -194,7 +195,7 @@ class BoundedFeed(Feed):
         self._feed.close()
 
     def _own(self, offset: Offset) -> Offset:
-        """The offset of the feed within."""
+        """The offset of the inner feed."""
         if HORIZON not in offset:
             return offset
         if offset is not self._known[0]:

@@ -31,8 +31,8 @@ _DATA: Final = "# Data: "
 _DRAFT: Final = "# Draft: "
 _SHOWN: Final = 8
 _SYSTEM: Final = ("/bin", "/boot", "/etc", "/lib", "/lib64", "/opt", "/sbin", "/srv", "/usr", "/var")
-"""Folders of the system, even if root owns them and is the user."""
-_SHARED: Final = "/var/tmp"  # noqa: S108 - nothing is written there unless the data is there
+"""System folders, which are never used even if the user is root."""
+_SHARED: Final = "/var/tmp"  # noqa: S108 - written only if the data is there, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
         return InferredSchema(path, stored, (note,))
     if _is_edited(text):
         return InferredSchema(
-            path, stored, (f"{note}; it was edited, or the data has changed, so it stays as it is",)
+            path, stored, (f"{note}; it was edited, or the data has changed; it is not replaced",)
         )
     if data is None and _same_catalog(inference, stored):
         return InferredSchema(path, stored, (note,))
@@ -124,7 +124,7 @@ def _lost(stored: Schema, schema: Schema) -> Iterator[str]:
         join.name for join in stored.joins if not any(sides(join) == sides(other) for other in schema.joins)
     ]
     if lost:
-        yield f"warning: joined no more, as their attributes are gone or differ in type: {_listed(lost)}"
+        yield f"warning: joins removed, since their attributes are gone or differ in type: {_listed(lost)}"
 
 
 def _same_catalog(inference: Inference, stored: Schema) -> bool:
@@ -184,7 +184,7 @@ def inferred(
 
 
 def _paths(places: Sequence[str]) -> list[Path]:
-    """Candidates for the schema's file, the best first: beside a single path, else in the user's folder."""
+    """Paths for the schema file, the best first: beside a single path, otherwise in the user's folder."""
     own = (
         _user_folder() / f"{_name(places[0])}-{_digest(chr(0).join(map(_identity, places)))[:8]}{KEPT_SCHEMA}"
     )
@@ -315,8 +315,8 @@ def summary(inference: Inference) -> Iterator[str]:
         values = [a.value.column for a in relation.attributes if is_value(a.value.column)]
         if values:
             yield (
-                f"warning: columns of {relation.name} are called {_listed(values)}: if these are values, put"
-                " a line with the names of the columns before them"
+                f"warning: columns of {relation.name} are called {_listed(values)}: if these are values, add"
+                " a line with the column names before them"
             )
     left = [*inference.left_out, *(left for r in inference.relations for left in r.left_out)]
     if left:

@@ -1,12 +1,12 @@
-"""Replay files as a source: read as fast as they can be, or paced as their records happened.
+"""Replay files as a source: read as fast as possible, or at the pace of their records' times.
 
-Offsets count items, bad records first (they have no time), and the records of
-the latest time. So they stay valid when a new schema changes which records are
-bad. Only when an item comes out depends on the clock; the items between two
-offsets do not.
+An offset counts the items before it: bad records, which come first since they
+have no time, and the records of the latest time. So offsets remain valid when a
+new schema changes which records are bad. The clock determines only when an item
+is returned; the items between two offsets do not depend on it.
 
-To seek an instant, records are read from the part of the files that holds the
-first one wanted: the first reading notes the earliest time of each part.
+To seek an instant, records are read from the part of the files that contains the
+first wanted one: the first reading notes the earliest time of each part.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from skws.data.batch import Ints
 
 MOST: Final = 1024
-"""Buckets: more than a terminal has columns."""
+"""The most buckets: more than a terminal has columns."""
 
 
 class TimeBuckets:
-    """Counts by time in buckets of one width, a power of two that doubles as the time between events grows.
+    """Counts by time, in buckets of one width, a power of two that doubles as the time between events grows.
 
-    ``most``: at least 2. Times are in microseconds. One thread adds, any reads. ``first``, ``last``: the
-    earliest and the latest time, None before the first event.
+    ``most``: the most buckets, at least 2. Times are in microseconds. One thread adds, any thread reads.
+    ``first``, ``last``: the earliest and the latest time, None before the first event.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -59,7 +59,7 @@ class TimeBuckets:
         """Count events at these times, in any order."""
         if not len(events):
             return
-        import numpy as np  # noqa: PLC0415 - loads behind the terminal UI's first picture
+        import numpy as np  # noqa: PLC0415 - loads after the terminal UI's first picture
 
         times = np.asarray(events, dtype=np.int64)
         first, last = int(times.min()), int(times.max())
@@ -75,7 +75,7 @@ class TimeBuckets:
         self._buckets = width, counts
 
     def larger(self, other: TimeBuckets) -> TimeBuckets:
-        """The larger count of two in each bucket: of events that were counted twice, at least in part."""
+        """The larger of two counts in each bucket, for events of which some were counted in both."""
         larger = TimeBuckets(self._most)
         larger.first = min(_known(self.first, other.first), default=None)
         larger.last = max(_known(self.last, other.last), default=None)
@@ -127,7 +127,7 @@ def _known(*times: int | None) -> Iterable[int]:
 
 _LATEST: Final = (1 << 62) - 1  # later than any time of a record
 _SOUGHT: Final = 16_384
-"""Records of a batch on the way to an instant."""
+"""The records of a batch while seeking an instant."""
 
 
 class RecordTimeline:
@@ -157,7 +157,7 @@ class RecordTimeline:
         return together(batches).packed() if batches else NO_RECORDS
 
     def skip_to(self, time: int, same: int) -> None:
-        """Skip all records before ``time``, and ``same`` records of that time, or all there are."""
+        """Skip all records before ``time``, and at most ``same`` records of that time."""
         while (batch := self._front()) is not None:
             before = int(np.searchsorted(batch.time, time, "left"))
             of_time = int(np.searchsorted(batch.time, time, "right")) - before
@@ -186,7 +186,7 @@ class RecordTimeline:
 
 
 class _BadRecords(BadRecordLog):
-    """Collects bad records, which the feed gives as items."""
+    """Collects bad records, which the feed returns as items."""
 
     def __init__(self) -> None:
         super().__init__(OnError.SKIP)
@@ -198,10 +198,10 @@ class _BadRecords(BadRecordLog):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The result of a first reading.
+    """The result of the first reading.
 
-    ``kept``: all records, if they are few. ``starts``: the earliest time from each part of the files on, if
-    these are in order of time.
+    ``kept``: all records, if there are few. ``starts``: the earliest time from each part of the files on, if
+    the files are in order of time.
     """
 
     bad: list[BadRecord]
@@ -211,9 +211,10 @@ class _Scan:
 
 
 class ReplayFeed(Feed):
-    """The records of replay files in order of time; ``speed`` seconds of them a second, None: all at once.
+    """The records of replay files in order of time.
 
-    ``memory_records``: of more, none are kept in memory, but read a second time.
+    ``speed``: seconds of the replay in a second; None for no pace. ``memory_records``: if there are more
+    records, they are not kept in memory but read a second time.
     """
 
     def __init__(
@@ -226,7 +227,7 @@ class ReplayFeed(Feed):
         self._memory_records = memory_records
         self._bad: list[BadRecord] = []
         self._records = RecordTimeline(iter(()))
-        # The time of the first record and when it came out: the other records follow from these.
+        # The time of the first record and the time of its return; they determine those of all others.
         self._origin: tuple[int, int] | None = None
         self.change_schema(schema)
 
@@ -245,7 +246,7 @@ class ReplayFeed(Feed):
         yield from log.all
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """The records that are due, and bad records."""
+        """The bad records, and the records that are due."""
         self._seek(_Position.of(start))
         now = self._clock.now()
         bad, self._bad = self._bad[:limit], self._bad[limit:]
@@ -261,7 +262,7 @@ class ReplayFeed(Feed):
     @property
     def times(self) -> TimeBuckets | None:
         """The times of all records; None until they are known."""
-        self._seek(self._position)  # after a change of the schema all is read again
+        self._seek(self._position)  # after a change of the schema, everything is read again
         return None if self._scan is None else self._scan.times
 
     @property
@@ -271,9 +272,10 @@ class ReplayFeed(Feed):
         return self._records.next_time
 
     def seek(self, start: int | None, now: int) -> Iterator[Batch]:
-        """The records from the time ``start`` to ``now``; later polls go on from there at the feed's pace.
+        """The records from the time ``start`` to ``now``; later polls continue from there at the feed's pace.
 
-        ``start``: None continues where the feed stands. There is at least one batch, perhaps an empty one.
+        ``start``: None to continue at the current position. There is at least one batch, perhaps an empty
+        one.
         """
         if start is not None:
             self._position = _Position(0, start)
@@ -305,13 +307,13 @@ class ReplayFeed(Feed):
             self._origin = None if moved else self._origin
 
     def _items_after(self, position: _Position) -> tuple[list[BadRecord], RecordTimeline]:
-        """The items after ``position``: found by its time, or by the number of bad records alone."""
+        """The items after ``position``, which is found by its time, or by the number of bad records alone."""
         bad, batches = self._all(position.time)
         records = RecordTimeline(batches)
         if position.time is None:
             records.take(max(0, position.items - len(bad)))
             return bad[position.items :], records
-        # Fewer are of that time now, if their relation has gone: those that follow are given.
+        # If their relation was removed, there are now fewer of that time: later ones are returned.
         records.skip_to(position.time, position.same)
         return [], records
 
@@ -322,10 +324,10 @@ class ReplayFeed(Feed):
         return min(_LATEST, first + int((now - began) * self._speed))
 
     def _all(self, since: int | None = None) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
-        """The bad records, and the others in order of time; all are read before the first comes out.
+        """The bad records, and the others in order of time; all are read before the first is returned.
 
-        They are then read a second time, unless they are few: of files in order of time only the parts with
-        records of the time ``since`` or later, others are sorted again.
+        Unless there are few, they are then read a second time: of files in order of time, only the parts with
+        records of the time ``since`` or later; other files are sorted again.
         """
         scan = self._scan = self._scan or self._scanned()
         bad = list(scan.bad)
@@ -349,7 +351,7 @@ class ReplayFeed(Feed):
                 if count <= self._memory_records:
                     pending.append(batch)
             starts.append(start)
-        # A part without records is as late as the next one.
+        # A part without records has the time of the next part.
         starts = list(accumulate(reversed(starts), min))[::-1]
         return _Scan(log.all, pending if count <= self._memory_records else None, times, starts)
 
@@ -377,7 +379,7 @@ class ReplaySource(Source):
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The number of items before it, the latest time, and how many records are of that time."""
+    """The number of items before it, the latest time, and the number of records of that time."""
 
     items: int = 0
     time: int | None = None
@@ -385,7 +387,7 @@ class _Position:
 
     @classmethod
     def of(cls, offset: Offset) -> _Position:
-        """Raises SourceError."""
+        """The position in an offset. Raises SourceError."""
         return parse_offset(offset, "a replay", lambda: cls._parse(offset))
 
     @classmethod
@@ -398,7 +400,7 @@ class _Position:
         return offset if self.time is None else {**offset, "time": self.time, "same": self.same}
 
     def after(self, bad: int, times: Ints) -> _Position:
-        """The position after so many bad records, and records of these times, in order."""
+        """The position after ``bad`` more bad records and records of these times, in order."""
         if not len(times):
             return _Position(self.items + bad, self.time, self.same)
         last: int = times.item(-1)

@@ -1,7 +1,7 @@
-"""Retrying while a server is away: after a delay that doubles each time, and not forever.
+"""Retries while a server is unreachable: after a delay that doubles each time, and for a limited time.
 
-Nothing here blocks unless it says so: a feed asks whether it is time to try
-again, and passes a notice of each try to the user.
+Methods do not block unless they say so: a feed asks whether it is time to
+retry, and passes a notice of each try to the user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Retry:
-    """Whether the server ``shown`` is away, and when to try it again."""
+    """The state of the server ``shown``: unreachable or not, and the time of the next try."""
 
     def __init__(self, shown: str, clock: Clock) -> None:
         self._notices: list[str] = []
@@ -49,9 +49,9 @@ class Retry:
         return max(0, self._next_try - self._clock.now()) if self.away else 0
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """The result of ``call``; None if it raises NotYetError, or it is too early to try again.
+        """The result of ``call``; None if it raises NotYetError, or if it is too early to try again.
 
-        Raises SourceError where trying again is of no use, or has lasted too long.
+        Raises SourceError if retrying is useless, or has lasted too long.
         """
         if self.too_early:
             return None
@@ -64,7 +64,7 @@ class Retry:
         return result
 
     def failed(self, failure: SourceError) -> None:
-        """Note a failed try. Raises SourceError if the server has been away for too long."""
+        """Record a failed try. Raises SourceError if the server has been unreachable for too long."""
         now = self._clock.now()
         if self._since is None:
             self._since = now
@@ -95,8 +95,8 @@ def retry(
 ) -> T | None:
     """The result of ``call``, tried again while it raises NotYetError; None if the run ends meanwhile.
 
-    ``wait`` waits some seconds, and is False if the run ends; ``notify`` takes lines for the
-    user. Raises SourceError where trying again is of no use, or has lasted too long.
+    ``wait`` waits some seconds, and returns False if the run ends; ``notify`` takes lines for the
+    user. Raises SourceError if retrying is useless, or has lasted too long.
     """
     server = Retry("", clock)
     while True:
@@ -111,10 +111,10 @@ def retry(
 
 
 class RetryingFeed(Feed):
-    """A feed that is opened when its server is there, and gives empty batches until then.
+    """A feed that opens when its server is reachable, and returns empty batches until then.
 
-    For a run that resumes from an offset. The constructor raises as
-    ``Source.open`` does, except NotYetError.
+    It is for a run that resumes from an offset. The constructor raises like
+    ``Source.open``, except for NotYetError.
     """
 
     def __init__(self, source: Source, schema: Schema, clock: Clock) -> None:
@@ -135,7 +135,7 @@ class RetryingFeed(Feed):
         return self._opened().tables()
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """While the server is away, empty, with a notice of each try."""
+        """Empty while the server is unreachable, with a notice of each try."""
         feed = self._open()
         notices = self._retry.take_notices()
         if feed is None:
@@ -144,20 +144,20 @@ class RetryingFeed(Feed):
         return replace(batch, notices=(*notices, *batch.notices)) if notices else batch
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Raises NotYetError while the server is away: its host starts again then, and says so."""
+        """Raises NotYetError while the server is unreachable; the caller starts again, and reports it."""
         return self._again().replay(start, end)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """While the server is away, None: a poll says so."""
+        """None while the server is unreachable, which a poll reports."""
         feed = self._open()
         return None if feed is None else feed.plan(start, limit)
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
-        """Raises NotYetError as ``replay``."""
+        """Raises NotYetError like ``replay``."""
         return self._again().parts(start, end, number)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is read while the server is away; a later commit includes this one."""
+        """While the server is unreachable, nothing is read; a later commit includes this one."""
         if self._feed is not None:
             self._feed.commit(end)
 
@@ -165,7 +165,7 @@ class RetryingFeed(Feed):
         return Backlog() if self._feed is None else self._feed.backlog(offset)
 
     def change_schema(self, schema: Schema) -> None:
-        """While the server is away, the check that the source fits waits until it is there."""
+        """While the server is unreachable, the check that the source fits the schema waits."""
         if self._feed is not None:
             self._feed.change_schema(schema)
         self._schema = schema
@@ -186,7 +186,7 @@ class RetryingFeed(Feed):
         return feed
 
     def _open(self) -> Feed | None:
-        """None while the server is away, or it is too early to try again."""
+        """The feed; None while the server is unreachable, or it is too early to try again."""
         if self._feed is None:
             self._feed = self._retry.attempt(lambda: self._source.open(self._schema))
         return self._feed

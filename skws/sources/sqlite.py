@@ -1,6 +1,6 @@
 """A SQLite file as a database: its rows, and a schema inferred from its catalog. Opened read-only.
 
-As a source it gives its rows as they are now, all of static tables, and then ends.
+As a source it returns its present rows, all of static tables, and then ends.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:  # Arrow is slow to import
 
 SAMPLE_ROWS: Final = 1000
 LOOKED_AT: Final = 50_000
-"""Values that are tried as a type that is not SQLite's own."""
+"""The most values that are tried as a type other than SQLite's own."""
 _AT_ONCE: Final = 500
-"""Columns of a statement: SQLite has a limit."""
-_STATIC: Final = "a file is read as it is"
-# Parts of declared types: SQLite's own rules, and more specific ones.
+"""The most columns of a statement, which SQLite limits."""
+_STATIC: Final = "a file is read once"
+# Parts of declared types: those of SQLite's rules, and more specific ones.
 _TYPES: Final = (
     ("BOOL", AttributeType.BOOLEAN),
     ("DATE", AttributeType.TIMESTAMP),
@@ -61,12 +61,12 @@ _STORED: Final = {
     AttributeType.INTEGER: {"integer"},
     AttributeType.NUMBER: {"integer", "real"},
 }
-"""The storage classes whose values are all of a type."""
+"""The storage classes of the values of each type."""
 _OPTIONS: Final = {
     AttributeType.INTEGER: (AttributeType.INTEGER, AttributeType.NUMBER),
     AttributeType.NUMBER: (AttributeType.NUMBER, AttributeType.INTEGER),
 }
-"""Which types columns of numbers may have, the declared one first."""
+"""The types that columns of numbers may have, the declared type first."""
 _THOUGH: Final = {
     AttributeType.INTEGER: "of whole numbers",
     AttributeType.NUMBER: "but not all values are",
@@ -74,14 +74,14 @@ _THOUGH: Final = {
 _DECIMAL: Final = ("NUM", "DEC")
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _INTERNAL: Final = 1
-"""What marks columns of virtual tables that ``*`` does not show; generated columns have other marks."""
+"""Marks of columns of virtual tables that ``*`` does not show; generated columns have other marks."""
 _GENERATED: Final = " GENERATED ALWAYS"
 _Kinds: TypeAlias = dict[tuple[str, str], Finding[AttributeType]]
 """The type of each table and column."""
 
 
 class CatalogColumn(NamedTuple):
-    """``key``: its place in the primary key, from 1; 0 if it is not in the key."""
+    """``key``: its position in the primary key, from 1; 0 if it is not in the key."""
 
     name: str
     declared: str
@@ -113,16 +113,16 @@ class SqliteDatabase:
     def identity(self) -> str:
         return str(self._path.resolve())
 
-    def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - one file has them all
+    def stamp(self, relations: Sequence[Relation]) -> str:  # noqa: ARG002 - all are in one file
         """Path, size and time of the file and of its write-ahead log."""
         files = (self._path, Path(f"{self._path}-wal"))
         states = [file.stat() for file in files if file.exists()]
         return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in states]))
 
     def inferred(self, *, followed: bool = False) -> Inference:  # noqa: ARG002 - a file has no changes
-        """From declared types, keys and references.
+        """The schema from declared types, keys and references.
 
-        Samples show columns of text that hold numbers, and joins where no table declares a reference.
+        Samples show text columns with numbers, and joins if no table declares a reference.
         """
         named = {name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()}
         usable = {name: columns for name, columns in named.items() if _is_usable(name) and columns}
@@ -195,7 +195,7 @@ class SqliteDatabase:
             return {name: self._columns(connection, name) for (name,) in names if name not in inner}
 
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
-        """None for a view or virtual table that cannot be read as the database is now."""
+        """None for a view or virtual table that cannot be read at present."""
         try:
             rows = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
         except sqlite3.OperationalError:
@@ -219,7 +219,7 @@ class SqliteDatabase:
         return InferredRelation(table, attributes, key_finding, None, _STATIC, reasons)
 
     def _fault(self, table: str) -> str:
-        """Why a table is in no schema."""
+        """The reason why a table is not in the schema."""
         if not self._tables[table]:
             return "it cannot be read"
         return NO_ATTRIBUTES if _is_usable(table) else NO_RELATION
@@ -230,9 +230,9 @@ class SqliteDatabase:
 
     @cached_property
     def _classes(self) -> dict[str, dict[str, set[str]]]:
-        """The storage classes of the values of each table and column, but for NULL and empty texts.
+        """The storage classes of the values of each table and column, except NULL and empty texts.
 
-        A column may hold others than it declares.
+        They may differ from the declared class.
         """
         return {table: self._classes_of(table, columns) for table, columns in self._tables.items()}
 
@@ -252,9 +252,10 @@ class SqliteDatabase:
         }
 
     def _kind(self, table: str, column: CatalogColumn, *, identifies: bool) -> Finding[AttributeType]:
-        """The declared type, unless values do not fit it; where none is declared, that of the values.
+        """The declared type, unless values do not fit it; without a declaration, the type of the values.
 
-        A decimal that ``identifies`` is an integer if it can be: doubles may be equal where it is not.
+        A decimal that ``identifies`` is an integer if possible, since doubles of different decimals may be
+        equal.
         """
         declared = next((kind for part, kind in _TYPES if part in column.declared), None)
         if declared is not None:
@@ -280,9 +281,9 @@ class SqliteDatabase:
         return Finding(AttributeType.TEXT, 0.9, column.declared.lower() or "no numbers")
 
     def _fits(self, table: str, column: str, kind: AttributeType) -> bool:
-        """Whether all values are of a type, or can be read as it; of times the first ones.
+        """True if all values are of a type, or can be read as it; for times, the first values.
 
-        Integers that a double may not hold are no numbers.
+        Integers that a double may not represent do not count as numbers.
         """
         classes = self._classes[table][column]
         if kind is AttributeType.NUMBER and "integer" in classes and self._has_long(table, column):
@@ -309,9 +310,9 @@ class SqliteDatabase:
             return rows.fetchone() is not None
 
     def _agree(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
-        """Give columns that refer to each other types that can be equal: SQLite compares any.
+        """Give columns that refer to each other comparable types, since SQLite compares any types.
 
-        A text is a number where all of its values are; else both are texts.
+        A text becomes a number if all of its values are numbers; otherwise both become texts.
         """
         pairs = [((j.value.left, a), (j.value.right, b)) for j in joins for a, b in j.value.on]
         unlike = True
@@ -333,7 +334,7 @@ class SqliteDatabase:
                 )
                 for attribute in (one, other):
                     if kinds[attribute].value.family is not kind.family:
-                        kinds[attribute] = Finding(kind, 0.9, "as the column that it is compared with")
+                        kinds[attribute] = Finding(kind, 0.9, "like the column with which it is compared")
 
     def _sample(self, table: str, column: str) -> list[object]:
         with self._opened() as connection:
@@ -343,7 +344,7 @@ class SqliteDatabase:
             return [value for (value,) in rows]
 
     def _first_rows(self, usable: dict[str, list[CatalogColumn]]) -> dict[str, dict[str, list[object]]]:
-        """Values of the first rows by table and column; of tables alone, since views repeat them."""
+        """Values of the first rows by table and column, without views, which repeat the values of tables."""
         first: dict[str, dict[str, list[object]]] = {}
         with self._opened() as connection:
             kinds = {name: kind for _, name, kind, *_ in connection.execute("PRAGMA table_list")}
@@ -408,12 +409,12 @@ class SqliteDatabase:
 
 
 def _text(value: bytes) -> str:
-    """A text that is looked at before rows are read: then one that is not UTF-8 is told by its row."""
+    """A text that is read before the rows; a text that is not UTF-8 is reported with its row."""
     return value.decode(errors="replace")
 
 
 def _check_texts(name: str, relation: Relation, connection: sqlite3.Connection, query: str) -> None:
-    """Raises SourceError at the first text of a relation that is not UTF-8: SQLite takes any bytes."""
+    """Raises SourceError at the first text of a relation that is not UTF-8: SQLite accepts any bytes."""
     connection.text_factory = bytes
     for number, row in enumerate(connection.execute(query), 1):
         for attribute, value in zip(relation.attributes, row, strict=True):
@@ -433,12 +434,12 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _has_texts(column: CatalogColumn, classes: Mapping[str, set[str]]) -> bool:
-    """Whether a column has anything but bytes."""
+    """True if a column has anything but bytes."""
     return "BLOB" not in column.declared and "blob" not in classes[column.name]
 
 
 def _is_usable(table: str) -> bool:
-    """Whether a relation can be called after a table; with a dot, ``from:`` would be a path."""
+    """True if a relation can have the name of a table; with a dot, ``from:`` would be a path."""
     return as_name(table) != "" and "." not in table
 
 
@@ -471,7 +472,7 @@ class SnapshotFeed(Feed):
         self.change_schema(schema)
 
     def change_schema(self, schema: Schema) -> None:
-        """Raises SourceError for a relation that is no static table: its rows would need times."""
+        """Raises SourceError for a relation that is not a static table, since its rows would need times."""
         streams = [relation.name for relation in schema.relations if not relation.table]
         if streams:
             raise SourceError(
@@ -491,7 +492,7 @@ class SnapshotFeed(Feed):
                     yield Record(number, 0, row)
                 yield from reader.notes(self._database.name)
 
-    def poll(self, start: Offset, limit: int) -> Batch:  # noqa: ARG002 - there is nothing after the tables
+    def poll(self, start: Offset, limit: int) -> Batch:  # noqa: ARG002 - nothing follows the tables
         return Batch(NOTHING, start, ended=True)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:  # noqa: ARG002 - as above

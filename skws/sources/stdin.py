@@ -33,7 +33,7 @@ class StdinFeed(Feed):
         self._lines = 0
         self._bytes = 0
         self._ended = False
-        self._streams = not self._static  # rows of tables no longer come, or there are no tables
+        self._streams = not self._static  # the rows of tables have ended, or there are no tables
 
     @property
     def tables_pending(self) -> bool:
@@ -118,7 +118,7 @@ class StdinFeed(Feed):
         return lines
 
     def _fill(self) -> bool:
-        """Read what has arrived; False if that is nothing, or the input has ended."""
+        """Read the input that has arrived; False if there is none, or the input has ended."""
         self._searched = len(self._rest)
         if self._ended or not readable(self._descriptor, 0):
             return False

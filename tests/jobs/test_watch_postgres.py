@@ -125,10 +125,10 @@ def test_a_slot_that_is_dropped_says_who_needs_the_publication(database: Databas
     two = f"{database.name}_two"
     for slot in ("skws", two):
         database.run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
-    for slot, told_of in (("skws", f"; its publication stays: {two} may read it"), (two, "")):
+    for slot, told_of in (("skws", f"; its publication is kept: {two} may read it"), (two, "")):
         error = skws("watch", "--drop-slot", "--source", database.uri(slot=slot)).err
         assert f"dropped the slot {slot!r}" in error
-        assert ("its publication stays" in error) == bool(told_of)
+        assert ("its publication is kept" in error) == bool(told_of)
         assert told_of in error
     done = skws("watch", "--drop-slot", "--source", database.uri())
     assert (done.code, "there is no slot 'skws'" in done.err) == (0, True)

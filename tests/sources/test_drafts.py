@@ -77,7 +77,7 @@ def test_a_draft_that_follows_its_data_keeps_its_joins(tmp_path: Path) -> None:
     assert draft_of([str(tmp_path / "d")]).schema == first.schema
     lines.write_text("order,body\n1,leaks\n")
     lost = draft_of([str(tmp_path / "d")])
-    assert any(note.startswith("warning: joined no more") and "lines.order_id" in note for note in lost.notes)
+    assert any(note.startswith("warning: joins removed") and "lines.order_id" in note for note in lost.notes)
 
 
 def test_an_edited_one_holds(day: Path) -> None:

@@ -141,7 +141,7 @@ def test_files_that_are_not_whole_wait(tmp_path: Path, name: str) -> None:
     for part in (data[:0], data[: len(data) // 2], data[:-1]):
         (tmp_path / name).write_bytes(part)
         assert follower.poll() == []
-    assert any("it is read once it is complete" in notice for notice in follower.notices)
+    assert any("reading it once it is complete" in notice for notice in follower.notices)
     (tmp_path / name).write_bytes(data)
     assert set(follower.poll()) == {1}
 
@@ -329,5 +329,5 @@ def test_an_offset_of_no_server_is_refused() -> None:
     """It may be of another cluster's log, and nothing would show that."""
     known = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
     assert LogPosition.of(known.offset()) == known
-    with pytest.raises(SourceError, match="does not say of which server's log it is"):
+    with pytest.raises(SourceError, match="does not name the server of its log"):
         LogPosition.of({"lsn": "0/64", "change": 0, "time": 5})

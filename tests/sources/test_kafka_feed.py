@@ -202,7 +202,7 @@ def test_rows_of_static_tables(kafka: MockBroker) -> None:
     assert sorted(shown(list(feed.tables()))) == [("+", "genre", 1, "new"), ("+", "genre", 2, "two")]
     items, offset, notices = follow(feed, offset, 1)
     assert shown(items) == [("+", "movie", 1, "film 1", 1)]
-    assert any("rows of static tables are not part" in line for line in notices)
+    assert any("a stream contains rows of static tables" in line for line in notices)
     assert list(offset["next"]) == ["mixed"]
     feed.close()
 
@@ -219,7 +219,7 @@ def test_topics_named_as_the_relations(fragile: MockBroker) -> None:
     clock.micros += 31_000_000
     items, offset, notices = follow(feed, batch.end, 2)
     assert sorted(shown(items)) == [("+", "movie", 1, "film 1", 1), ("+", "sighting", 1, "seen")]
-    assert notices == ["sighting[0] is new: it is read from its beginning"]
+    assert notices == ["sighting[0] is new: reading it from its beginning"]
     assert list(feed.replay(batch.end, offset)) == sorted(items, key=str)[::-1]
     feed.close()
 
@@ -231,7 +231,7 @@ def test_partitions_that_are_new_are_read_from_their_beginning(kafka: MockBroker
     known = {**feed.start(), "next": {topic: {"0": 0, "1": 0}}}
     items, offset, notices = follow(feed, known, 1)
     assert numbers(items) == [2]
-    assert notices == [f"{topic}[2] is new: it is read from its beginning"]
+    assert notices == [f"{topic}[2] is new: reading it from its beginning"]
     assert offset["first"] == {topic: {"2": 1}}
     assert list(feed.replay(known, offset)) == items
     feed.close()
@@ -306,8 +306,8 @@ def test_a_topic_that_was_made_anew_with_more_messages_is_told(tansu: Broker) ->
     feed = opened(tansu, name, lost="skip")
     items, end, notices = follow(feed, offset, 5)
     assert numbers(items) == list(range(10, 15))
-    assert notices[0].endswith("since the offset was saved; its messages that were not read are lost")
-    assert notices[1] == f"{name}[0] is new: it is read from its beginning"
+    assert notices[0].endswith("since the offset was saved; its unread messages are lost")
+    assert notices[1] == f"{name}[0] is new: reading it from its beginning"
     assert list(feed.replay(offset, end)) == items
     feed.close()
 
@@ -363,7 +363,7 @@ def test_offsets_of_others_are_refused(kafka: MockBroker, topic: str) -> None:
     feed = opened(kafka, topic)
     with pytest.raises(SourceError, match="is not an offset of Kafka topics"):
         feed.poll({"lines": 3}, 1)
-    with pytest.raises(SourceError, match="the saved offset is of cluster other"):
+    with pytest.raises(SourceError, match="the saved offset belongs to cluster other"):
         feed.poll({**feed.start(), "cluster": "other"}, 1)
     feed.close()
 

@@ -208,7 +208,7 @@ def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
     ],
 )
 def test_what_a_program_compressed_is_no_json(value: bytes, form: str) -> None:
-    assert reason(read(value)).startswith(f"compressed with {form} by the program that sent it")
+    assert reason(read(value)).startswith(f"compressed with {form} by the sending program")
 
 
 def test_a_message_is_no_file() -> None:

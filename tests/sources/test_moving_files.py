@@ -24,7 +24,8 @@ def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
     path.write_bytes(line(3))
     assert follower.poll() == [3]
     assert follower.notices == [
-        f"stream.jsonl was cut from at least {2 * len(line(1))} to {len(line(3))} bytes: read from its start"
+        f"stream.jsonl was truncated from at least {2 * len(line(1))} to {len(line(3))} bytes:"
+        " reading it from its start"
     ]
     path.write_bytes(line(4) + line(5) + line(6))
     assert follower.poll() == [4, 5, 6]
@@ -43,7 +44,7 @@ def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(50 * len(line(10)))
     assert len(follower.poll()) > 40
-    assert "was cut from at least" in follower.notices[0]
+    assert "was truncated from at least" in follower.notices[0]
 
 
 def test_a_rotated_file_is_read_to_its_end_then_the_new_one(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_files_that_are_gone_leave_the_offset_but_not_all_at_once(tmp_path: Path
     (tmp_path / "a.jsonl").unlink()
     follower.poll()
     assert list(follower.offset["files"]) == ["b.jsonl"]
-    assert follower.notices == ["a.jsonl is gone; what was read of it stays in the search"]
+    assert follower.notices == ["a.jsonl is gone; the records read so far stay in the search"]
     (tmp_path / "b.jsonl").rename(tmp_path / "_b.jsonl")
     follower.poll()
     (tmp_path / "_b.jsonl").rename(tmp_path / "b.jsonl")
@@ -135,7 +136,7 @@ def test_a_file_that_is_copied_and_cut_is_read_once(tmp_path: Path, copy: str, r
         follower.restart()
     assert sorted(map(str, follower.poll())) == ["3", "4"]
     assert follower.notices == [
-        f"stream.jsonl was copied to {copy} and cut: the copy is read on, then stream.jsonl"
+        f"stream.jsonl was copied to {copy} and truncated: reading the rest of the copy, then stream.jsonl"
     ]
     append(path, line(5))
     assert follower.poll() == [5]
@@ -174,7 +175,7 @@ def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path:
     assert follower.poll() == [1, 1]
     root.rename(tmp_path / "away")
     assert follower.poll() == []
-    assert follower.notices == [f"{root}: the files there are gone; reading continues when they are back"]
+    assert follower.notices == [f"{root}: all files are gone; reading continues when they return"]
     # It comes back by and by, as a copy.
     root.mkdir()
     (root / "a.jsonl").write_bytes(line(1) + line(2))
@@ -184,8 +185,8 @@ def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path:
     (root / "deep" / "b.jsonl").write_bytes(line(1) + line(3))
     assert follower.poll() == [3]
     assert follower.notices[1:] == [
-        "deep/b.jsonl is gone; what was read of it stays in the search",
-        "deep/b.jsonl is back; reading goes on where it had come to",
+        "deep/b.jsonl is gone; the records read so far stay in the search",
+        "deep/b.jsonl is back; reading continues where it stopped",
     ]
     follower.replay()
 

@@ -73,7 +73,7 @@ def test_messages(payload: bytes, message: Change) -> None:
 @pytest.mark.parametrize(("payload", "message"), MESSAGES)
 def test_messages_that_are_cut_or_too_long(payload: bytes, message: Change) -> None:
     for length in range(len(payload)):
-        with pytest.raises(SourceError, match="is cut"):
+        with pytest.raises(SourceError, match="is truncated"):
             decode(payload[:length])
     with pytest.raises(SourceError, match="is longer than its kind"):
         decode(payload + b"x")
@@ -85,7 +85,10 @@ def test_messages_that_are_cut_or_too_long(payload: bytes, message: Change) -> N
         (b"?", "unknown kind '[?]'"),
         (b"I" + struct.pack(">I", 9) + b"X", "has 'X' where one of N was expected at byte 6"),
         (b"D" + struct.pack(">I", 9) + b"N", "has 'N' where one of K, O was expected"),
-        (b"I" + struct.pack(">I", 9) + b"N" + struct.pack(">h", 1) + b"t" + struct.pack(">i", -5), "is cut"),
+        (
+            b"I" + struct.pack(">I", 9) + b"N" + struct.pack(">h", 1) + b"t" + struct.pack(">i", -5),
+            "is truncated",
+        ),
     ],
 )
 def test_messages_of_no_known_kind(payload: bytes, fault: str) -> None:

@@ -355,7 +355,7 @@ def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_ch
         _, _, notices = follow(again, database, again.start())
         with pytest.raises(psycopg2.Error, match="does not have a replica identity"):
             database.run("DELETE FROM sighting")
-    lacking = "public.sighting has no key that old rows are logged with: while it is in a publication"
+    lacking = "public.sighting logs no key of old rows: while it is in a publication"
     assert any(lacking in line for line in notices)
 
 

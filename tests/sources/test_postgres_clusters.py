@@ -60,11 +60,11 @@ def test_a_server_that_was_restored_from_before_the_offset_is_refused(own: Datab
     shutil.rmtree(server.folder / "data")
     (server.folder / "backup").rename(server.folder / "data")
     server.start()
-    assert "has been restored from before the saved offset" in refusal(opened(own), offset)
+    assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
     server.stop()
     server.restored()  # by another way, to another timeline
     own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
-    assert "has been restored from before the saved offset" in refusal(opened(own), offset)
+    assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
 
 
 def copied(source: Path, target: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_partition_that_goes_is_told_of(database: Database) -> None:
             told.append([line.split(",")[0] for line in (*notices, *batch.notices)])
     assert told == [
         [],
-        ["early is no partition of public.movie any more"],
+        ["early is no longer a partition of public.movie"],
         ["public.movie was dropped"],
         [],
     ]
@@ -100,7 +100,7 @@ def test_a_partition_that_logs_its_key_alone_deletes_nothing_in_silence(database
             b'{"mid":"2","title":null,"gid":null}',
         ]
         for item in found:
-            assert "it may be of public.early, a partition of public.movie with another" in item.reason
+            assert "it may belong to public.early, a partition of public.movie with another" in item.reason
             assert "(ALTER TABLE public.early REPLICA IDENTITY FULL" in item.reason
         assert [row for row in shown(items) if row[0] == "-"] == [
             ("-", "movie", 11, "b", 1),
@@ -181,4 +181,4 @@ def test_of_many_partitions_the_first_are_told(database: Database) -> None:
     with closing(source(database).open(SCHEMA)) as feed:
         _, _, notices = follow(feed, database, feed.start())
     assert [notice.split(",")[0] for notice in notices[:5]] == [f"public.part{n}" for n in range(5)]
-    assert notices[5:] == ["so it is with 3 more partitions of public.movie"]
+    assert notices[5:] == ["the same holds for 3 more partitions of public.movie"]

@@ -99,7 +99,7 @@ def test_a_slot_left_behind_is_told_of_and_can_be_dropped(database: Database) ->
     assert database.ask("SELECT count(*) FROM pg_publication") == [(0,)]
     with (
         closing(left.open(SCHEMA)) as feed,
-        pytest.raises(SourceError, match="is gone, and with it the changes"),
+        pytest.raises(SourceError, match="is gone, and so are the changes"),
     ):
         feed.poll(offset, 10)
 

@@ -1,4 +1,4 @@
-"""The consumer: partitions that are given to it, and errors as users read them."""
+"""The Kafka consumer: it reads the partitions that it is assigned, and describes errors for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skws_schema.errors import NotYetError, SchemaError, SourceError
 Partition: TypeAlias = tuple[str, int]
 """A topic and a number."""
 _ANSWER_SECONDS: Final = 10.0
-# Transient errors, beside those that the client calls retriable.
+# Transient errors, in addition to those that the client calls retriable.
 _TRANSIENT: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
@@ -36,25 +36,25 @@ _GONE: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
-# The id that stands for none, as brokers before 2.8 give it.
+# The id that means "no id", which brokers before 2.8 return.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-# Details of no use to users.
+# Details that are of no use to users.
 _STATE: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
 
 
 def transient(error: KafkaError) -> bool:
-    """Whether it is worth trying again."""
+    """True if a retry may help."""
     return error.code() in _TRANSIENT or error.retriable()
 
 
 def gone(error: object) -> bool:
-    """Whether an error says that there is no such topic or partition."""
+    """True if the error means that the topic or partition does not exist."""
     return isinstance(error, KafkaError) and error.code() in _GONE
 
 
 class Client:
-    """Reads partitions from offsets on; methods raise KafkaException while the brokers do not answer."""
+    """Reads partitions from given offsets on. Methods raise KafkaException while brokers do not answer."""
 
     def __init__(self, address: TopicAddress, settings: Settings) -> None:
         """Connects to nothing yet. Raises SchemaError for settings that the client rejects."""
@@ -70,7 +70,7 @@ class Client:
             raise SchemaError(f"{self._shown}: {settings.clean(str(error))}") from None
 
     def connected(self) -> str:
-        """The name of the cluster, once a broker answers."""
+        """Wait for a broker to answer; returns the name of the cluster."""
         for _ in range(int(_ANSWER_SECONDS)):
             try:
                 self.answers(1.0)
@@ -83,14 +83,17 @@ class Client:
         return self._consumer.cluster_id(_ANSWER_SECONDS)
 
     def topics(self) -> dict[str, int]:
-        """All topics, with the number of their partitions."""
+        """The number of partitions of every topic."""
         metadata = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(topic.partitions) for name, topic in metadata.items()}
 
     def ids(self, topics: Collection[str]) -> dict[str, str]:
-        """The ids of topics, if the brokers have any: a topic that is created again has another."""
+        """The ids of topics, if the brokers have ids.
+
+        A topic that is deleted and created again gets another id.
+        """
         cluster = self._consumer.list_topics(timeout=_ANSWER_SECONDS)
-        # The controller answers; where there is none, the request would only time out.
+        # The controller answers; without one, the request would only time out.
         if not topics or cluster.controller_id not in cluster.brokers:
             return {}
         admin = AdminClient(dict(self._settings.values), logger=SILENT)
@@ -100,13 +103,13 @@ class Client:
             try:
                 ids[topic] = str(answer.result().topic_id)
             except KafkaException as error:
-                # Brokers that cannot tell ids, or may not, are no reason to read nothing.
+                # Brokers that do not support ids, or deny access to them, do not prevent reading.
                 if transient(error.args[0]):
                     raise
         return {topic: name for topic, name in ids.items() if name != _NO_ID}
 
     def partitions(self, topic: str) -> list[Partition]:
-        """The partitions of a topic; none if there is no such topic."""
+        """The partitions of a topic; empty if the topic does not exist."""
         metadata = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
         return (
             [] if metadata.error is not None else [(topic, number) for number in sorted(metadata.partitions)]
@@ -118,12 +121,12 @@ class Client:
         self._reason = ""
 
     def reach(self, partition: Partition) -> tuple[int, int]:
-        """The first offset, and the one after the last."""
+        """The first offset of a partition, and the offset after the last message."""
         first, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), _ANSWER_SECONDS)
         return first, end
 
     def known_end(self, partition: Partition) -> int:
-        """The offset after the last message, as of the latest fetch; below 0 before the first."""
+        """The offset after the last message, as of the latest fetch; negative before the first fetch."""
         watermarks = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
         return watermarks[1] if watermarks else -1
 
@@ -153,7 +156,7 @@ class Client:
         return first + self._consumer.consume(most, 0) if first else first
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Commit offsets to the consumer group, for its monitoring; runs resume from their own."""
+        """Commit offsets to the consumer group, for monitoring; runs resume from offsets of their own."""
         offsets_to_commit = [TopicPartition(*one, at) for one, at in offsets.items()]
         self._consumer.commit(offsets=offsets_to_commit, asynchronous=True)
 
@@ -182,5 +185,5 @@ class Client:
 
 
 def described(error: Any) -> str:
-    """An error without details of no use to users."""
+    """The text of an error, without details that are of no use to users."""
     return _STATE.sub("", error.str()) if isinstance(error, KafkaError) else str(error)

@@ -1,6 +1,6 @@
-"""A ``kafka://`` address, and the settings of the client: ours, a properties file's, the environment's.
+"""A ``kafka://`` address, and the settings of the client, from skws, a properties file and the environment.
 
-Values that may be secret appear in no message: text to be shown goes through ``Settings.clean``.
+No message contains a value that may be secret: texts to be shown pass through ``Settings.clean``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class StartPoint(StrEnum):
-    """Where a new run begins."""
+    """The offset at which a new run begins."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -49,7 +49,7 @@ class Lost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicAddress:
-    """Brokers and topics. No ``topics``: those named like the relations. It holds no secret."""
+    """Brokers and topics. Without ``topics``, those named like the relations. It contains no secret."""
 
     brokers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -126,11 +126,11 @@ _SECRET: Final = re.compile(r"password|secret|jaas|token|oauthbearer\.config|key
 # Settings that users may change.
 _DEFAULTS: Final = {
     "client.id": "skws",
-    # Notice a broker that does not answer soon, and find it again soon.
+    # Notice a broker that does not answer soon, and reconnect to it soon.
     "socket.timeout.ms": "10000",
     "reconnect.backoff.max.ms": "5000",
     "fetch.wait.max.ms": "100",
-    # How long librdkafka pauses when it has read ahead enough; a second by default.
+    # The pause of librdkafka after it has read ahead enough; a second by default.
     "fetch.queue.backoff.ms": "10",
     "queued.max.messages.kbytes": "32768",
     "topic.metadata.refresh.interval.ms": "30000",
@@ -164,9 +164,10 @@ class Settings:
         defaults: Mapping[str, str] = _DEFAULTS,
         own: Mapping[str, str] = _OWN,
     ) -> Settings:
-        """Of a consumer unless ``defaults`` and ``own`` say otherwise; the environment wins over the file.
+        """The settings of a consumer, unless ``defaults`` and ``own`` say otherwise.
 
-        ``own``: settings that users may not change. Raises SchemaError for a file that cannot be used.
+        The environment takes precedence over the file. ``own``: settings that users may not change. Raises
+        SchemaError for a file that cannot be used.
         """
         named = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
         properties = {} if named is None else _read(named)

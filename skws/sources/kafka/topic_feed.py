@@ -1,4 +1,4 @@
-"""Topics as a source: messages between offsets of each partition, by time across partitions."""
+"""Topics as a source: messages between offsets of each partition, merged by time across partitions."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
 
-# How long a poll waits for a message where none is here.
+# The time that a poll waits for a message if none has been fetched.
 _WAIT_SECONDS: Final = 0.05
 _PROBE_SECONDS: Final = 1.0
-# How often to look for new partitions; how long to wait for a partition that has more but gives nothing.
+# The interval between checks for new partitions; the time to wait for a partition that has messages but sends
+# none.
 _DISCOVER_EVERY: Final = 30_000_000
 _SILENCE: Final = 15_000_000
-_WORTH: Final = 4  # of what a poll may give, one in so many messages have to wait for parts to be worth it
+_WORTH: Final = 4  # a batch is divided if at least ``limit`` divided by this number of messages wait
 
 
 class KafkaFeed(Feed):
@@ -57,7 +58,10 @@ class KafkaFeed(Feed):
     def __init__(
         self, address: TopicAddress, schema: Schema, clock: Clock, horizon: Horizon = ANY_TIME
     ) -> None:
-        """Raises SourceError without topics, NotYetError without brokers, SchemaError for wrong settings."""
+        """Open the topics.
+
+        Raises SourceError if one is missing, NotYetError if no broker answers, SchemaError for settings.
+        """
         self._address = address
         self._schema = schema
         self._clock = clock
@@ -69,7 +73,7 @@ class KafkaFeed(Feed):
         self._static = static_relations(schema)
         self._static_rows = False
         self._reading: PartitionReader | None = None
-        self._planned: dict[Partition, int] = {}  # where the last plan ended
+        self._planned: dict[Partition, int] = {}  # the end of the last plan
         self._latest = EARLIEST
         try:
             self._cluster = self._client.connected()
@@ -103,7 +107,7 @@ class KafkaFeed(Feed):
         self._reading = None
 
     def start(self) -> Offset:
-        """Before the first message of every partition, or after the last."""
+        """The offsets of the first messages of every partition, or those after the last."""
         latest = self._address.begin is StartPoint.LATEST
         try:
             reach = {one: self._client.reach(one) for one in self._topics.partitions}
@@ -122,10 +126,10 @@ class KafkaFeed(Feed):
             self._reading = None
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        """Messages that have arrived. While the brokers are away, empty."""
+        """The messages that have arrived; none while the brokers are unreachable."""
         position = self._checked(start)
         messages: list[Message] = []
-        # Never back, should the clock be set back: what was good when it was fetched stays good.
+        # It never decreases, even if the clock is set back: an accepted record remains accepted.
         self._latest = max(self._latest, self._horizon.latest(), *(r.latest for r in self._readers.values()))
         try:
             if self._answering():
@@ -139,9 +143,9 @@ class KafkaFeed(Feed):
         return Batch(self._streamed(messages), position.offset(), self._take_notices())
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
-        """Of each partition the same share of what waits there: those that are in step stay so.
+        """The same share of the waiting messages of each partition, so that partitions in step stay in step.
 
-        None while the brokers are away, and where messages are gone: a poll says so.
+        None while the brokers are unreachable, or if messages are gone, which a poll reports.
         """
         position = self._checked(start)
         self._latest = max(self._latest, self._horizon.latest())
@@ -163,7 +167,7 @@ class KafkaFeed(Feed):
         after = {one: at + ceil(waiting[one] * share) for one, at in position.next.items()}
         self._planned = after
         horizon = position.horizon
-        if self._horizon.ahead is not None:  # nobody knows yet whether some will be refused
+        if self._horizon.ahead is not None:  # some may be refused later
             horizon = RefusalMark.behind(horizon, self._latest)
         end = replace(position, next=after, horizon=horizon)
         return BatchPlan(end.offset(), total > limit, self._take_notices())
@@ -185,16 +189,16 @@ class KafkaFeed(Feed):
         ]
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        """Reads the same messages; waits for the brokers if they are away."""
+        """Reads the same messages; waits for the brokers if they are unreachable."""
         return self.between(*self._stretch(start, end), latest_between(start, end))
 
     def between(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int) -> Chunk:
-        """What is in each partition between two offsets, where no time may be after ``latest``."""
+        """The messages of each partition between two offsets; times after ``latest`` are refused."""
         self._reading = None
         return self._streamed(self._between(begins, ends, latest))
 
     def _stretch(self, start: Offset, end: Offset) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Of each partition with something between two offsets, where that begins and ends."""
+        """The first and last offsets of each partition that has messages between two offsets of the feed."""
         first, last = self._checked(start), self._checked(end)
         last = self._present(last)
         again = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
@@ -206,7 +210,7 @@ class KafkaFeed(Feed):
         return {one: begins[one] for one in ends}, ends
 
     def commit(self, end: Offset) -> None:
-        """Commits to the consumer group, if one was named; the run keeps offsets itself."""
+        """Commits to the consumer group, if the address names one; a run resumes from offsets of its own."""
         if self._address.group is None:
             return
         try:
@@ -217,7 +221,7 @@ class KafkaFeed(Feed):
                 raise failure from None
 
     def backlog(self, offset: Offset) -> Backlog:
-        """How many messages wait, as of the latest fetch."""
+        """The number of waiting messages, as of the latest fetch."""
         position = self._checked(offset).next
         waiting = {one: self._client.known_end(one) - at for one, at in position.items()}
         busy = {one: count for one, count in waiting.items() if count > 0}
@@ -234,8 +238,8 @@ class KafkaFeed(Feed):
         position = TopicPosition.of(offset)
         if position.cluster != self._cluster:
             raise SourceError(
-                f"{self._address.shown}: the saved offset is of cluster {position.cluster}, and this is"
-                f" {self._cluster}; start a new run"
+                f"{self._address.shown}: the saved offset belongs to cluster {position.cluster}, but this is"
+                f" cluster {self._cluster}; start a new run"
             )
         return position
 
@@ -245,7 +249,7 @@ class KafkaFeed(Feed):
         return self._readers[topic]
 
     def _at(self, position: TopicPosition) -> tuple[PartitionReader, TopicPosition]:
-        """A reader at ``position``, and that position with partitions found since."""
+        """A reader at ``position``, and this position with newly found partitions."""
         if self._reading is None or self._reading.offsets() != position.next:
             self._reading = None
             self._active_at = self._clock.now()
@@ -267,15 +271,16 @@ class KafkaFeed(Feed):
             first = position.first | ({one: begin} if begin else {})
             ids = position.ids | {t: name for t, name in self._topics.ids.items() if t == one[0]}
             position = replace(position, next=position.next | {one: begin}, first=first, ids=ids)
-            self._notices.append(f"{one[0]}[{one[1]}] is new: it is read from its beginning")
+            self._notices.append(f"{one[0]}[{one[1]}] is new: reading it from its beginning")
             if self._reading is not None:
                 self._reading.add(one, begin)
         return position
 
     def _present(self, position: TopicPosition) -> TopicPosition:
-        """``position`` without topics that were deleted, or created again, since.
+        """``position`` without topics that were deleted, or deleted and created again, since.
 
-        Offsets say nothing of the messages of another topic with the same name. Raises SourceError unless the
+        Offsets do not apply to the messages of another topic with the same name. Raises SourceError unless
+        the
         address allows lost messages.
         """
         for topic in sorted({topic for topic, _ in position.next}):
@@ -285,9 +290,9 @@ class KafkaFeed(Feed):
             lost = f"{self._address.shown}: {reason} since the offset was saved"
             if self._address.lost is Lost.FAIL:
                 raise SourceError(
-                    f"{lost} (start a new run, or go on with its new messages by ?lost=skip in the address)"
+                    f"{lost} (start a new run, or read its new messages with ?lost=skip in the address)"
                 )
-            self._notices.append(f"{lost}; its messages that were not read are lost")
+            self._notices.append(f"{lost}; its unread messages are lost")
             position, self._reading = position.without(topic), None
         ids = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
         return replace(position, ids=ids | position.ids)
@@ -315,7 +320,7 @@ class KafkaFeed(Feed):
             except GapError as gap:
                 self._skip_gap(gap, reader)
             except KafkaException as error:
-                # Keep what was read; the client tries again by itself.
+                # Keep the messages read so far; the client retries by itself.
                 self._failed(error)
                 break
             self._active_at = self._clock.now()
@@ -323,7 +328,7 @@ class KafkaFeed(Feed):
         return messages
 
     def _check_brokers(self, reader: PartitionReader) -> None:
-        """Notice brokers that are away, and partitions that have more but give nothing."""
+        """Notice unreachable brokers, and partitions that have messages but send none."""
         now = self._clock.now()
         for error in self._client.errors():
             if not self._retry.too_early:
@@ -337,7 +342,7 @@ class KafkaFeed(Feed):
             self._discovered_at = now - _DISCOVER_EVERY
 
     def _answering(self) -> bool:
-        """Whether the brokers answer; while they are away, they are asked only now and then."""
+        """True if the brokers answer; while they do not, they are asked only from time to time."""
         if not self._retry.away:
             return True
         if self._retry.too_early:
@@ -351,7 +356,7 @@ class KafkaFeed(Feed):
     def _failed(self, error: KafkaException) -> None:
         failure = self._client.failure(error)
         if gone(error.args[0]):
-            # The next poll finds out whether the topic was deleted.
+            # The next poll checks whether the topic was deleted.
             self._discovered_at = self._clock.now() - _DISCOVER_EVERY
         elif not isinstance(failure, NotYetError):
             raise failure
@@ -390,7 +395,7 @@ class KafkaFeed(Feed):
         there = (
             f"it begins at {first}"
             if gap.offset < first
-            else f"it ends at {end}: was the topic created again?"
+            else f"it ends at {end}: was the topic deleted and created again?"
         )
         lost = f"{self._address.shown}: {partition_name} no longer has the offset {gap.offset}; {there}"
         if self._address.lost is Lost.FAIL:
@@ -406,7 +411,7 @@ class KafkaFeed(Feed):
         if len(streamed) < len(read) and not self._static_rows:
             self._static_rows = True
             self._notices.append(
-                f"{self._address.shown}: rows of static tables are not part of the stream; they are read at"
+                f"{self._address.shown}: a stream contains rows of static tables, which are only read at"
                 " the start, from topics of their own"
             )
         return streamed
@@ -437,7 +442,10 @@ class KafkaSource(Source):
 
 @dataclass(frozen=True)
 class KafkaPart(FeedPart):
-    """Messages of some partitions; ``ahead``: of the horizon, of which ``latest`` was the latest time."""
+    """Messages of some partitions, for another process.
+
+    ``ahead``: that of the horizon; ``latest``: the latest time it allowed when the messages were read.
+    """
 
     address: TopicAddress
     begins: Mapping[Partition, int]
@@ -451,7 +459,7 @@ class KafkaPart(FeedPart):
 
 @lru_cache(maxsize=1)
 def _connected(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
-    """For one part after the other, which a process reads: it takes longer to connect than to read a few."""
+    """A feed for consecutive parts read by one process, since connecting takes longer than reading a few."""
     return KafkaFeed(address, schema, SystemClock(), ANY_TIME if ahead is None else Horizon(ahead))
 
 
@@ -460,9 +468,10 @@ _Nested = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class TopicPosition:
-    """``first``: where partitions began that were found later, unless at 0. ``ids``: those of topics.
+    """The next offset of each partition.
 
-    ``horizon``: of refused messages; see ``latest_between``.
+    ``first``: the first offsets of partitions that were found later, unless 0. ``ids``: the ids of topics.
+    ``horizon``: that of refused messages; see ``latest_between``.
     """
 
     cluster: str
@@ -473,7 +482,7 @@ class TopicPosition:
 
     @classmethod
     def of(cls, offset: Offset) -> TopicPosition:
-        """Raises SourceError if this is not an offset of Kafka's."""
+        """The position in an offset. Raises SourceError if it is not an offset of Kafka."""
         return parse_offset(
             offset,
             "Kafka topics",

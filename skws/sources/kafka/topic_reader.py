@@ -1,14 +1,14 @@
-"""Reading partitions side by side, as far ahead as memory allows, and the records of their messages in order.
+"""Reads partitions side by side, as far ahead as memory allows, and returns the records of messages in order.
 
-While a partition has messages that are not here yet, the others wait: a backlog
-of one must not make another's records late. A partition that is read to its end
-holds up no other.
+While a partition has messages that are not fetched yet, the others wait: a
+backlog of one partition must not make the records of another late. A partition
+that has been read to its end does not hold up the others.
 
-A topic of a static table holds changes, as streams do; the table's rows are the
-sum of those changes at the start of the run.
+A topic of a static table contains changes, like a stream; the rows of the table
+are the result of these changes at the start of the run.
 
-A message's key is used only where its value does not identify the deleted row:
-with a tombstone, and with an event without ``before``.
+The key of a message is only used if the value does not identify the deleted
+row: for a tombstone, and for an event without ``before``.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from skws_purging.lifespans import GroupKey, identity
 from skws_schema.errors import SourceError, nearest
 from skws_schema.model import AttributeType, Relation, Row, Schema
 
-# The length of the prefix by serializers of schema registries: a zero and the number of a schema.
+# The length of the prefix that serializers with a schema registry write: a zero and the id of a schema.
 _REGISTRY: Final = 5
 
 
 def relation_of(topic: str, schema: Schema) -> int | None:
-    """The position of the relation that a topic is named after: its whole name, or after the last dot."""
+    """The position of the relation that has the name of a topic, or its name after the last dot."""
     for name in (topic, topic.rpartition(".")[2]):
         if name in schema.index:
             return schema.index[name]
@@ -55,10 +55,10 @@ def relation_of(topic: str, schema: Schema) -> int | None:
 
 
 class TopicReader:
-    """Reads the messages of one topic. Raises SourceError if the topic cannot have this form.
+    """Reads the messages of one topic. Raises SourceError if its messages cannot have this form.
 
     ``timeless``: the times of messages do not matter, as in topics of static tables. ``horizon``: records
-    beyond it would make all others late.
+    beyond it are refused, since they would make all later records late.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class TopicReader:
         self._topic = topic
         self._timeless = timeless
         self._horizon = horizon
-        self.latest = EARLIEST  # the horizon when a record last came near it
+        self.latest = EARLIEST  # the horizon when a record was last close to it
         self._form = form
         self._rows = BareRowReader(schema, relation) if bare and relation is not None else None
         self._row = RowReader(schema, relation) if bare and relation is not None else None
@@ -120,7 +120,7 @@ class TopicReader:
     def refusal(
         self, items: Sequence[Item], partition: int, offset: int, key: bytes | None, value: bytes | None
     ) -> BadRecord | None:
-        """What stands for a message whose ``items`` are beyond the horizon by now; None if they are not."""
+        """The bad record that replaces a message whose ``items`` are beyond the horizon, or None."""
         time = max((item.time for item in items if isinstance(item, Record)), default=EARLIEST)
         if time > self.latest:
             self.latest = max(self.latest, self._horizon.latest())
@@ -135,7 +135,7 @@ class TopicReader:
         return BadRecord(f"{self._topic}[{partition}]", 0, offset, raw, reason, f"at offset {offset}")
 
     def _notes(self) -> Iterator[BadRecord]:
-        """What was passed over in the last messages."""
+        """Notes on skipped values in the last messages."""
         for reader in (self._rows, self._records, self._changes):
             if reader is not None:
                 yield from reader.notes(self._topic)
@@ -153,7 +153,7 @@ class TopicReader:
         return [self._records.record(item, arrived)]
 
     def _form_of(self, item: Any) -> Form:
-        """The form of a value: as in the address, else by its fields."""
+        """The form of a value: that of the address, or by its fields."""
         if self._form is not Form.AUTO:
             return self._form
         if type(item) is not dict:
@@ -174,7 +174,7 @@ class TopicReader:
             return self._changes.records({"key": key_fields, "value": item}, arrived)
 
     def _tombstone(self, key: bytes | None, arrived: int | None) -> list[Item]:
-        """A null value deletes the row of its key in a topic of rows; elsewhere it is ignored."""
+        """A null value deletes the row of its key in a topic of rows; in other topics it is ignored."""
         if self._form is not Form.ROWS or self._row is None:
             self._passed_over = True
             return []
@@ -184,11 +184,11 @@ class TopicReader:
 
 
 _ENVELOPE: Final = {"schema", "payload"}
-"""What Kafka Connect writes JSON in, unless it is told not to (``schemas.enable``)."""
+"""The envelope in which Kafka Connect writes JSON by default (``schemas.enable``)."""
 
 
 def _refuse_time(items: list[Item]) -> None:
-    """Raises MalformedError if an item has the time of its message, which is none of the calendar."""
+    """Raises MalformedError if an item has the time of its message and this is outside the calendar."""
     for item in items:
         if isinstance(item, Record) and not EARLIEST <= item.time <= LATEST:
             raise MalformedError(
@@ -198,7 +198,7 @@ def _refuse_time(items: list[Item]) -> None:
 
 
 def _named(raw: bytes | None, relation: Relation) -> dict[str, Any]:
-    """The key's attributes, from an object or a single value.
+    """The attributes of a key, which is an object or a single value.
 
     A single value of a text attribute is text, as most serializers write it: ``1.10`` is not ``1.1``.
     """
@@ -222,12 +222,12 @@ _TEXTUAL: Final = frozenset({AttributeType.TEXT, AttributeType.STRING})
 
 
 def _text(raw: bytes) -> str:
-    """The text of a key, without the number of a schema before it."""
+    """The text of a key, without the schema id before it."""
     return (raw[_REGISTRY:] if raw[:1] == b"\0" else raw).decode(errors="replace")
 
 
 def _parsed(value: bytes) -> Any:
-    value = value.removeprefix(BOM_UTF8)  # some libraries begin every text with it
+    value = value.removeprefix(BOM_UTF8)  # some libraries write a byte order mark
     try:
         return loads(value)
     except orjson.JSONDecodeError as error:
@@ -251,22 +251,22 @@ _COMPRESSED: Final = {
     b"\x78\x9c": "zlib",
     b"\x78\xda": "zlib",
 }
-"""How compressed values begin."""
+"""The first bytes of compressed values."""
 
 
 def _refusal(value: bytes, error: orjson.JSONDecodeError) -> str:
-    """Why a value is not JSON."""
+    """The reason why a value is not JSON."""
     form = next((name for begin, name in _COMPRESSED.items() if value.startswith(begin)), None)
     if form is not None:
         return (
-            f"compressed with {form} by the program that sent it: let it send JSON, which the producer can"
-            " compress on its own (compression.type)"
+            f"compressed with {form} by the sending program: let it send JSON, which the producer can"
+            " compress itself (compression.type)"
         )
     return not_json(value, error, "let the producer send texts in UTF-8")
 
 
 def _key(key: bytes | None) -> Any:
-    """A message's key: as JSON, else as text; None if there is none."""
+    """The key of a message: as JSON, otherwise as text; None if there is none."""
     if key is None:
         return None
     try:
@@ -277,10 +277,10 @@ def _key(key: bytes | None) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """``streams`` are followed; ``tables`` hold the rows of static tables.
+    """``streams`` are followed; ``tables`` have the rows of static tables.
 
-    ``sizes``: how many partitions each topic of the cluster has. ``ids``: those of the streams, where brokers
-    have ids.
+    ``sizes``: the number of partitions of each topic of the cluster. ``ids``: those of the streams, if the
+    brokers have ids.
     """
 
     partitions: tuple[Partition, ...]
@@ -292,7 +292,7 @@ class Topics:
 
 
 def find_topics(address: TopicAddress, schema: Schema, client: Client) -> Topics:
-    """Raises SourceError if a topic of the address is missing; KafkaException."""
+    """Find the topics of an address. Raises SourceError if one is missing; KafkaException."""
     topics = client.topics()
     removed = schema.evolution.removed_relations
     here = {r.name for n, r in enumerate(schema.relations) if n not in removed and r.source is None}
@@ -316,7 +316,7 @@ def _is_table(topic: str, schema: Schema) -> bool:
 class Message(NamedTuple):
     """The records of a message, or its bad record; ``next``: the offset after it.
 
-    ``refusal`` stands for them if their times are beyond the horizon; None if they were not when it came.
+    ``refusal`` replaces them if their times are beyond the horizon; None if they were not when it arrived.
     """
 
     partition: Partition
@@ -329,25 +329,25 @@ class Message(NamedTuple):
         return self.refusal is not None and self.items[0] is self.refusal
 
     def bounded(self, latest: int) -> Message:
-        """The message where no time may be after ``latest``."""
+        """The message, refused if it has a time after ``latest``."""
         if self.refusal is None or all(one.time <= latest for one in self.items if isinstance(one, Record)):
             return self
         return self._replace(items=[self.refusal])
 
     @property
     def time(self) -> int:
-        """The event time of its first record; before all others if there is none."""
+        """The event time of its first record; without records, the earliest time."""
         first = self.items[0] if self.items else None
         return first.time if isinstance(first, Record) else EARLIEST
 
 
 @dataclass(slots=True)
 class MessageQueue:
-    """Messages of a partition that are fetched and not given yet.
+    """Messages of a partition that are fetched and not returned yet.
 
-    ``given``: the offset after the given messages. ``end``: the partition's end
+    ``given``: the offset after the returned messages. ``end``: the end of the partition
     as far as known; -1 before its broker has answered. ``spent``: an offset
-    after which there was nothing to read when last asked, though ``end`` may be
+    after which there was nothing to read at the last request, even though ``end`` may be
     later (a transaction is open).
     """
 
@@ -363,7 +363,7 @@ class MessageQueue:
         return not self.waiting and self.given != self.spent and (self.end < 0 or self.given < self.end)
 
     def head(self, latest: int) -> Message:
-        """The next message, where no time may be after ``latest``."""
+        """The next message; refused if it has a time after ``latest``."""
         self.waiting[0] = self.waiting[0].bounded(latest)
         return self.waiting[0]
 
@@ -373,17 +373,17 @@ class MessageQueue:
         return self.waiting[-1].next if self.waiting else self.given
 
     def exhausted(self, offset: int) -> None:
-        """Nothing comes after the fetched messages; the next one will have ``offset``."""
+        """Record that the partition ends after the fetched messages; the next one will have ``offset``."""
         self.spent = offset
         if offset > self.fetched:
-            # The offsets between hold no messages: transaction markers, compacted messages.
+            # The offsets in between have no messages: transaction markers, compacted messages.
             self.waiting.append(Message(self.partition, offset, []))
 
 
 def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST) -> list[Message]:
     """Messages of about ``limit`` items by time; none while the next message of a partition is unknown.
 
-    Those with times after ``latest`` are refused.
+    Messages with times after ``latest`` are refused.
     """
     messages: list[Message] = []
     if any(queue.dry for queue in queues):
@@ -411,7 +411,7 @@ def in_order(messages: Iterable[Message]) -> list[Item]:
 
 
 def chunk_of(messages: Iterable[Message]) -> Chunk:
-    """The same with the partition of each record."""
+    """Like ``in_order``, with the partition of each record."""
     items: list[Item] = []
     partitions: list[int] = []
     for message in _by_time(messages):
@@ -423,7 +423,7 @@ def chunk_of(messages: Iterable[Message]) -> Chunk:
 
 @cache
 def number_of(partition: Partition) -> int:
-    """The same in all processes, and above 0."""
+    """A number above 0 for a partition, the same in all processes."""
     topic, number = partition
     return crc32(f"{topic}[{number}]".encode()) or 1
 
@@ -436,14 +436,14 @@ def _by_time(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 _CHUNK: Final = 5_000
-# Bounds of messages read ahead: of all partitions, and the least of one.
+# The most messages that are read ahead, in all partitions, and the fewest of one partition.
 _MOST_WAITING: Final = 100_000
 _LEAST_WAITING: Final = 1_000
 _OUT_OF_RANGE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 class GapError(Exception):
-    """The next offset of a partition is gone."""
+    """The next offset of a partition no longer exists."""
 
     def __init__(self, partition: Partition, offset: int) -> None:
         super().__init__(partition, offset)
@@ -454,7 +454,7 @@ class GapError(Exception):
 class PartitionReader:
     """Reads partitions from ``offsets`` on, up to ``ends`` if given.
 
-    Methods raise KafkaException while brokers are away, GapError where messages are gone.
+    Methods raise KafkaException while brokers are unreachable, GapError if messages are gone.
     """
 
     def __init__(
@@ -475,7 +475,7 @@ class PartitionReader:
         client.assign(offsets)
 
     def offsets(self) -> dict[Partition, int]:
-        """The offsets after the messages that were given."""
+        """The offsets after the messages that were returned."""
         return {partition: queue.given for partition, queue in self._queues.items()}
 
     def add(self, partition: Partition, offset: int) -> None:
@@ -484,7 +484,7 @@ class PartitionReader:
         self._client.add(partition, offset)
 
     def skip_to(self, partition: Partition, offset: int) -> None:
-        """Skip to ``offset``: what is before it is gone."""
+        """Skip to ``offset``, since the messages before it are gone."""
         self._queues[partition].waiting.append(Message(partition, offset, []))
         self._client.move(partition, offset)
 
@@ -505,11 +505,11 @@ class PartitionReader:
         return [message for queue in self._queues.values() for message in queue.waiting]
 
     def complete(self) -> bool:
-        """Whether everything up to ``ends`` has been fetched."""
+        """True if everything up to ``ends`` has been fetched."""
         return all(queue.fetched >= queue.end for queue in self._queues.values())
 
     def fill(self, seconds: float) -> bool:
-        """Fetch messages, waiting ``seconds`` for the first; False if none came."""
+        """Fetch messages, waiting ``seconds`` for the first; False if none arrived."""
         fetched = self._client.fetch(_CHUNK, seconds)
         faults: list[Exception] = []
         for message in fetched:
@@ -527,7 +527,7 @@ class PartitionReader:
         return bool(fetched)
 
     def _on_event(self, queue: MessageQueue, message: Fetched, error: KafkaError) -> list[Exception]:
-        """Handles an event; gives errors, to be raised once the other messages are kept."""
+        """Handle an event; returns errors, to be raised once the other messages are stored."""
         if error.code() in _OUT_OF_RANGE:
             return [GapError(queue.partition, queue.fetched)]
         if error.code() != KafkaError._PARTITION_EOF:
@@ -543,7 +543,7 @@ class PartitionReader:
             queue.exhausted(queue.end)
             return
         kind, millis = message.timestamp()
-        # Producers that know no time write -1, whatever the kind.
+        # Producers without a clock write -1, whatever the kind of time.
         arrived = millis * 1000 if kind and millis >= 0 else None
         (topic, number), key, value = queue.partition, message.key(), message.value()
         reader = self._reader(topic)
@@ -571,7 +571,7 @@ def table_rows(
     address: TopicAddress, schema: Schema, client: Client, topics: Mapping[str, tuple[Partition, ...]]
 ) -> Iterator[Item]:
     """The present rows of ``topics``. Raises KafkaException."""
-    # Read as streams: only those have deletions, and times of messages.
+    # Read as streams, since only those have deletions and times of messages.
     moving = replace(
         schema, relations=tuple(replace(one, table=False, time=None) for one in schema.relations)
     )

@@ -52,7 +52,7 @@ from skws_schema.yaml.document import as_name
 if TYPE_CHECKING:  # Arrow is slow to import
     import pyarrow as pa
 
-# Tables that the search path finds by name; partitions are part of their root.
+# Tables that the search path finds by name; partitions are included in their root.
 _TABLES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relreplident, c.relpersistence = 'p',
            ARRAY(SELECT i.inhrelid::regclass::text FROM pg_inherits i
@@ -168,7 +168,7 @@ class CatalogTable:
 
     @property
     def alone(self) -> Composable:
-        """The table for SQL, without tables that inherit from it; partitions belong to their root."""
+        """The table for SQL, without tables that inherit from it; a root includes its partitions."""
         return SQL("ONLY {}").format(self.quoted) if self.kind == "r" else self.quoted
 
     @property
@@ -194,7 +194,7 @@ class _Rows:
 def tables(connected: connection) -> dict[str, CatalogTable]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
     rows = _queried(connected)
-    # One that is checked later (DEFERRABLE) is none of a replica identity, and two rows may have it at once.
+    # A DEFERRABLE key is not part of a replica identity, and two rows may have the same one at once.
     primary: dict[bool, dict[int, tuple[str, ...]]] = {True: {}, False: {}}
     for oid, is_primary, _, at_once, numbers in rows.keys:
         if is_primary:
@@ -306,7 +306,7 @@ def match_tables(
         if table is not None:
             matched[position] = table
     if all(relation.table for relation in schema.relations):
-        faults.append("all its relations are static tables, and there is nothing to follow")
+        faults.append("all its relations are static tables, so there is nothing to follow")
     if faults and resuming:
         return match_tables(schema, tables, database)  # names the columns, too
     if faults:
@@ -342,7 +342,7 @@ def _unfit(relation: Relation, table: CatalogTable) -> Iterator[str]:
                 f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
             )
     if not relation.table and table.unfollowed:
-        logs = "" if table.logged else f"; ALTER TABLE {table.written} SET LOGGED has them logged"
+        logs = "" if table.logged else f"; ALTER TABLE {table.written} SET LOGGED logs them"
         yield (
             f"{table.full_name} is {table.unfollowed}, whose changes cannot be followed"
             f" (`table: true` reads it once{logs})"
@@ -350,10 +350,10 @@ def _unfit(relation: Relation, table: CatalogTable) -> Iterator[str]:
 
 
 def _warnings(relation: Relation, table: CatalogTable) -> Iterator[str]:
-    # Of a partitioned table the server looks at the partitions alone.
+    # For a partitioned table, only the identities of the partitions matter to the server.
     if table.kind == "r" and table.identity is not ReplicaIdentity.FULL and not table.identity_columns:
         yield (
-            f"{table.full_name} has no key that old rows are logged with: while it is in a publication, the"
+            f"{table.full_name} logs no key of old rows: while it is in a publication, the"
             " server refuses all its updates and deletes, from every client"
             f" (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
         )
@@ -363,15 +363,15 @@ def _warnings(relation: Relation, table: CatalogTable) -> Iterator[str]:
     key = {relation.attributes[column].column for column in relation.key_columns}
     if key and key == set(table.late_key):
         yield (
-            f"{table.full_name} has a primary key that is DEFERRABLE: rows that exchange their keys within a"
-            f" transaction will be lost: leave the `key` of {relation.name} out of the schema, and log whole"
+            f"{table.full_name} has a primary key that is DEFERRABLE: rows that swap their keys within a"
+            f" transaction will be lost: remove the `key` of {relation.name} from the schema, and log whole"
             f" rows (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
         )
     if table.children:
         yield (
             f"{table.full_name} is read without the rows of tables that inherit from it"
-            f" ({', '.join(table.children)}): PostgreSQL logs their changes under their own names, so that"
-            " they are relations of their own, if the schema names them"
+            f" ({', '.join(table.children)}): PostgreSQL logs their changes under their own names;"
+            " to follow them, make them relations of the schema"
         )
     yield from faults(relation, table.full_name, table.partitions)
 
@@ -542,11 +542,11 @@ def _type(column: TableColumn, *, exact: bool) -> AttributeType:
 
 def _key_reason(table: CatalogTable) -> str:
     followed = table.identity is ReplicaIdentity.FULL or table.identity_columns.issuperset(table.key)
-    return "the primary key" if followed else "the primary key, but old rows are not logged with it"
+    return "the primary key" if followed else "the primary key, but it is not logged with old rows"
 
 
 def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
-    """The first column with an event time, for a comment: changes have the time of their commit."""
+    """The first column with an event time, as a comment: changes have the time of their commit."""
     for column in columns:
         words = set(tokens(column.name))
         if _TYPES.get(column.type) is AttributeType.TIMESTAMP and words & EVENT and not words & LATER:
@@ -621,7 +621,7 @@ class PostgresDatabase:
             inference = _inference(catalog_tables, connected.info.dbname, exact)
             if not inference.joins:
                 inference = joined_by_values(inference, _first_rows(connected, inference, catalog_tables))
-            heading = f"# Inferred from {self.name}. What is uncertain is commented out."
+            heading = f"# Inferred from {self.name}. Uncertain parts are commented out."
             return replace(renamed(with_texts(inference, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:

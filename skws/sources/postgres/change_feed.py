@@ -40,14 +40,14 @@ from skws.sources.postgres.spool import SnapshotSpool, check_files, copy_tables,
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
-# The time that a poll waits for a message, as the server needs a moment to send pending ones.
+# The time that a poll waits for a message, since the server takes a moment to send pending ones.
 _WAIT_SECONDS: Final = 0.05
 _LOOK_EVERY: Final = 10_000_000  # microseconds between checks for dropped tables
 _WHOLE: Final = 100_000  # records of a batch that ends within a transaction
 
 
 class PostgresFeed(Feed):
-    """Follows one database. ``folder``: for the snapshot, which else is lost with the process."""
+    """Follows one database. ``folder``: for the snapshot, which is otherwise lost with the process."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PostgresFeed(Feed):
         )
         self._spool_checked = False
         self._stream = SlotStream(address, clock, self._check_published)
-        self._published = False  # known to be, as a whole
+        self._published = False  # the publication has been checked and is complete
         self._reader: LogReader | None = None
         self._notices = list(self._tables.warnings)
         self._followed = FollowedTables(self._tables.streams.values())
@@ -149,7 +149,7 @@ class PostgresFeed(Feed):
         with self._address.sql() as connected, connected.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
         if state is None:
-            return Backlog(f"the slot {self._address.slot!r} is gone")
+            return Backlog(f"the slot {self._address.slot!r} no longer exists")
         waiting = max(0, state.current - LogPosition.of(offset).lsn)
         note = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
         return Backlog(f"{waiting:,} bytes of log behind; {note}", waiting, state.kept_bytes)
@@ -172,7 +172,7 @@ class PostgresFeed(Feed):
         point = self._spool.point()
         if point is None or point[0] != position.lsn:
             raise SourceError(
-                f"{self._address.shown}: the snapshot that this run began with is gone; start a new run"
+                f"{self._address.shown}: the snapshot with which this run began is gone; start a new run"
                 " (drop the slot, and start without the old offset)"
             )
         if not self._spool_checked:
@@ -225,7 +225,8 @@ class PostgresFeed(Feed):
     def _replay_log(self, first: LogPosition, last: LogPosition) -> list[Item]:
         """All items between two positions of the log; restarts if the connection breaks."""
         self._drop()
-        horizon = self._horizon.fixed(last.time)  # a commit time that was beyond it raised no others
+        # a commit time beyond the horizon did not raise the times of others
+        horizon = self._horizon.fixed(last.time)
         while True:
             reader = self._at(first, horizon)
             try:
@@ -283,7 +284,7 @@ class PostgresFeed(Feed):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """``slot``: whether a slot was dropped. ``readers``: slots that still need the publication."""
+    """``slot``: True if a slot was dropped. ``readers``: slots that still need the publication."""
 
     slot: bool
     readers: tuple[str, ...]
@@ -291,7 +292,7 @@ class Dropped:
     def told(self, address: DatabaseAddress) -> str:
         """A line for the user."""
         outcome = "dropped the slot" if self.slot else "there is no slot"
-        note = f"; its publication stays: {', '.join(self.readers)} may read it" if self.readers else ""
+        note = f"; its publication is kept: {', '.join(self.readers)} may read it" if self.readers else ""
         return f"{outcome} {address.slot!r} in {address.shown}{note}"
 
 
@@ -316,7 +317,7 @@ class PostgresSource(Source):
         return PostgresFeed(self.address, schema, self.folder, self.clock, self.horizon)
 
     def leave_nothing(self) -> str:
-        """With ``snapshot=no`` a run resumes from the slot itself, so the slot stays."""
+        """With ``snapshot=no`` a run resumes from the slot itself, so the slot remains."""
         return self.drop_slot().told(self.address) if self.address.snapshot else ""
 
     def drop_slot(self) -> Dropped:
@@ -381,7 +382,7 @@ def _drop_abandoned(connected: connection, address: DatabaseAddress) -> None:
         )
         left = [name for (name,) in cursor.fetchall() if is_abandoned(name)]
     for name in left:
-        with suppress(SourceError):  # another run drops it, too
+        with suppress(SourceError):  # another run is also dropping it
             PostgresSource(replace(address, slot=name)).drop_slot()
 
 

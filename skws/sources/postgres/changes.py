@@ -1,13 +1,13 @@
 """Changes of rows as records: an insert is ``+``, an update ``-`` and ``+``, a delete ``-``.
 
-A truncate deletes all rows of each table that it names, as PostgreSQL lists them (also those of CASCADE).
-Nothing is guessed: an old row that was not logged, and an unchanged value stored out
-of line that was not logged, are bad records with the reason. A
-table that no longer has the schema's columns stops the stream.
+A truncate deletes all rows of each table that it names; PostgreSQL also lists the tables of a CASCADE.
+Nothing is guessed: if an old row, or an unchanged value stored out of line, was not logged, the change
+is a bad record with the reason. A table that no longer has the columns of the schema stops the stream.
 
-A change of a partition comes as one of its root, which hides that less of the old row was logged than the
-root's identity says: the rest is NULL. But each partition is described before its first change, right behind
-its root. So where one logs too little, old rows that may be its own are bad records.
+A change of a partition is logged as one of its root. This hides that the partition may log less of an old
+row than the identity of the root says: the other values are NULL. But each partition is described before its
+first change, directly after its root. So if one logs too little, old rows that may belong to it are bad
+records.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Name: TypeAlias = tuple[str, str]
 """Namespace and name of a table."""
 
 
-def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - as whoever can ask
+def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - the signature of a look-up
     return None
 
 
@@ -65,7 +65,7 @@ class Moment:
 class _Followed:
     """The table of a relation with its present columns. ``places``: the columns of the attributes.
 
-    ``numerics``: the places of columns of the type ``numeric``, or of a domain of it.
+    ``numerics``: the positions of columns of the type ``numeric``, or of a domain over it.
     """
 
     reader: RowReader
@@ -86,7 +86,7 @@ class _Followed:
 class ChangeDecoder:
     """Makes records from changes for one schema; ``relation`` must precede the changes of a table.
 
-    ``called``: looks up the present name of a table by its number; the log has the earlier name.
+    ``called``: looks up the present name of a table by its number, since the log has an earlier name.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ChangeDecoder:
         """Partitions whose logged old rows do not identify the tuple, by root and by number."""
 
     def relation(self, table: RelationMessage) -> list[str]:
-        """Set a table's columns; returns notices.
+        """Set the columns of a table; returns notices.
 
         If they do not fit the schema, its next change is refused.
         """
@@ -139,7 +139,7 @@ class ChangeDecoder:
         return [] if before is None else _differences(name, before.table, table)
 
     def _partition(self, table: RelationMessage) -> list[str]:
-        """Set the identity that a partition logs; returns notices that were not given at the start."""
+        """Set the identity that a partition logs; returns notices that were not reported at the start."""
         former, root = self._roots.get(self._described), self._followed.get(self._described)
         self._described = 0
         if former is None or root is None or _names(root.table) != _names(table):
@@ -156,7 +156,7 @@ class ChangeDecoder:
     def items(self, change: RowChange, at: Moment) -> list[Item]:
         """The items of a change; none for tables that the schema does not have.
 
-        Raises SourceError for one of a table that does not fit the schema.
+        Raises SourceError for a change of a table that does not fit the schema.
         """
         self._described = 0
         for oid in change.oids if isinstance(change, Truncate) else (change.oid,):
@@ -179,7 +179,7 @@ class ChangeDecoder:
     def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
         new = self._inserted(table, change.new, change.old, at)
         notes = list(table.reader.notes(table.name))
-        # At the time of the new row, as a later deletion would remove the new row of the same key.
+        # The deletion has the time of the new row; a later deletion would remove the new row of the same key.
         time = new.time if isinstance(new, Record) else at.time
         return [self._deleted(table, change, time, at), new, *notes]
 
@@ -210,7 +210,7 @@ class ChangeDecoder:
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
-            return self._bad(table, at, _shown(table, cells), f"cannot tell which tuple was deleted: {error}")
+            return self._bad(table, at, _shown(table, cells), f"unknown which tuple was deleted: {error}")
         finally:
             reader.passed_over.clear()  # counted when the row arrived
 
@@ -224,7 +224,7 @@ class ChangeDecoder:
             )
             if not partition.refused and all(cell is None for cell in rest):
                 raise MalformedError(
-                    f"it may be of {partition.namespace}.{partition.name}, a partition of {table.name}"
+                    f"it may belong to {partition.namespace}.{partition.name}, a partition of {table.name}"
                     f" with another replica identity: {partition.advice(table.reader.relation)}"
                 )
 
@@ -261,10 +261,9 @@ def _check_identity(table: _Followed) -> None:
 
 
 def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
-    """The text of a value; the old row's if it did not change and was not logged again.
+    """The text of a value; that of the old row if the value did not change and was not logged again.
 
-    The padding of a ``char(n)`` is not part of it, as in PostgreSQL, nor are the zeros at the end of a
-    ``numeric``.
+    The padding of a ``char(n)`` is removed, as in PostgreSQL, and so are the trailing zeros of a ``numeric``.
     """
     cell = cells[index]
     if cell is UNCHANGED and old is not None:
@@ -307,9 +306,9 @@ def _differences(name: str, before: RelationMessage, after: RelationMessage) -> 
 
 
 class LogReader:
-    """Makes items from the log's messages; ``position`` moves past every change that was read.
+    """Makes items from the messages of the log; ``position`` advances past every change that was read.
 
-    ``horizon``: later commit times do not raise the times of others.
+    ``horizon``: commit times beyond it do not raise the times of later changes.
     """
 
     def __init__(self, decoder: ChangeDecoder, position: LogPosition, horizon: Horizon = ANY_TIME) -> None:
@@ -345,7 +344,7 @@ class LogReader:
         return []
 
     def skip_to(self, wal_end: int) -> None:
-        """Move to ``wal_end``, as nothing is committed before it."""
+        """Advance to ``wal_end``, since nothing is committed before it."""
         if not self.in_transaction and wal_end > self.position.lsn and self._known == 0:
             self.position = replace(self.position, lsn=wal_end, change=0)
 
@@ -363,7 +362,7 @@ class LogReader:
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
     def beyond(self, message: Change, last: LogPosition) -> bool:
-        """True if a message is after ``last``, which was not reached."""
+        """True if a message is after ``last``, which has not been reached."""
         return isinstance(message, Commit) and message.lsn >= last.lsn
 
     def _changed(self, change: Insert | Update | Delete | Truncate) -> list[Item]:

@@ -1,10 +1,10 @@
-"""Rows as COPY writes them in its text format, read by columns.
+"""Rows in the text format of COPY, read by columns.
 
-A line has the position of a relation, then the relation's attributes; a value is as its type's output
-function writes it, the same text that logical replication sends. Line ends and tabs inside of values are
-escaped, so that lines can be counted, cut and sorted as they are.
+A line has the position of a relation, then its attributes. A value is written by the output function of its
+type, as in logical replication. Line ends and tabs inside values are escaped, so that lines can be counted,
+cut and sorted unchanged.
 
-All values of a column are converted at once. If one is unusual (``NaN``, say), the rows beside it are
+All values of a column are converted at once. If one is unusual (``NaN``, say), the rows with it are
 converted one by one, as changes of the log are.
 """
 
@@ -33,9 +33,9 @@ _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "
 
 
 class CopiedRows:
-    """Reads lines of the relations of a schema. ``time``: of their records, in microseconds.
+    """Reads lines of the relations of a schema. ``time``: that of their records, in microseconds.
 
-    ``source``: what bad records are said to come from.
+    ``source``: the origin that bad records name.
     """
 
     def __init__(self, schema: Schema, time: int, source: str) -> None:
@@ -44,7 +44,7 @@ class CopiedRows:
         self._readers = [RowReader(schema, n, by_origin=False) for n in range(len(schema.relations))]
 
     def read(self, lines: bytes, offset: int = 0) -> Chunk:
-        """The records of whole lines, in order. ``offset``: of the first line."""
+        """The records of whole lines, in order. ``offset``: that of the first line."""
         batches: list[RecordBatch] = []
         places: list[Ints] = []
         bad: list[BadRecord] = []
@@ -66,7 +66,7 @@ class CopiedRows:
         return Chunk(records, bad)
 
     def times(self, lines: bytes) -> Ints:
-        """The time of each line; of one that is no record the earliest."""
+        """The time of each line; the earliest time for a line that is not a record."""
         times = np.full(lines.count(b"\n"), self._time, dtype=np.int64)
         for number, some, mine in _by_relation(lines):
             reader = self._readers[number]
@@ -80,7 +80,7 @@ class CopiedRows:
         return times
 
     def _together(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
-        """The records of rows as columns; None if some value is unusual."""
+        """The records of rows as columns; None if a value is unusual."""
         reader, size = self._readers[number], len(columns[0])
         values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
         known = [held(column) for column in values if column is not None]
@@ -89,7 +89,7 @@ class CopiedRows:
         times: object = np.full(size, 0 if reader.table else self._time, dtype=np.int64)
         if reader.time_column is not None:
             times = known[reader.time_column]
-        if not isinstance(times, np.ndarray):  # some have none
+        if not isinstance(times, np.ndarray):  # some rows have no time
             return None
         return RecordBatch.of_block(ColumnBlock(number, known, reader.relation.search_columns), times)
 
@@ -129,8 +129,8 @@ def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
 
 
 def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Array]:
-    """The texts of a relation's attributes, or of one."""
-    names = [str(place) for place in range(-1, number)]  # the first one is the relation's position
+    """The texts of a relation's attributes, or of one attribute."""
+    names = [str(place) for place in range(-1, number)]  # the first is the position of the relation
     table = csv.read_csv(
         pa.BufferReader(lines),
         csv.ReadOptions(column_names=names, block_size=len(lines) + 1, use_threads=False),
@@ -141,7 +141,7 @@ def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Arra
             strings_can_be_null=True,
             null_values=[_NULL],
         ),
-        memory_pool=pa.system_memory_pool(),  # Arrow's own keeps what it had for the largest piece
+        memory_pool=pa.system_memory_pool(),  # Arrow's own pool keeps the memory of the largest piece
     )
     return [_unescaped(column.combine_chunks()) for column in table.columns]
 

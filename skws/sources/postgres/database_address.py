@@ -46,7 +46,7 @@ _SETTINGS: Final = (
 )
 # Detects a silently broken connection within a minute, not two hours.
 _DEFAULTS: Final = {
-    # So that the server, and whoever meets a slot in use, can tell whose connection it is.
+    # Lets the server, and users who find a slot in use, see whose connection it is.
     "application_name": f"skws, process {os.getpid()} on {gethostname()}"[:63],
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -72,11 +72,12 @@ def transient(error: psycopg2.Error) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """A database's location, and the names of the slot and publication that skws makes there.
+    """The location of a database, and the names of the slot and publication that skws makes there.
 
-    ``shown``: the URI without passwords. ``publication``: None for the one of
-    the slot. ``snapshot``: whether a new run begins with the present rows. ``named``: whether the URI names
-    the slot. ``patience``: the seconds for which a new slot waits for open transactions.
+    ``shown``: the URI without passwords. ``publication``: None for that of the slot. ``snapshot``: True if a
+    new
+    run begins with the present rows. ``named``: True if the URI names the slot. ``patience``: the seconds for
+    which a new slot waits for open transactions.
     """
 
     shown: str
@@ -91,13 +92,13 @@ class DatabaseAddress:
     def of(cls, uri: str) -> DatabaseAddress:
         """The address in a ``postgresql://`` URI; ``OWN`` are its parameters.
 
-        Raises UsageError if it cannot be understood.
+        Raises UsageError if it cannot be parsed.
         """
         shown = redacted(uri)
         base, _, query = uri.partition("?")
         authority, _, path = base.partition("://")[2].partition("/")
         if authority.count("@") > 1 or "@" in path:
-            # libpq would take part of the password for a host or a port, and show it.
+            # libpq would mistake part of the password for a host or a port, and show it.
             raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
         own, rest = _parted(query)
         return cls(
@@ -179,7 +180,7 @@ class DatabaseAddress:
         try:
             connection: Connected = psycopg2.connect(None, kind, **self._arguments())
         except psycopg2.OperationalError as error:
-            # The message about the last of several hosts.
+            # The message about the last of several hosts decides.
             if _AWAY.search(str(error).rpartition("connection to server ")[2]):
                 raise
             raise SourceError(self._text(error)) from None
@@ -192,7 +193,7 @@ class DatabaseAddress:
 
 
 def _parted(query: str) -> tuple[dict[str, str], str]:
-    """Our parameters of a query, decoded, and the others unchanged, for libpq."""
+    """Our parameters of a query, decoded, and the others unchanged for libpq."""
     parts = [part.partition("=") for part in query.split("&") if part]
     own = {name: unquote(value) for name, _, value in parts if name in OWN}
     return own, "&".join("".join(part) for part in parts if part[0] not in OWN)
@@ -205,15 +206,13 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
         # libpq quotes text that it cannot parse, which may be the password.
         invalid_parameter = "invalid URI query parameter" in str(error)
         what = (
-            str(error).strip()
-            if invalid_parameter and "password" not in str(error)
-            else "cannot be understood"
+            str(error).strip() if invalid_parameter and "password" not in str(error) else "cannot be parsed"
         )
         raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
 
 
 def slots_of_this_host() -> str:
-    """The common beginning of slots of runs on this machine that cannot be resumed."""
+    """The common prefix of slots of runs on this machine that cannot be resumed."""
     return f"skws_run_{crc32(gethostname().encode()):08x}_"
 
 
@@ -227,7 +226,7 @@ def is_abandoned(slot: str) -> bool:
     except ProcessLookupError:
         return True
     except OSError:
-        pass  # it is another user's
+        pass  # it belongs to another user
     return False
 
 

@@ -1,7 +1,7 @@
-"""The server of a position in the log: its cluster, and the timeline of its history.
+"""The origin of a position in the log: its cluster, and the timeline in the history of this cluster.
 
-Another cluster has another log, and one that was restored from an earlier state has rewritten its log since
-then: an earlier position is meaningless in either.
+Another cluster has another log, and a cluster that was restored from an earlier state has rewritten its log
+since then. An earlier position is meaningless in either.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def check_server(
     """
     if now.cluster != expected.cluster:
         raise SourceError(
-            f"{shown}: the saved offset is of the cluster with the system identifier {expected.cluster}, and"
-            f" this is {now.cluster}; start a new run"
+            f"{shown}: the saved offset belongs to the cluster with the system identifier {expected.cluster},"
+            f" but this is {now.cluster}; start a new run"
         )
     left = _left_at(replicating, now, expected.timeline) if now.timeline > expected.timeline else end
     if lsn > left or now.timeline < expected.timeline:
         raise SourceError(
-            f"{shown}: this server has been restored from before the saved offset: it does not have the log"
-            f" of that, which ends here at {lsn_text(left)}, up to {lsn_text(lsn)}; start a new run"
+            f"{shown}: this server was restored to a state before the saved offset: its log ends"
+            f" at {lsn_text(left)}, and the offset is {lsn_text(lsn)}; start a new run"
         )
 
 
 def _left_at(replicating: cursor, now: LogHistory, timeline: int) -> int:
-    """The position at which a server left an earlier timeline; 0 if it never was on it."""
+    """The position at which a server left an earlier timeline; 0 if it was never on it."""
     replicating.execute(f"TIMELINE_HISTORY {now.timeline}")
     _, text = replicating.fetchone() or ("", "")
     history = text if isinstance(text, str) else bytes(text).decode()

@@ -1,8 +1,9 @@
-"""Columns of the type ``numeric``, which has more digits than any number of an attribute.
+"""Columns of the type ``numeric``, which can have more digits than any number type of an attribute.
 
 They are integers if their declaration allows only integers. If they identify rows (in a key, in a join, by
-their name), they are texts with all digits, since a double would make neighbours equal. Others are measured
-values, which are compared as numbers; if a double cannot represent their present values, they are texts, too.
+their name), they are texts with all digits, since doubles of neighbouring values would be equal. Other
+columns are measurements, which are compared as numbers; if a double cannot represent the present values,
+they are texts, too.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ AS_TEXT: Final = SQL("trim_scale({})::text")
 """SQL for the digits of a value, equal for equal values: ``1`` for ``1.00``."""
 NUMERIC: Final = "numeric"
 NUMBER_OF_TYPE: Final = 1700
-"""The same in every database."""
+"""``AS_TEXT`` for any database."""
 _DIGITS: Final = 18
-"""Digits of an integer that always fits 64 bits."""
-_EXACT: Final = "with all digits, which no number holds"
+"""The most digits of integers that always fit in 64 bits."""
+_EXACT: Final = "with all digits, more than a number holds"
 
 
 def without_zeros(text: str) -> str:
@@ -39,7 +40,7 @@ def without_zeros(text: str) -> str:
 
 def scale_of(modifier: int) -> int | None:
     """The declared digits after the point of a column; None for any number of digits."""
-    # 4 more than the bits of the precision and, of 11 bits with a sign, of the scale.
+    # The modifier is 4 plus the precision in the upper 16 bits and the scale in 11 signed bits.
     return None if modifier < 4 else ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
 
 
@@ -65,7 +66,7 @@ def holds(values: Iterable[Decimal | None]) -> bool:
 def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     """The inference with texts for ``exact`` columns, and for integers that joins compare with them.
 
-    If a join compares them with doubles, all are numbers.
+    If a join compares one with a double, all these columns are numbers.
     """
     pairs = [
         ((join.left, near), (join.right, far))
@@ -86,7 +87,7 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
 
 
 def spread(places: Iterable[Place], ways: Iterable[tuple[Place, Place]]) -> set[Place]:
-    """The places, and all places that ``ways`` lead to from them."""
+    """The places, and all places that are reachable from them through ``ways``."""
     reached, ways = set(places), list(ways)
     while more := {end for start, end in ways if start in reached} - reached:
         reached |= more

@@ -1,11 +1,12 @@
 """The messages of a replication connection, and those of the output plugin ``pgoutput``, decoded from bytes.
 
 Version 1 of the plugin's protocol sends a transaction only once it is committed, in the order of
-commits. Values stay bytes: they are the texts of the types' output functions.
+commits. Values remain bytes: the texts from the output functions of their types.
 
-The messages of the connection are read and answered through libpq. psycopg2 reads them, too, but reports the
-positions of keepalives as flushed: the slot then moves beyond the offset that a run has stored, and it
-can no longer resume. Here, only what is confirmed is reported.
+The messages of the connection are read and answered through libpq. psycopg2 can read them, too, but reports
+the
+positions of keepalives as flushed: the slot then moves beyond the offset that a run has stored, and the run
+can no longer resume. Here, only confirmed positions are reported.
 
 Source: PostgreSQL documentation, "Streaming Replication Protocol" and "Logical Replication Message Formats".
 """
@@ -33,7 +34,7 @@ _KEEPALIVE_HEAD: Final = struct.Struct(">cQq?")  # the end of the log, the time,
 _REPORT: Final = struct.Struct(">cQQQq?")  # written, flushed, applied, the time, whether to reply
 _SQLSTATE: Final = ord("C")
 
-# The library that psycopg2 is linked to: its names are found through psycopg2's own.
+# The library to which psycopg2 is linked; its names are found through psycopg2's own module.
 _LIBPQ: Final = ctypes.CDLL(_psycopg.__file__)
 _POINTER: Final = ctypes.c_void_p
 _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
@@ -48,7 +49,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
     "PQresultErrorField": (ctypes.c_char_p, _POINTER, ctypes.c_int),
     "PQclear": (None, _POINTER),
 }
-"""The type of the result, and those of the arguments."""
+"""The types of the result and the arguments."""
 
 for _name, (_result, *_arguments) in _FUNCTIONS.items():
     _function = getattr(_LIBPQ, _name)
@@ -56,22 +57,22 @@ for _name, (_result, *_arguments) in _FUNCTIONS.items():
 
 
 class StreamError(psycopg2.OperationalError):
-    """The stream broke, or the server ended it; ``pgcode``: its code, None if the connection broke."""
+    """The stream broke, or the server ended it. ``pgcode``: its code; None if the connection broke."""
 
     def __init__(self, text: bytes, code: bytes | None) -> None:
         super().__init__(text.decode("utf-8", "replace"))
         self._code = None if code is None else code.decode()
 
     @property
-    def pgcode(self) -> str | None:  # type: ignore[override]  # psycopg2's cannot be set, either
+    def pgcode(self) -> str | None:  # type: ignore[override]  # psycopg2's cannot be set either
         return self._code
 
 
 class ReplicationMessages:
     """The messages of a cursor whose replication has started; methods raise psycopg2.Error when it breaks.
 
-    ``wal_end``: everything committed before this position has been read, once there are no more messages.
-    ``asked``: how many replies the server has asked for.
+    ``wal_end``: once there are no more messages, everything committed before this position has been read.
+    ``asked``: the number of replies that the server has requested.
     """
 
     def __init__(self, cursor: ReplicationCursor) -> None:
@@ -85,7 +86,7 @@ class ReplicationMessages:
         return self._cursor.connection.fileno()
 
     def read(self) -> bytes | None:
-        """The payload of the next message that has come, None if none has; answers keepalives before it."""
+        """The payload of the next message that has arrived, or None; keepalives before it are answered."""
         message = self._next()
         if message is None:
             if not _LIBPQ.PQconsumeInput(self._connection):
@@ -105,7 +106,7 @@ class ReplicationMessages:
         return message[_DATA_HEAD.size :]
 
     def report(self, flushed: int, *, reply: bool = False) -> None:
-        """Tell the server up to where its log may be forgotten; ``reply``: have it send its position."""
+        """Report the position before which the server may forget its log; ``reply``: request its position."""
         self._flushed = max(self._flushed, flushed)
         now = time.time_ns() // 1000 - EPOCH_MICROS
         report = _REPORT.pack(b"r", self._flushed, self._flushed, self._flushed, now, reply)
@@ -117,7 +118,7 @@ class ReplicationMessages:
         self._cursor.connection.close()
 
     def _next(self) -> bytes | None:
-        """The next message that libpq holds."""
+        """The next message that libpq has received."""
         buffer = _POINTER()
         size = _LIBPQ.PQgetCopyData(self._connection, ctypes.byref(buffer), 1)
         if size > 0:
@@ -150,7 +151,7 @@ _WITH_TEXT: Final = frozenset((b"t", b"b"))  # kinds of values
 
 
 class Wire:
-    """The fields of one message, in order; every method raises SourceError if the message is cut."""
+    """The fields of one message, in order; every method raises SourceError if the message is truncated."""
 
     __slots__ = ("_at", "_payload")
 
@@ -160,7 +161,7 @@ class Wire:
 
     def byte(self) -> int:
         if self._at >= len(self._payload):
-            raise self._fault("is cut")
+            raise self._fault("is truncated")
         self._at += 1
         return self._payload[self._at - 1]
 
@@ -185,7 +186,7 @@ class Wire:
         return data
 
     def cells(self) -> Cells:
-        """The values of a row: as many as the number before them says."""
+        """The values of a row, after their number."""
         count = self.int16()
         payload, at, end = self._payload, self._at, len(self._payload)
         cells: list[Cell] = []
@@ -210,7 +211,7 @@ class Wire:
         return tuple(cells)
 
     def text(self) -> str:
-        """Up to the next zero byte."""
+        """The text up to the next zero byte."""
         end = self._payload.find(b"\0", self._at)
         if end < 0:
             raise self._fault("is cut")
@@ -219,14 +220,14 @@ class Wire:
         return data.decode("utf-8", "replace")
 
     def expect(self, *kinds: str) -> str:
-        """A letter, one of ``kinds``."""
+        """A letter, which must be one of ``kinds``."""
         character = chr(self.byte())
         if character not in kinds:
-            raise self._fault(f"has {character!r} where one of {', '.join(kinds)} was expected")
+            raise self._fault(f"has {character!r}, expected one of {', '.join(kinds)}")
         return character
 
     def finish(self) -> None:
-        """Raises SourceError if anything is left."""
+        """Raises SourceError if anything is left over."""
         if self._at != len(self._payload):
             raise self._fault("is longer than its kind")
 
@@ -248,7 +249,7 @@ EPOCH_MICROS: Final = 946_684_800_000_000
 
 
 class Unchanged(Enum):
-    """Stands for a value stored apart (TOAST) that an update left as it was, and that was not logged."""
+    """Marks a value stored out of line (TOAST) that an update did not change and that was not logged."""
 
     UNCHANGED = "unchanged"
 
@@ -259,7 +260,7 @@ Cells: TypeAlias = tuple[Cell, ...]
 
 
 class ReplicaIdentity(Enum):
-    """What of an old row is logged (``REPLICA IDENTITY``)."""
+    """The part of an old row that is logged (``REPLICA IDENTITY``)."""
 
     DEFAULT = "d"
     NOTHING = "n"
@@ -269,7 +270,10 @@ class ReplicaIdentity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BeginMessage:
-    """A transaction begins; ``lsn``: the position of its commit; ``time``: of the commit, since 1970."""
+    """The beginning of a transaction.
+
+    ``lsn``: the position of its commit; ``time``: that of the commit, since 1970.
+    """
 
     lsn: int
     time: int
@@ -277,7 +281,7 @@ class BeginMessage:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A transaction is complete; ``end``: the position behind its commit."""
+    """The end of a transaction. ``end``: the position after its commit."""
 
     lsn: int
     end: int
@@ -286,7 +290,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """A column; ``key``: it is part of the replica identity. ``type``: the number of its type."""
+    """A column. ``key``: it is part of the replica identity. ``type``: the number of its type."""
 
     name: str
     key: bool
@@ -294,13 +298,13 @@ class RelationColumn:
 
     @property
     def padded(self) -> bool:
-        """Whether its type is ``char(n)``."""
+        """True if its type is ``char(n)``."""
         return self.type == _CHAR_OF_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
 class RelationMessage:
-    """A table as it is from here on; sent before its first change and after each change of its columns."""
+    """The present definition of a table, sent before its first change and after changes of its columns."""
 
     oid: int
     namespace: str
@@ -350,7 +354,7 @@ Change: TypeAlias = BeginMessage | Commit | RelationMessage | Insert | Update | 
 
 
 def decode(payload: bytes) -> Change:
-    """One message. Raises SourceError if it is cut, too long or of no known kind."""
+    """Decode one message. Raises SourceError if it is truncated, too long or of unknown kind."""
     wire = Wire(payload)
     kind = chr(wire.byte())
     read = _READERS.get(kind)

@@ -1,4 +1,4 @@
-"""Detects tables and partitions that are dropped while they are followed, which the log does not tell."""
+"""Detects tables and partitions that are dropped while they are followed, which the log does not report."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class FollowedTables:
         there = {oid for (oid,) in statement.fetchall()}
         dropped = [self._tables.pop(oid) for oid in self._tables.keys() - there]
         notices = [
-            f"{table.full_name} was dropped, or made anew: its rows stay in the search, and its changes come"
-            " no more; start a new run"
+            f"{table.full_name} was dropped, or dropped and created again: its rows stay in the search,"
+            " and its changes are no longer read; start a new run"
             for table in dropped
         ]
         roots = {oid: table for oid, table in self._tables.items() if table.kind == "p"}
@@ -52,8 +52,8 @@ class FollowedTables:
         lost = [(root, name) for leaf, (root, name) in self._leaves.items() if leaf not in leaves]
         self._leaves = leaves
         return notices + [
-            f"{name} is no partition of {roots[root].full_name} any more, and perhaps dropped: its rows stay"
-            " in the search until their window ends, as the log does not tell of it"
+            f"{name} is no longer a partition of {roots[root].full_name}, and may have been dropped: its rows"
+            " stay in the search until their window ends, since the log does not report this"
             for root, name in sorted(lost)
             if root in roots
         ]

@@ -1,6 +1,6 @@
-"""Finds changes that a publication leaves out of the followed tables, and the statements that repair it.
+"""Finds changes of the followed tables that a publication leaves out, and the statements that repair it.
 
-Changes that it leaves out never arrive: rows of the snapshot would stay after their deletion in the database.
+Such changes never arrive: rows of the snapshot would remain after they are deleted in the database.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LISTS: Final = "attnames::text[], rowfilter IS NOT NULL"
 _NO_LISTS: Final = "NULL::text[], false"
 
 Wanted: TypeAlias = Mapping[CatalogTable, frozenset[str]]
-"""Tables to follow, with the columns that are read."""
+"""The tables to follow, with the columns that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PublishedTable:
-    """The published part of a table; ``columns``: None for all of them."""
+    """The published part of a table. ``columns``: None for all of them."""
 
     columns: frozenset[str] | None
     filtered: bool
@@ -50,13 +50,13 @@ class Publication:
 
     @classmethod
     def read(cls, statement: cursor, name: str) -> Publication:
-        """The publication of a name. Raises SourceError if there is none, psycopg2.Error."""
+        """The publication with a name. Raises SourceError if there is none, psycopg2.Error."""
         statement.execute(_ACTIONS, (name,))
         row = statement.fetchone()
         if row is None:
             raise SourceError(
-                f"the publication {name!r} is gone, and a slot is not read by one that is made later;"
-                " drop the slot and start a new run"
+                f"the publication {name!r} is gone, and a publication that is made later cannot replace it"
+                " for this slot; drop the slot and start a new run"
             )
         *actions, via_root = row
         lists = _LISTS if statement.connection.server_version >= _LISTS_SINCE else _NO_LISTS

@@ -1,7 +1,7 @@
-"""What PostgreSQL logs of an old row, and whether that tells the tuple: of a table, and of each partition.
+"""The part of an old row that PostgreSQL logs, and whether it identifies the tuple, by table and partition.
 
-The log speaks of a partitioned table alone, by the identity of its root. What it holds of an old row is
-decided by the identity of the partition that the row is in, which does not follow the root's.
+The log names only the root of a partitioned table, with the identity of the root. But the logged part of an
+old row depends on the identity of the row's partition, which may differ from that of the root.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from skws_schema.model import Relation
 
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*")
 _SHOWN: Final = 5
-"""Partitions that are named; a table may have thousands."""
+"""The most partitions that a message names; a table may have thousands."""
 _WORDS: Final = {
     ReplicaIdentity.DEFAULT: "DEFAULT",
     ReplicaIdentity.NOTHING: "NOTHING",
@@ -26,16 +26,16 @@ _WORDS: Final = {
 
 
 def written(*parts: str) -> str:
-    """A qualified name as a person writes it in SQL."""
+    """A qualified name in SQL, without quotes if it needs none."""
     doubled = (part.replace('"', '""') for part in parts)
     return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in doubled)
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition that holds rows. ``logged``: its changes are; those of foreign and unlogged tables are not.
+    """A partition with rows. ``logged``: its changes are logged, unlike those of foreign and unlogged tables.
 
-    ``identity_columns``: those whose old values are logged; of no meaning if whole rows are.
+    ``identity_columns``: those whose old values are logged; without meaning if whole rows are logged.
     """
 
     namespace: str
@@ -46,11 +46,11 @@ class Partition:
 
     @property
     def refused(self) -> bool:
-        """Whether the server refuses updates and deletes of a published table with this identity."""
+        """True if the server refuses updates and deletes of a published table with this identity."""
         return self.identity is not ReplicaIdentity.FULL and not self.identity_columns
 
     def fault(self, relation: Relation, root: str) -> str:
-        """What becomes of its updates and deletes, and the remedy; empty if they can be followed."""
+        """The effect on its updates and deletes, and the remedy; empty if they can be followed."""
         which = f"{self.namespace}.{self.name}, a partition of {root},"
         if not self.logged:
             return (
@@ -65,13 +65,13 @@ class Partition:
             )
         if not identifies(relation, self.identity, self.identity_columns):
             return (
-                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]}, whatever that of {root} is: updates"
-                f" and deletes of its rows will be bad records: {self.advice(relation)}"
+                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]}, whatever the identity of {root}:"
+                f" updates and deletes of its rows will be bad records: {self.advice(relation)}"
             )
         return ""
 
     def advice(self, relation: Relation) -> str:
-        """The remedy where its old rows do not identify the tuple."""
+        """The remedy if its old rows do not identify the tuple."""
         return advice(relation, self._written)
 
     @property
@@ -84,17 +84,17 @@ def faults(relation: Relation, root: str, partitions: Sequence[Partition]) -> It
     partition_faults = [fault for partition in partitions if (fault := partition.fault(relation, root))]
     yield from partition_faults[:_SHOWN]
     if len(partition_faults) > _SHOWN:
-        yield f"so it is with {len(partition_faults) - _SHOWN:,} more partitions of {root}"
+        yield f"the same holds for {len(partition_faults) - _SHOWN:,} more partitions of {root}"
 
 
 def identifies(relation: Relation, identity: ReplicaIdentity, columns: frozenset[str]) -> bool:
-    """Whether a logged old row identifies its tuple."""
+    """True if a logged old row identifies its tuple."""
     key = [attribute.column for attribute in relation.attributes if attribute.name in relation.key]
     return identity is ReplicaIdentity.FULL or (bool(key) and columns.issuperset(key))
 
 
 def advice(relation: Relation, table: str) -> str:
-    """The remedy where old rows do not identify the tuple; ``table``: as written in SQL."""
+    """The remedy if old rows do not identify the tuple. ``table``: its name in SQL."""
     need = "the whole row, as the schema has no key"
     if relation.key:
         need = f"the key {list(relation.key)} of the schema"

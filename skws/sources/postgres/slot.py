@@ -61,8 +61,8 @@ class LogPosition:
         parsed = parse_offset(offset, "a PostgreSQL source", lambda: cls._parse(offset))
         if parsed.server is None:
             raise SourceError(
-                f"the saved offset {offset!r} does not say of which server's log it is (expected server:"
-                " [system identifier, timeline]), and means nothing in another one; start a new run"
+                f"the saved offset {offset!r} does not name the server of its log (expected server:"
+                " [system identifier, timeline]); start a new run"
             )
         return parsed
 
@@ -117,7 +117,7 @@ def run_with_timeout(connected: connection, statement: Callable[[], None], secon
 PLUGIN: Final = "pgoutput"
 _RELEASE_SECONDS: Final = 0.05
 _RELEASE_TRIES: Final = 20
-# Written without parameters: a replication connection takes only such statements.
+# Without parameters, since a replication connection accepts only such statements.
 _STATE: Final = """
     SELECT plugin, database = current_database(), active_pid, confirmed_flush_lsn::text, wal_status,
            pg_current_wal_lsn()::text, restart_lsn::text
@@ -182,7 +182,7 @@ def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddr
         )
         if not row:
             raise NotYetError(
-                f"{address.shown}: the replication slot could not be made: PostgreSQL waits for every"
+                f"{address.shown}: the replication slot could not be created: PostgreSQL waits for every"
                 f" transaction that writes, and after {address.patience:g} seconds one is still"
                 f" open{_writers(address)}"
             )
@@ -231,7 +231,7 @@ def _released(statement: cursor, name: str) -> SlotState | None:
 def _row(statement: cursor) -> tuple[Any, ...]:
     row = statement.fetchone()
     if row is None:
-        raise SourceError("PostgreSQL made no replication slot")
+        raise SourceError("PostgreSQL created no replication slot")
     return row
 
 
@@ -255,7 +255,7 @@ class SlotStream:
         self._clock = clock
         self._check = check
         self.server: LogHistory | None = None
-        """The one that the stream was last open at."""
+        """The server to which the stream was last open."""
         self._messages: ReplicationMessages | None = None
         self._confirmed = 0
         self._insisted = 0
@@ -400,11 +400,11 @@ def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[Replicatio
 def _check(state: SlotState | None, address: DatabaseAddress, lsn: int) -> None:
     if state is None:
         raise SourceError(
-            f"{address.shown}: the replication slot {address.slot!r} is gone, and with it the changes since"
+            f"{address.shown}: the replication slot {address.slot!r} is gone, and so are the changes since"
             f" {lsn_text(lsn)}; start a new run"
         )
     if state.lost or lsn < state.confirmed:
-        why = "the server has dropped its log" if state.lost else f"it stands at {lsn_text(state.confirmed)}"
+        why = "the server has dropped its log" if state.lost else f"it is at {lsn_text(state.confirmed)}"
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} no longer has the changes since {lsn_text(lsn)}:"
             f" {why}; start a new run"
@@ -415,11 +415,11 @@ _SHARED: Final = "skws"
 # The comments on publications that skws has made.
 _OURS: Final = "made by skws"
 _OWN: Final = "made by skws for the slot of this name"
-# Written without parameters: a replication connection takes only such statements.
+# Without parameters, since a replication connection accepts only such statements.
 _COMMENTS: Final = """
     SELECT pubname::text, obj_description(oid, 'pg_publication') FROM pg_publication
     WHERE pubname IN ('{}', '{}')"""
-# Slots that may read a publication: its own slot, else all slots without a publication of their own.
+# Slots that may read a publication: the slot of its name, or all slots without a publication of their own.
 _READERS: Final = """
     SELECT slot_name::text FROM pg_replication_slots
     WHERE plugin = 'pgoutput' AND database = current_database() AND NOT temporary
@@ -430,7 +430,7 @@ _READERS: Final = """
 
 
 def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: bool) -> str:
-    """The name of a slot's publication, which is new unless ``going_on``."""
+    """The name of a slot's publication; the publication is new unless ``going_on``."""
     if address.publication is not None:
         return address.publication
     comments = _comments(statement, address.slot, _SHARED)
@@ -468,7 +468,10 @@ def ensure_publication(connected: connection, address: DatabaseAddress, required
 
 
 def extend_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
-    """Add tables to the publication of a slot. Raises SourceError if it is not ours and lacks some."""
+    """Add tables to the publication of a slot.
+
+    Raises SourceError if skws did not make it and it lacks some.
+    """
     with publishing(connected, list(required), address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
@@ -501,13 +504,13 @@ def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[s
 
 
 def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
-    """The comments on the existing ones among some publications."""
+    """The comments on those publications that exist."""
     statement.execute(_COMMENTS.format(names[0], names[-1]))
     return dict(statement.fetchall())
 
 
 def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], comment: str) -> None:
-    # Including inheriting tables would make the server refuse updates of tables that are not read here.
+    # With inheriting tables, the server would refuse updates of tables that are not read here.
     listed = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     with _needing_rights(statement, name, tables):
@@ -517,7 +520,7 @@ def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], commen
 
 @contextmanager
 def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]) -> Iterator[None]:
-    """Raises SourceError with the missing right, and how to get it."""
+    """Raises SourceError that names the missing right, and how to get it."""
     try:
         yield
     except InsufficientPrivilege as error:
@@ -532,7 +535,7 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
 
 
 def _extend(statement: cursor, name: str, required: Wanted) -> None:
-    """Add missing tables to a publication of ours, which others may have altered. Raises SourceError."""
+    """Add missing tables to a publication of skws, which others may have altered. Raises SourceError."""
     for table in Publication.read(statement, name).lacking(list(required)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _needing_rights(statement, name, [table]):

@@ -351,7 +351,7 @@ def test_objects_in_a_frame_are_searched_by_their_paths() -> None:
 
 
 def test_bytes_that_are_no_text_are_left_out_of_a_schema() -> None:
-    with pytest.warns(UserWarning, match="thing.photo has bytes that are no text"):
+    with pytest.warns(UserWarning, match="thing.photo has bytes that are not text"):
         (found,) = skws.search("byron", {"thing": [{"name": "byron", "photo": b"\xff"}]})
     assert found.tuples[0].row == {"name": "byron"}
 

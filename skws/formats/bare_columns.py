@@ -1,7 +1,7 @@
-"""Bare rows of one relation from whole columns of Arrow, where each value is of a usual form.
+"""Bare rows of one relation from whole Arrow columns whose values all have a usual form.
 
-A column with any other value is refused as a whole: then its rows are read one by one, which gives the same
-records, and says why one is bad.
+A column with any other value is refused as a whole. Its rows are then read one by one, which gives the same
+records, and says why a record is bad.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class BareColumns:
         return RecordBatch.of_block(ColumnBlock(self._reader.index, columns_read, searched), times)
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         return list(self._reader.notes(source))
 
     def _times(self, columns: Sequence[pa.Array], columns_read: Sequence[Values], size: int) -> Ints | None:
@@ -93,13 +93,13 @@ class BareColumns:
         if self._reader.time_column is not None:
             times = columns_read[self._reader.time_column]
         else:
-            assert self._time is not None  # noqa: S101 - else it is not usable
+            assert self._time is not None  # noqa: S101 - otherwise it is not usable
             column = typed(columns[self._time], AttributeType.TIMESTAMP)
             times = [] if column is None else held(column)
         return times if isinstance(times, np.ndarray) and len(times) == size else None
 
     def _passes_over(self, columns: Sequence[pa.Array]) -> bool:
-        """Count the values of columns that the relation lacks; False if there are some, and none may be."""
+        """Count the values of columns that the relation lacks; False if there are some and it allows none."""
         extra = [(name, size) for at, name in self._foreign if (size := _present(columns[at]))]
         if extra and self._reader.fails:
             return False
@@ -113,9 +113,9 @@ def _present(column: pa.Array) -> int:
 
 
 def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
-    """The values of a column as an attribute of type ``kind`` holds them, times in microseconds.
+    """The values of a column in the form of an attribute of type ``kind``, times in microseconds.
 
-    None if some value is unusual, which may be good nevertheless.
+    None if a value is unusual, even if it may be valid.
     """
     if pa.types.is_dictionary(column.type):
         return typed(column.dictionary_decode(), kind)
@@ -129,7 +129,7 @@ def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
 
 
 def held(column: pa.Array) -> Values:
-    """A column from ``typed`` as a block holds it."""
+    """A column from ``typed`` in the form that a block stores."""
     if pa.types.is_null(column.type):
         return [None] * len(column)
     if pa.types.is_string(column.type):
@@ -198,7 +198,7 @@ def _of_integers(column: pa.Array, kind: AttributeType) -> pa.Array | None:
     if kind in _TEXTS:
         return column.cast(pa.string())
     if kind is AttributeType.NUMBER:
-        return column.cast(pa.float64())  # refuses those that no double is equal to
+        return column.cast(pa.float64())  # Arrow refuses integers that no double equals
     if kind is AttributeType.TIMESTAMP:
         return _scaled(column.cast(pa.int64()), _SECOND)
     if kind is AttributeType.BOOLEAN:

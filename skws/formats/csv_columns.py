@@ -28,7 +28,7 @@ def chunks(
     split: Split, schema: Schema, advance: Advance = ignore, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[Chunk]:
     """The records of a CSV file with bare rows of one relation. Raises SourceError."""
-    assert split.relation is not None  # noqa: S101 - of the rows
+    assert split.relation is not None  # noqa: S101 - a split of bare rows has one
     with opened(split.path, advance) as file:
         lines = _Lines(file, piece_bytes)
         reader = CsvReader(split, schema, lines)
@@ -118,6 +118,6 @@ class _Parse:
                 ),
                 self._types,
             )
-        except pa.ArrowException:  # other numbers of fields, no UTF-8
+        except pa.ArrowException:  # differing numbers of fields, or invalid UTF-8
             return None
         return [column.combine_chunks() for column in table.columns] if len(table) else None

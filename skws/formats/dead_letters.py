@@ -45,7 +45,7 @@ class BadRecordLog:
         self,
         on_error: OnError = OnError.FAIL,
         dead_letters: Path | None = None,
-        remedy: str = "use --on-error skip or dead-letter to go on past bad records",
+        remedy: str = "use --on-error skip or dead-letter to continue after bad records",
     ) -> None:
         if on_error is OnError.DEAD_LETTER and dead_letters is None:
             raise UsageError("--on-error dead-letter needs the name of a file for the dead letters")
@@ -100,7 +100,7 @@ class BadRecordLog:
             self.first.append(bad)
 
     def set_aside(self, letter: BadRecord) -> None:
-        """Write a valid record that was dropped (too late) to the dead letters, if they have a file.
+        """Write a valid record that was dropped because it is late to the dead letter file, if there is one.
 
         Raises DeadLetterError if it cannot be written.
         """
@@ -108,7 +108,7 @@ class BadRecordLog:
             self._write(letter)
 
     def summary(self) -> str:
-        """One line with the count, then the first few reasons."""
+        """One line with the number of bad records, then the first few reasons."""
         lines = [f"{self.count} bad record{'' if self.count == 1 else 's'}"]
         lines += [f"  {place(bad)}: {bad.reason}" for bad in self.first]
         if self.count > len(self.first):
@@ -116,7 +116,7 @@ class BadRecordLog:
         return "\n".join(lines)
 
     def passed_over_summary(self) -> list[str]:
-        """A line for each reason for which values were passed over, up to a few, the most frequent first."""
+        """A line for each reason for which values were passed over, the most frequent first, up to a few."""
         lines = [
             f"passed over: {reason} ({counted(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
@@ -130,7 +130,7 @@ class BadRecordLog:
         return tuple(f"passed over: {reason}" for reason in reasons)
 
     def close(self) -> None:
-        """Closes the dead letter file."""
+        """Close the dead letter file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -216,7 +216,7 @@ def late_notice(late: Late, schema: Schema, lateness: int) -> str:
     return (
         f"{what} came too late: its time is {iso(record.time)}, the latest record's was {iso(reached)},"
         f" and the lateness is {duration_text(lateness)}; late records are left out and counted"
-        f" (--lateness '{needed}' would take this one)"
+        f" (--lateness '{needed}' would accept this one)"
     )
 
 
@@ -225,7 +225,7 @@ def encoded_each(
 ) -> tuple[list[T], list[BadRecord]]:
     """The encoded results; those for which ``encode`` fails, as bad records.
 
-    Values are checked when they are read. One that was missed fails its results, not the run.
+    Values are checked when they are read. If a check missed one, its results fail, not the run.
     """
     encoded: list[T] = []
     bad: list[BadRecord] = []

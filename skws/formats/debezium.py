@@ -33,7 +33,7 @@ from skws_schema.model import AttributeType, Schema
 
 Decode: TypeAlias = Callable[[Any], Any]
 
-# n of a unit (up, down) are n * up // down microseconds.
+# A value of n in a unit (up, down) is n * up // down microseconds.
 _UNITS: Final = {
     "io.debezium.time.Timestamp": (1000, 1),
     "org.apache.kafka.connect.data.Timestamp": (1000, 1),
@@ -45,8 +45,8 @@ _UNITS: Final = {
 _ROWLESS: Final = ("t", "m")
 _MESSAGES: Final = "logical messages (op m) of Debezium"
 _OF_DOCUMENTS: Final = (
-    "a change of a document of MongoDB, which is no row: flatten it with the transformation"
-    " ExtractNewDocumentState of Debezium, and read that as rows"
+    "a change of a document of MongoDB, not a row: flatten it with the transformation"
+    " ExtractNewDocumentState of Debezium, and read its output as rows"
 )
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _VARIABLE: Final = "io.debezium.data.VariableScaleDecimal"
@@ -118,7 +118,7 @@ def micros_by_size(value: Any) -> Any:
     micros = value * up // down
     if not _FIRST <= micros < _END:
         raise MalformedError(
-            f"cannot tell the unit of {shown(value)} without a schema, since it gives no time from 1973 to"
+            f"the unit of {shown(value)} is unknown without a schema, since no unit gives a time from 1973 to"
             " 2100; let the connector send schemas, or times as texts (time.precision.mode=isostring)"
         )
     return Micros(micros)
@@ -182,14 +182,12 @@ class ChangeReader:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._readers = readers(schema)
-        self._messages = 0  # passed over since the last notes
+        self._messages = 0  # messages passed over since the last notes
 
     def records(self, item: Any, arrived: int | None = None) -> list[Record]:
         """The records of one event: two for an update, none for a tombstone or a logical message.
 
-        Raises MalformedError.
-
-        ``arrived``: the time of an event that has none.
+        ``arrived``: the time of an event without a time. Raises MalformedError.
         """
         raw_key, schema, payload = unwrapped(item)
         key = _key(raw_key)
@@ -214,7 +212,7 @@ class ChangeReader:
                 raise MalformedError(f"expected op c, r, u, d, t or m in a change event, got {shown(op)}")
 
     def notes(self, source: str) -> list[BadRecord]:
-        """Notes on what was passed over since the last call."""
+        """Notes on events passed over since the last call."""
         passed_over = notes(self._readers, source)
         if self._messages:
             passed_over.append(BadRecord(source, 0, 0, b"", _MESSAGES, passed_over=self._messages))

@@ -20,7 +20,8 @@ def loads(text: bytes | str) -> Any:
         return value
     try:
         return json.loads(text, parse_constant=_refused)
-    except (ValueError, RecursionError):  # of more than 4,300 digits, or nested more deeply than Python reads
+    # an integer of more than 4,300 digits, or deeper nesting than Python reads
+    except (ValueError, RecursionError):
         return value
 
 

@@ -1,7 +1,7 @@
-"""Replay files: their formats, the parts they are read in, and opening them.
+"""Replay files: their formats, the splits in which they are read, and opening them.
 
 Files that are compressed, in UTF-16, or one JSON document become JSON lines or CSV in UTF-8 as they are
-read, so that the readers know one form. Such a file is read from its start, in one piece.
+read, so that the readers need only one form. Such a file is read from its start, in one piece.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAC: Final = "cr"
 _LONE_RETURN: Final = re.compile(rb"\r[^\n]")
 _MAC: Final = "__MACOSX/"
-"""The folder of a zip in which macOS keeps what other systems have no place for."""
+"""The folder in a zip in which macOS stores metadata."""
 DOCUMENT_BYTES: Final = 1 << 30
-"""The largest JSON document: it is read whole."""
+"""The size limit of a JSON document, which is read as a whole."""
 
 
 def _zip_member(file: IO[bytes], path: Path) -> IO[bytes]:
@@ -57,9 +57,9 @@ _UNPACK: Final[dict[str, Callable[[IO[bytes], Path], Any]]] = {
     ".zip": _zip_member,
 }
 PACKED_SUFFIXES: Final = frozenset(_UNPACK)
-"""The endings of compressed files."""
+"""The suffixes of compressed files."""
 FAULTS: Final = (EOFError, OSError, zlib.error, zipfile.BadZipFile)
-"""Raised while a file is read."""
+"""Errors that are raised while a file is read."""
 _STREAMS: Final = {".gz": "gzip stream", ".bz2": "bzip2 stream"}
 
 
@@ -81,16 +81,16 @@ def is_packed(path: Path) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _begins_packed(path: Path, _inode: int, _filled: bool) -> bool:
-    """Cached: a followed file is asked for at each look."""
+    """Cached, because every poll asks for each followed file."""
     with path.open("rb") as file:
         head = file.read(4096)
     return _recoding(head) is not None or _is_document(path, head)
 
 
 def _recoding(head: bytes) -> str | None:
-    """The encoding of a file that begins so if it is read as another text; None if it is read as it is.
+    """The encoding of a file with this beginning if it must be recoded; None if it is read unchanged.
 
-    UTF-16, also without a byte order mark; or ``MAC``, where CR alone ends lines.
+    UTF-16, also without a byte order mark; or ``MAC``, in which CR alone ends lines.
     """
     if _is_wide(head):
         return "utf-16"
@@ -120,7 +120,7 @@ def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
 
 
 class _Recoded(io.RawIOBase):
-    """UTF-16 as UTF-8, or lines that end in CR as lines that end in LF."""
+    """UTF-16 recoded as UTF-8, or lines that end in CR as lines that end in LF."""
 
     def __init__(self, path: Path, file: IO[bytes], recoding: str) -> None:
         self._path = path
@@ -151,7 +151,10 @@ class _Recoded(io.RawIOBase):
 
 
 def _is_document(path: Path, head: bytes) -> bool:
-    """True for a ``.json`` file of one array, or of an object over several lines: its first one is open."""
+    """True for a ``.json`` file with one array, or one object over several lines.
+
+    The first line of such a file leaves the array or object open.
+    """
     if ".json" not in (suffix.lower() for suffix in path.suffixes[-2:]):
         return False
     first = head.removeprefix(codecs.BOM_UTF8).lstrip().split(b"\n", 1)[0].rstrip()
@@ -175,7 +178,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _line(item: object) -> bytes:
-    """A line of JSON, which orjson writes only 254 deep, and Python about 900."""
+    """A line of JSON; orjson writes up to 254 levels, and Python about 900."""
     try:
         return dumped(item) + b"\n"
     except RecursionError:
@@ -187,7 +190,7 @@ BLOCK = 1 << 20
 BOM = codecs.BOM_UTF8
 SAVE_AS_UTF8: Final = "save the file as UTF-8, as by iconv -f WINDOWS-1252 -t UTF-8"
 KEPT_SCHEMA: Final = ".schema.yaml"
-"""Ends the names of schemas kept beside data, which are no data."""
+"""The suffix of schema files that skws keeps beside data; they are not data."""
 
 
 class CountedFile(io.FileIO):
@@ -211,13 +214,13 @@ def entries(folder: Path) -> list[Path]:
     """The entries of a folder to read, in order of name.
 
     Skips names that begin with ``.`` or ``_``, schemas kept beside data, and
-    links to a folder above, which would never end. Raises OSError.
+    links to a folder above, which would lead to an endless loop. Raises OSError.
     """
     return [folder / entry.name for entry in named_entries(folder)]
 
 
 def named_entries(folder: Path) -> list[os.DirEntry[str]]:
-    """As ``entries``, with what the system knows of them already."""
+    """Like ``entries``, with the attributes that the system returned for them."""
     with os.scandir(folder) as directory:
         named = [
             entry
@@ -243,7 +246,7 @@ def is_endless(path: Path) -> bool:
 
 
 def not_json(text: bytes, error: ValueError, remedy: str = SAVE_AS_UTF8) -> str:
-    """Why ``text`` is not JSON, as a message for the user; ``remedy``: where it is not UTF-8."""
+    """The reason why ``text`` is not JSON, for the user; ``remedy``: advice if it is not UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError as wrong:
@@ -261,8 +264,8 @@ def _leads_up(link: Path) -> bool:
 def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
     """The bytes of ``path`` as JSON lines or CSV in UTF-8, to be read inside the ``with``.
 
-    Raises SourceError where it cannot be opened or, inside, read: no such
-    file, no permission, compressed data that is cut or damaged.
+    Raises SourceError if it cannot be opened or, inside, read: no such
+    file, no permission, compressed data that is truncated or damaged.
     """
     try:
         with io.BufferedReader(CountedFile(path, advance), BLOCK) as file:
@@ -272,7 +275,7 @@ def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
 
 
 def line_count(file: IO[bytes], size: int) -> int:
-    """How many lines end in the next ``size`` bytes."""
+    """The number of lines that end in the next ``size`` bytes."""
     lines = 0
     while size > 0 and (block := file.read(min(size, BLOCK))):
         lines += block.count(b"\n")
@@ -280,7 +283,7 @@ def line_count(file: IO[bytes], size: int) -> int:
     return lines
 
 
-SPLIT_BYTES: Final = 8 << 20  # small, so that a few cores share even a small replay
+SPLIT_BYTES: Final = 8 << 20  # small, so that even a small replay is shared by a few cores
 END: Final = 2**63 - 1
 
 
@@ -307,10 +310,10 @@ PACKED: Final = frozenset({Format.JSON_LINES, Format.CSV})
 class Split:
     """A part of a replay file, small and picklable.
 
-    ``relation``: the position of the relation whose bare rows the file holds,
+    ``relation``: the position of the relation whose bare rows the file contains,
     None if its records name their relation. ``start`` to ``end`` counts bytes
     (row groups in Parquet), end exclusive. ``size``: bytes on disk.
-    ``ordinal``: its place in the order of arrival.
+    ``ordinal``: its position in the order of arrival.
     """
 
     path: Path
@@ -326,9 +329,9 @@ _TEMPORARY: Final = "cannot write a temporary file"
 
 
 class Spool:
-    """A temporary file without a name, shared by the processes of a run: it is gone with the last of them.
+    """A temporary file without a name, shared by the processes of a run; the last of them removes it.
 
-    One process at a time writes to it.
+    Only one process at a time writes to it.
     """
 
     def __init__(self, file: int | None = None) -> None:
@@ -338,11 +341,11 @@ class Spool:
 
     @property
     def number(self) -> int:
-        """The number of the file in this process."""
+        """The descriptor of the file in this process."""
         return self._file.fileno()
 
     def append(self, data: bytes) -> int:
-        """Write to the end; gives the place. Raises SourceError if the disk is full."""
+        """Append data; returns its offset. Raises SourceError if the disk is full."""
         offset, rest = self.size, memoryview(data)
         with explained(_TEMPORARY, SourceError):
             while rest:
@@ -359,7 +362,7 @@ class Spool:
         return b"".join(parts)
 
     def empty(self) -> None:
-        """Give its room on the disk back."""
+        """Free its space on the disk."""
         os.truncate(self.number, 0)
 
     def close(self) -> None:
@@ -367,7 +370,7 @@ class Spool:
 
     def __reduce__(self) -> Any:
         """Only for a process that is being started."""
-        from multiprocessing.reduction import DupFd  # noqa: PLC0415 - only where there are several processes
+        from multiprocessing.reduction import DupFd  # noqa: PLC0415 - needed by several processes only
 
         return _received, (DupFd(self.number),)
 

@@ -1,7 +1,7 @@
 """Data frames of a program as records: pandas, Polars, Arrow, or rows as dictionaries.
 
-A frame is read like a Parquet file of bare rows of one relation: a column for each attribute, and ``time``
-and ``op`` where these are no attributes. Columns that the schema does not name are left out.
+A frame is read like a Parquet file with bare rows of one relation: a column for each attribute, and ``time``
+and ``op`` unless these are attributes. Columns that the schema does not name are left out.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ from skws_schema.infer.column_profile import digits
 from skws_schema.model import AttributeType, Relation, Schema
 
 ROWS: Final = 32_768
-"""Rows of a chunk."""
+"""The rows of a chunk."""
 SAMPLED: Final = 10_000
-"""Rows that a schema is inferred from."""
+"""The rows from which a schema is inferred."""
 _OWN: Final = ("time", "op")
 _TEXTS: Final = {AttributeType.TEXT, AttributeType.STRING}
 _MISSING: Final = {"NAType", "NaTType"}
-"""What pandas has in place of a value; pandas itself need not be installed."""
+"""The values by which pandas marks missing ones; pandas itself need not be installed."""
 _UNLIKE: Final = (TypeError, ValueError, OverflowError)
-"""What Arrow and pandas raise, besides Arrow's own, for values that a column cannot hold together."""
+"""The errors of Arrow and pandas, besides Arrow's own, for values that do not fit in one column."""
 
 
 def arrow_table(name: str, frame: Any) -> pa.Table:
-    """The rows of a frame: of Arrow, of what exports Arrow (Polars, DuckDB), of pandas, or dictionaries.
+    """The rows of a frame of Arrow, of pandas, of a library that exports Arrow, or of dictionaries.
 
-    Each column has a type that ``ArrowReader`` reads; values of any other are texts.
+    Polars and DuckDB export Arrow. Each column has a type that ``ArrowReader`` reads; values of any other
+    type
+    become texts.
     Raises UsageError for anything else, for two columns of one name, and for objects without a text.
     """
     table = _as_arrow(name, frame)
@@ -107,9 +109,10 @@ def _of_rows(name: str, rows: Sequence[Any]) -> pa.Table:
 
 
 def _of_series(name: str, label: str, series: Any) -> pa.Array | pa.ChunkedArray:
-    """A column of pandas; object by object where Arrow does not know its type, or its objects differ."""
+    """A column of pandas, converted object by object if Arrow does not know its type or objects differ."""
     try:
-        if str(series.dtype).startswith(("interval", "period")):  # Arrow has what is inside, without the text
+        # Arrow converts these to their contents, not to texts
+        if str(series.dtype).startswith(("interval", "period")):
             return _of_values(name, label, series.tolist())
         return pa.Array.from_pandas(series)
     except (pa.ArrowException, *_UNLIKE):
@@ -127,15 +130,18 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
         texts = list(map(_text, converted))
     try:
         return pa.array(texts, pa.string())
-    except UnicodeEncodeError as error:  # half a surrogate pair
+    except UnicodeEncodeError as error:  # a lone surrogate
         raise UsageError(f"{name}: {label}: {error}") from None
 
 
 def _known(name: str, label: str, row: int, value: Any) -> Any:
-    """A value of a type that Arrow has; the text of any other. Raises UsageError for objects without one."""
+    """A value of a type that Arrow has, or the text of any other.
+
+    Raises UsageError for objects without a text.
+    """
     if isinstance(value, Enum):
         value = value.value
-    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # of NumPy
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):  # a value of NumPy
         value = value.tolist()
     if value is None or type(value).__name__ in _MISSING:
         return None
@@ -158,7 +164,7 @@ def _text_of(name: str, label: str, row: int, value: object) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """A value as text, as its column has others of other types, too."""
+    """A value as text, because its column also has values of other types."""
     match value:
         case None | str():
             return value
@@ -174,7 +180,7 @@ def _text(value: Any) -> str | None:
 
 
 def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in a type that ``ArrowReader`` reads."""
+    """A column converted to a type that ``ArrowReader`` reads."""
     for is_kind, conversion in _CONVERSIONS:
         if is_kind(column.type):
             return conversion(column)
@@ -211,17 +217,19 @@ _CONVERSIONS: Final[tuple[tuple[Callable[[pa.DataType], bool], _Conversion], ...
     (pa.types.is_uint64, _signed),
     (pa.types.is_interval, _texts),
 )
-"""Of the types that ``ArrowReader`` does not read; the first that fits."""
+"""Conversions of types that ``ArrowReader`` does not read; the first that fits is used."""
 
 
 def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) -> Iterator[Chunk]:
-    """The rows of a relation's frame, in their order; bad ones apart, named by relation and row.
+    """The rows of a relation's frame, in their order; bad rows are separate, named by relation and row.
 
-    ``time``: that of rows of a stream if the frame has no times, in microseconds.
+    ``time``: the time of rows of a stream if the frame has no times, in microseconds.
     """
     described = schema.relations[relation]
     if described.table and "op" in table.column_names and "op" not in described.columns:
-        raise UsageError(f"{described.name}: a column op needs times, since rows of a static table stay")
+        raise UsageError(
+            f"{described.name}: a column op needs times, and a static table has none"
+        )
     nested = schema.nested.get(described.name, ())
     arrays = {schema.relations[position].path.partition(".")[0] for position in nested}
     table = _fitted(table, described, arrays, time)
@@ -253,14 +261,14 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
 
 
 def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
-    """The first rows by column, as a schema is inferred from them; nested objects by their paths.
+    """The columns of the first rows, from which a schema is inferred; nested objects by their paths.
 
-    Without columns of bytes that are no text, of which a warning tells.
+    Columns of bytes that are not text are left out, with a warning.
     """
     head = table.slice(0, SAMPLED)
     columns = {column: python_values(head.column(column)) for column in head.column_names}
     for column in [column for column, values in columns.items() if any(isinstance(v, bytes) for v in values)]:
-        warnings.warn(f"{name}.{column} has bytes that are no text: it is left out", stacklevel=5)
+        warnings.warn(f"{name}.{column} has bytes that are not text, so it is left out", stacklevel=5)
         del columns[column]
     samples = Samples()
     for row in zip(*columns.values(), strict=True):
@@ -271,14 +279,14 @@ def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
 def _sampled(value: object) -> object:
     if isinstance(value, Unreadable):
         return None
-    # Beside NULL, pandas has whole numbers as floats.
+    # If there are NULLs, pandas has whole numbers as floats.
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST:
         return int(value)
     return value
 
 
 def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
-    """The columns that are read. Whole numbers become integers: beside NULL, pandas has floats.
+    """The columns that are read. Whole numbers become integers, since pandas has floats beside NULL.
 
     ``arrays``: columns with rows of other relations.
     """
@@ -294,7 +302,7 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
         column = table.column(attribute.column)
         index = table.column_names.index(attribute.column)
         if pa.types.is_floating(column.type) and attribute.type is not AttributeType.NUMBER:
-            column = pc.if_else(pc.is_finite(column), column, None)  # no number: missing
+            column = pc.if_else(pc.is_finite(column), column, None)  # NaN counts as missing
             table = table.set_column(index, attribute.column, column)
         if attribute.type in _TEXTS and (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
             table = table.set_column(index, attribute.column, column.cast(pa.string()))
@@ -306,7 +314,7 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
 
 
 def _is_whole(column: pa.ChunkedArray) -> bool:
-    """Whether it has floats without a fraction, of 64 bits."""
+    """True if the column has floats that are all integers of 64 bits."""
     if not pa.types.is_floating(column.type):
         return False
     whole = pc.and_(pc.equal(pc.round(column), column), pc.less(pc.abs(column), float(LARGEST)))

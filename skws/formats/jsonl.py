@@ -6,7 +6,7 @@ tombstones, change events).
 Long files are read as columns, a chunk at a time. A chunk is plain if each of its lines is an insertion into
 a streaming relation with values of the attributes' types. Its lines are decoded straight into the types of
 the schema, four times as fast as through dictionaries. A chunk with any other line is read by the line
-reader, which can tell why a record is bad; both give the same records.
+reader, which can say why a record is bad; both return the same records.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ class ChunkReader:
     def __init__(self, schema: Schema, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._schema = schema
         self._chunk_bytes = chunk_bytes
-        # A row of a table, or one with a time of its own, is not plain.
+        # A row of a table, or one with a time attribute, is not plain.
         numbers = [
             i for i, r in enumerate(schema.relations) if not r.table and r.time is None and _columns_once(r)
         ]
@@ -389,7 +389,7 @@ def bare_chunk_reader(schema: Schema, relation: int) -> BareChunkReader:
 
 
 def chunk_reader(schema: Schema) -> ChunkReader:
-    """A cached reader, as making one takes milliseconds."""
+    """A cached reader, since making one takes milliseconds."""
     # Equal schemas may differ in the sources of tables, which determine the fields of records.
     return _chunk_reader(schema, tuple(relation.source for relation in schema.relations))
 
@@ -445,8 +445,8 @@ def _integers(column: list[Any]) -> Ints | list[Value]:
 def one_a_line(data: bytes) -> int:
     """The number of lines; 0 unless each line is certain to contain one object.
 
-    It is if every line ends with a brace and the next begins with one: inside an object no opening brace
-    follows a closing one.
+    It is certain if every line ends with a brace and the next begins with one, because inside an object no
+    opening brace follows a closing one.
     """
     read = np.frombuffer(data, dtype=np.uint8)
     breaks = np.flatnonzero(read[:-1] == _NEWLINE)
@@ -456,7 +456,7 @@ def one_a_line(data: bytes) -> int:
 
 def _instants(column: list[Any]) -> list[Value]:
     distinct = set(column)
-    if 4 * len(distinct) < len(column):  # as days are
+    if 4 * len(distinct) < len(column):  # as with days
         instants = {value: None if value is None else timestamp(value) for value in distinct}
         return list(map(instants.__getitem__, column))
     return [None if value is None else timestamp(value) for value in column]
@@ -497,7 +497,7 @@ def _struct(name: str, fields: list[Any], tag: str | None = None) -> type[msgspe
         forbid_unknown_fields=True,
         tag_field=None if tag is None else "relation",
         tag=tag,
-        gc=False,  # there are no cycles, and millions of objects
+        gc=False,  # there are no cycles, and there are millions of objects
     )
 
 
@@ -506,7 +506,7 @@ def _field(name: str, *, required: bool) -> Any:
 
 
 def _name(position: int) -> str:
-    """A field's name, as Python does not allow all names of attributes."""
+    """The name of a field, since Python does not allow all names of attributes."""
     return f"a{position}"
 
 
@@ -524,6 +524,6 @@ def microseconds(times: list[Any]) -> Ints:
         if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
             raise ValueError("a time outside the years 1 to 9999")
         return np.array(times, dtype=np.int64) * 1_000_000
-    if times and times.count(times[0]) == len(times):  # as in a snapshot
+    if times and times.count(times[0]) == len(times):  # usual for a snapshot
         return np.full(len(times), timestamp(times[0]), dtype=np.int64)
     return np.array([timestamp(time) for time in times], dtype=np.int64)

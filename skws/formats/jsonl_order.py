@@ -1,9 +1,9 @@
-"""The check that JSON lines are in order of time.
+"""The check whether JSON lines are in order of time.
 
-A replay that is in order of time is searched while it is read, in the memory
-of one window; any other is read whole, and sorted, before the first result. So
-the file is read twice: a result cannot be taken back when the last line turns
-out to be the earliest. The check takes a tenth of the time of a search.
+A replay in order of time is searched while it is read, with one window in memory.
+Any other replay is read as a whole, and sorted, before the first result. A result
+cannot be taken back if the last line turns out to be the earliest, so the file is
+read twice. The check takes a tenth of the time of a search.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Decoders: TypeAlias = tuple[tuple[Any, Any], ...]
 
 
 def _decoders(*others: tuple[str, Any, Any]) -> _Decoders:
-    """Decoders of lines with a time as a number of seconds, or as a text; each with the type of an array."""
+    """Decoders of lines with a time as a number of seconds, or as a text; each with the type of its array."""
     kinds = ((float, np.float64), (str, np.str_))
     structs = (msgspec.defstruct("Line", [("time", kind), *others], gc=False) for kind, _ in kinds)
     return tuple((msgspec.json.Decoder(line), array) for line, (_, array) in zip(structs, kinds, strict=True))
@@ -45,13 +45,13 @@ _INSERTIONS: Final = _decoders(
 )
 
 _OTHERS: Final = (b"\\", b'"op"', b'"payload"', b'"key"')
-"""Without these bytes lines are no deletions and no change events, and there is less to decode."""
+"""Lines without these bytes are neither deletions nor change events, and need less decoding."""
 
 
 def in_order(splits: Sequence[Split], block: int = ORDER_BLOCK) -> bool:
-    """True if the times of records do not decrease; False if that is not certain. Raises SourceError.
+    """True if the times of records do not decrease; False if that is uncertain. Raises SourceError.
 
-    Splits are in order of arrival, and are read by lines of ``block`` bytes in all.
+    Splits are in order of arrival, and are read in blocks of whole lines of about ``block`` bytes.
     """
     latest = EARLIEST
     for path in dict.fromkeys(split.path for split in splits):
@@ -77,7 +77,7 @@ def _whole_lines(file: IO[bytes], size: int) -> bytes:
 
 
 def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
-    """The times as they are written; None if lines are not one object each, or times not of one kind."""
+    """The times as written; None if some line is not one object, or the times are not all of one kind."""
     count = one_a_line(lines)
     for decoder, kind in decoders if count else ():
         try:
@@ -90,7 +90,7 @@ def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
 
 
 def _sortable(texts: npt.NDArray[np.str_]) -> bool:
-    """Whether the order of the texts is that of their times."""
+    """True if the order of the texts is that of their times."""
     lengths = np.char.str_len(texts)
     return bool((lengths == lengths[0]).all()) and bool(np.char.endswith(texts, "Z").all())
 
@@ -99,8 +99,9 @@ def _sortable(texts: npt.NDArray[np.str_]) -> bool:
 class TimedBlock:
     """Whole lines, from byte ``start`` to before ``end``: insertions in order of time, and bad lines.
 
-    ``first`` and ``last``: times in microseconds, None if no line is a record. ``size``: how many records
-    there are at most.
+    ``first`` and ``last``: times in microseconds, None if no line is a record. ``size``: the most records
+    that
+    there can be.
     """
 
     start: int
@@ -115,9 +116,9 @@ class _UnsureError(Exception):
 
 
 def timed_blocks(split: Split) -> list[TimedBlock] | None:
-    """The lines that begin in a split; None unless they certainly hold insertions in order of time.
+    """The lines that begin in a split; None unless they are certainly insertions in order of time.
 
-    Lines that are no records are passed over. Raises SourceError.
+    Lines that are not records are skipped. Raises SourceError.
     """
     blocks: list[TimedBlock] = []
     with opened(split.path) as file:
@@ -142,7 +143,7 @@ def _follow(blocks: Sequence[TimedBlock]) -> bool:
 def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, int]:
     """The first and the last time in microseconds, and the number of times. Raises _UnsureError.
 
-    ``insertions``: lines that delete are not certain, either.
+    ``insertions``: lines that delete also raise it.
     """
     fields = insertions and any(mark in lines for mark in _OTHERS)
     times = _decoded(lines, _INSERTIONS if fields else _ANY)
@@ -163,7 +164,7 @@ def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, i
 
 
 def _time(line: bytes, insertion: bool) -> int | None:
-    """The time of a line in microseconds; None if the line is certainly no record. Raises _UnsureError."""
+    """The time of a line in microseconds; None if it is certainly not a record. Raises _UnsureError."""
     try:
         item = orjson.loads(line)
     except ValueError:

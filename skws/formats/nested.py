@@ -1,8 +1,9 @@
 """Rows of several relations in one JSON object: a row, and rows in its arrays of objects.
 
-A relation's ``from: commits.files`` says that its rows are the objects in the array ``files`` of each row
-of ``commits``. Its attributes may come from those objects or, as ``from: commits.hash``, from the row around
-them. With the relation's own name, the array is in objects that are no rows.
+With ``from: commits.files``, the rows of a relation are the objects in the array ``files`` of each row
+of ``commits``. Its attributes may come from these objects or, as in ``from: commits.hash``, from the row
+around
+them. With the relation's own name, the array is in objects that are not rows.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from skws_schema.model import PLACE, Schema
 
 
 def has_nested(schema: Schema, relation: int) -> bool:
-    """Whether objects with the rows of a relation hold rows in arrays."""
+    """True if objects with the rows of a relation have further rows in arrays."""
     return schema.relations[relation].name in schema.nested
 
 
 class NestedReader:
-    """Reads objects with the rows of the relation at a position, and of those in its arrays.
+    """Reads objects with the rows of the relation at a position, and the rows in their arrays.
 
     ``source``: the name of the file.
     """
@@ -47,11 +48,14 @@ class NestedReader:
         self._add(relation)
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         return [*self._outer.notes(source), *notes(self._inner, source)]
 
     def records(self, item: Any, place: int, arrived: int | None = None) -> list[Record]:
-        """The records of a JSON object at a place of the file. Raises MalformedError: then none is taken."""
+        """The records of a JSON object at ``place`` in the file.
+
+        Raises MalformedError; then it has no records.
+        """
         own = self._schema.relations[self._relation]
         where = f"{self._source}:{place}"
         if own.parent != own.name:
@@ -66,7 +70,7 @@ class NestedReader:
         ]
 
     def _add(self, relation: int) -> None:
-        """Make the readers of the rows in arrays, and in their arrays."""
+        """Make the readers of the rows in arrays, and of those in their arrays."""
         name = self._schema.relations[relation].name
         children = [
             (number, self._schema.relations[number].path)
@@ -75,7 +79,7 @@ class NestedReader:
         ]
         self._children[relation] = children
         for number, _ in children:
-            if number in self._children:  # relations in each other, which no array is
+            if number in self._children:  # relations in each other, which no array can be
                 continue
             reader = RowReader(self._schema, number)
             reader.known = {*reader.known, *self._heads(number), name}
@@ -120,7 +124,7 @@ class NestedReader:
 def nested_rows(
     schema: Schema, relation: int, source: str, rows: Iterable[Mapping[str, Any]], time: int
 ) -> Iterator[Record | BadRecord]:
-    """The records of rows in memory; ``time``: of rows without one, in microseconds."""
+    """The records of rows in memory; ``time``: that of rows without a time, in microseconds."""
     reader = NestedReader(schema, relation, source)
     for number, row in enumerate(rows):
         try:
@@ -131,10 +135,11 @@ def nested_rows(
 
 
 def as_json(row: Mapping[str, Any]) -> Any:
-    """A row as JSON has it, but with NaN and infinity. Raises MalformedError."""
+    """A row as JSON represents it, but with NaN and infinity. Raises MalformedError."""
     try:
         encoded = orjson.dumps(row, default=_text, option=orjson.OPT_NON_STR_KEYS)
-    except orjson.JSONEncodeError as error:  # an integer of more than 64 bits, or what is no JSON at all
+    # an integer of more than 64 bits, or a value that JSON does not have
+    except orjson.JSONEncodeError as error:
         return _with_long_integers(row, str(error))
     value = orjson.loads(encoded)
     if b"null" in encoded:
@@ -143,7 +148,7 @@ def as_json(row: Mapping[str, Any]) -> Any:
 
 
 def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
-    """Raises MalformedError for ``reason`` if it is for another than such an integer."""
+    """Raises MalformedError with ``reason`` unless long integers are the reason."""
     try:
         return json.loads(json.dumps(row, default=_text))
     except (TypeError, ValueError, RecursionError):
@@ -151,7 +156,7 @@ def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
 
 
 def _keep_missing(decoded: Any, original: Any) -> None:
-    """Put back the numbers of ``given`` for which JSON has null, so that readers count them."""
+    """Restore the numbers of ``original`` for which JSON has null, so that readers count them."""
     places: Iterable[tuple[Any, Any]]
     if isinstance(decoded, dict) and isinstance(original, Mapping) and len(decoded) == len(original):
         places = zip(decoded, original.values(), strict=True)
@@ -171,7 +176,7 @@ def _text(value: object) -> str:
 
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
-    """The elements of the array at ``path``; none where there is none. Raises MalformedError."""
+    """The elements of the array at ``path``; empty if there is none. Raises MalformedError."""
     value_at_path = reached(item, path)
     if value_at_path is MISSING or value_at_path is None:
         return []
@@ -181,7 +186,7 @@ def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
 
 
 def arrays(item: Mapping[str, Any], depth: int = DEEPEST) -> dict[str, list[dict[str, Any]]]:
-    """The arrays of objects in an object, by path; not those inside of others."""
+    """The arrays of objects in an object, by path, without arrays inside other arrays."""
     arrays_by_path: dict[str, list[dict[str, Any]]] = {}
     for name, value in item.items():
         if isinstance(value, Mapping):

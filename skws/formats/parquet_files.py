@@ -1,4 +1,4 @@
-"""Parquet files, read as columns if they are plain, else row by row.
+"""Parquet files, read as columns if they are plain, otherwise row by row.
 
 A plain file has columns of native types in order of time, and goes from disk to engine as columns; files of
 several relations are merged by time. Any other file (other types, deletions, missing attributes, times out of
@@ -63,7 +63,7 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: cannot read as Parquet: {str(error).splitlines()[0]}") from None
-    except UnicodeDecodeError:  # in texts it is handled when they are read
+    except UnicodeDecodeError:  # invalid texts are handled when they are read
         raise SourceError(f"{path}: cannot read as Parquet: the name of a column is not UTF-8") from None
 
 
@@ -147,7 +147,7 @@ class ArrowReader:
         return _instant(kind) or timestamp
 
     def items(self, batch: pa.RecordBatch, first: int) -> Iterator[Record | BadRecord]:
-        """The records of ``batch``, whose first row is the ``first`` of the file."""
+        """The records of ``batch``, whose first row is row number ``first`` of the file."""
         if self._nested is not None:
             yield from self._nested_items(self._nested, batch, first)
             return
@@ -213,11 +213,11 @@ def _python_values(column: pa.Array) -> list[Any]:
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of a column as in JSON, for inference and reader alike.
 
-    A text that is not UTF-8 is ``Unreadable`` or bytes.
+    A text that is not UTF-8 becomes ``Unreadable`` or bytes.
     """
     try:
         values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):  # Arrow does not look into values when it reads them
+    except (ValueError, OverflowError):  # Arrow does not check values when it reads them
         values = [_python_value(value) for value in column]
     return values if _is_native(column.type) else list(map(json_value, values))
 
@@ -256,7 +256,7 @@ def _text_if_valid(value: bytes) -> str | bytes:
 
 
 _AS_JSON: dict[type, Callable[[Any], Any]] = {
-    date: lambda moment: moment.isoformat(),  # also a time stamp
+    date: lambda moment: moment.isoformat(),  # includes timestamps
     time: time.isoformat,
     timedelta: timedelta.total_seconds,
     bytes: _text_if_valid,
@@ -295,7 +295,7 @@ def _instant(kind: pa.DataType) -> Callable[[Any], int] | None:
 
 
 def _conversion(kind: pa.DataType, target: AttributeType) -> Convert:
-    """The conversion of Python values of an Arrow column to the type ``wanted``."""
+    """The conversion of Python values of an Arrow column to the type ``target``."""
     instant = _instant(kind)
     if instant is not None:
         return instant if target is AttributeType.TIMESTAMP else _refusing(target, instant)
@@ -307,7 +307,7 @@ def _conversion(kind: pa.DataType, target: AttributeType) -> Convert:
 
 
 def _refusing(target: AttributeType, instant: Callable[[Any], int]) -> Convert:
-    """Refuses times, but accepts missing ones: a column without any value has no known type."""
+    """Refuses times, but accepts missing ones, since a column without values has no known type."""
     refuse = conversion(target, object)
 
     def convert(value: Any) -> Value:
@@ -317,8 +317,8 @@ def _refusing(target: AttributeType, instant: Callable[[Any], int]) -> Convert:
     return convert
 
 
-READ_TOGETHER = 32_768  # rows, over all files
-LEAST_ROWS = 256  # of one file
+READ_TOGETHER = 32_768  # rows in total, over all files
+LEAST_ROWS = 256  # rows of one file
 
 _TEXTS = {pa.string(), pa.large_string()}
 _KINDS = {

@@ -93,7 +93,7 @@ class _Runs:
         self._spool = Spool()
 
     def add(self, batch: RecordBatch) -> None:
-        """Spill sorted records, to the last run if they continue it, else as a new run."""
+        """Spill sorted records: to the last run if they continue it, otherwise as a new run."""
         if len(batch):
             _, latest, *_ = self._runs[-1][-1] if self._runs else (0, LATEST + 1)
             if batch.time[0] < latest:
@@ -103,7 +103,7 @@ class _Runs:
     def merged(self) -> Iterator[RecordBatch]:
         """The records of all runs."""
         while len(self._runs) > self._most:
-            # Only neighbours, which preserves the order of arrival.
+            # Only neighbours are merged, which preserves the order of arrival.
             groups = [self._runs[at : at + self._most] for at in range(0, len(self._runs), self._most)]
             self._runs = [list(self._written(self._merged(group))) for group in groups]
         return self._merged(self._runs)
@@ -173,13 +173,14 @@ class Replay:
                     yield chunk.only(np.isin(chunk.records.relation, list(self._tables))).records
 
     def stream(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[Record]:
-        """Like ``batches``, one by one."""
+        """Like ``batches``, one record at a time."""
         return records_of(self.batches(policy, progress))
 
     def batches(self, policy: BadRecordLog, progress: Progress = ignore) -> Iterator[RecordBatch]:
         """All other records by time, and by arrival if times are equal.
 
-        They are read on demand if the files are in order of time; else everything is read before the first
+        They are read on demand if the files are in order of time; otherwise everything is read before the
+        first
         record. ``progress`` gets the bytes read so far, without those of ``tables``. Raises BadRecordsError,
         SourceError.
         """
@@ -197,7 +198,10 @@ class Replay:
 
     @cached_property
     def in_order(self) -> bool:
-        """True if ``batches`` reads on demand; otherwise all is read and sorted first. Raises SourceError."""
+        """True if ``batches`` reads on demand; if not, everything is read and sorted first.
+
+        Raises SourceError.
+        """
         if not self._has_streams:
             return False
         if self._columnar:
@@ -207,7 +211,7 @@ class Replay:
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     def parts(self) -> Iterator[Replay]:
-        """The splits one by one if they follow each other in order of time; else all together."""
+        """A replay for each split if they follow one another in order of time; otherwise one for all."""
         if not self.in_order or self._columnar:
             yield self
             return
@@ -242,7 +246,7 @@ class Replay:
 
 
 class _Meter:
-    """The bytes read of all splits; a split counts its size, even if more was read around it."""
+    """The number of bytes read of all splits; a split counts its size, even if more was read around it."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

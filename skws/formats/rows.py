@@ -7,9 +7,9 @@ attributes of these names.
 Conversions are compiled once per relation and combination of JSON types, so that the usual row takes one
 look-up and no conversion.
 
-An attribute's ``from:`` tells where its value is: under another name, in nested objects, in arrays. The texts
+An attribute's ``from:`` names the location of its value: another name, nested objects, arrays. The texts
 of an array are joined with commas, so that they can be searched. Other values of a text attribute with a
-``from:`` are written as JSON: a column of data without a declaration may have several types.
+``from:`` are written as JSON, since a column of data without a declaration may have several types.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ def _joined(schema: Schema) -> Mapping[str, frozenset[str]]:
 class RowReader:
     """Reads rows of the relation at position ``index`` of ``schema``; all methods raise MalformedError.
 
-    ``by_origin``: rows have the columns of records, else the names of attributes. ``passed_over``: the number
-    of values that were passed over, by reason.
+    ``by_origin``: True if rows have the columns of records, False for the names of attributes.
+    ``passed_over``:
+    the number of values that were passed over, by reason.
     """
 
     def __init__(self, schema: Schema, index: int, *, by_origin: bool = True) -> None:
@@ -119,7 +120,7 @@ class RowReader:
         return self.convert(self.complete(row, self._needed))
 
     def deletion(self, row: Any) -> Row:
-        """The row of a deletion: the key is enough, if the relation has one."""
+        """The row of a deletion; if the relation has a key, the key is enough."""
         if self._origins is not None:
             return self._placed(self._origins, row, self._key)
         return self.convert(self.complete(row, self._key))
@@ -133,7 +134,7 @@ class RowReader:
         return self.stamped or (delete and not self.table)
 
     def complete(self, row: Any, required: Iterable[str]) -> tuple[Any, ...]:
-        """The values of ``row`` in order, NULL if one is missing that is not in ``wanted``."""
+        """The values of ``row`` in order; NULL for missing ones that are not in ``required``."""
         self._check_names(row)
         for name in self.names:
             if name in required and name not in row:
@@ -141,7 +142,7 @@ class RowReader:
         return tuple(map(row.get, self.names))
 
     def _check_names(self, row: Any) -> None:
-        """Pass over or refuse attributes that the relation lacks."""
+        """Pass over attributes that the relation lacks, or refuse them."""
         if type(row) is not dict:
             raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
         unknown = [name for name in row if name not in self.known]
@@ -177,7 +178,7 @@ class RowReader:
         self.passed_over[self._unknown[name]] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
-        """The value in place of one that is missing for ``error``, which is raised for any other fault."""
+        """The value that replaces one that is missing because of ``error``; raises any other error."""
         named = MalformedError(f"{self.relation.name}.{name}: {error}")
         if not isinstance(error, MissingError) or name in self._never_missing:
             raise named from None
@@ -185,7 +186,7 @@ class RowReader:
         return error.left
 
     def notes(self, source: str) -> Iterator[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         for reason, count in self.passed_over.items():
             yield BadRecord(source, 0, 0, b"", reason, passed_over=count)
         self.passed_over.clear()
@@ -198,7 +199,7 @@ class RowReader:
             plan = self._plans[types] = self._compile(types)
         integers, steps = plan
         for column in integers:
-            # A call per integer would take twice the time.
+            # A call for each integer would take twice the time.
             if not SMALLEST <= values[column] <= LARGEST:
                 return self._converted(values, ((column, integer_of_int),))
         return self._converted(values, steps) if steps else values
@@ -298,7 +299,7 @@ def refuse_deletion(reader: RowReader) -> None:
 
 
 def notes(known: Mapping[str, RowReader], source: str) -> list[BadRecord]:
-    """Notes on what some readers have passed over since the last call."""
+    """Notes on the values that readers have passed over since the last call."""
     return [note for reader in known.values() if reader.passed_over for note in reader.notes(source)]
 
 
@@ -329,7 +330,7 @@ class RecordReader:
         return _insertion(reader, row, time_value, arrived)
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         return notes(self._readers, source)
 
     def _fault(self, item: Any) -> MalformedError:
@@ -419,7 +420,7 @@ class Flat(NamedTuple):
 
 
 class BareRowReader:
-    """Reads rows of the relation at position ``relation``. ``others``: fields that are no attributes."""
+    """Reads rows of the relation at position ``relation``. ``others``: fields that are not attributes."""
 
     def __init__(self, schema: Schema, relation: int, others: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)
@@ -428,7 +429,7 @@ class BareRowReader:
         self._own = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         return list(self._reader.notes(source))
 
     def record(self, item: Any, arrived: int | None = None) -> Record:
@@ -452,7 +453,7 @@ class BareRowReader:
         return type(item) is dict and "op" in self._own and item.get("op") == TRUNCATE
 
     def _flattened(self, row: dict[str, Any], flat: Flat, arrived: int | None) -> Record:
-        """The record of a flattened change event; without a clock, at its time of arrival, or 0."""
+        """The record of a flattened change event; without a time, it gets its time of arrival, or 0."""
         time = flat.time or arrived or 0
         keyed = self._reader.relation.key
         for name in [name for name, value in row.items() if is_unavailable(value)]:
@@ -517,27 +518,27 @@ def _typed(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any, ..
 
 
 def _stored(kind: AttributeType, value: Any) -> Value:
-    """A value of SQLite, whose columns have any type: an empty text is NULL, and a text may be a number."""
+    """A value of SQLite, whose columns may have any type: an empty text is NULL, a text may be a number."""
     if kind not in _TEXTS:
         return None if value == "" else conversion(kind, type(value))(value)
     return _written(value) if type(value) is float else conversion(kind, type(value))(value)
 
 
 def _written(value: bool | float) -> str:
-    """As JSON writes it."""
+    """A number in the form of JSON."""
     if not isfinite(value):
         raise MissingError(NOT_FINITE)
     return orjson.dumps(value).decode()
 
 
 MISSING: Final = object()
-"""Replaces a value that a record does not have; NULL is a value."""
+"""Stands for a value that a record does not have; NULL is a value."""
 _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _BETWEEN: Final = ", "
 
 
 def reached(value: Any, path: str) -> Any:
-    """The value at ``path``; a list if there are arrays on the way; MISSING if there is none.
+    """The value at ``path``; a list if the path passes arrays; MISSING if there is none.
 
     A field whose name is the whole path, with its dots, takes precedence. Raises MalformedError for arrays
     that are nested too deeply for Python.
@@ -569,9 +570,9 @@ DEEPEST: Final = 8
 
 
 def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row that are no objects, by their path for ``reached``.
+    """The values of a row that are not objects, by their path for ``reached``.
 
-    A value is a list if there are arrays on the way; objects more than ``DEEPEST`` deep are left out.
+    A value is a list if its path passes arrays; objects more than ``DEEPEST`` levels deep are left out.
     """
     values_by_path: dict[str, Any] = {}
     for name, value in row.items():
@@ -604,7 +605,7 @@ def taken(attribute: Attribute, value: Any) -> Value:
 
 
 def _taken_together(attribute: Attribute, leaves: list[Any]) -> Value:
-    """The value of an array. Raises MissingError with the rest of it if some are missing."""
+    """The value of an array. Raises MissingError with the other elements if some are missing."""
     there = [leaf for leaf in leaves if not _is_no_number(leaf)]
     if len(there) <= 1:
         value = taken(attribute, there[0]) if there else None
@@ -638,15 +639,15 @@ def _leaves(value: list[Any]) -> Iterator[Any]:
 
 
 def has_origins(relation: Relation) -> bool:
-    """True if records call an attribute other than its name."""
+    """True if records have another name for some attribute."""
     return any(attribute.origin is not None for attribute in relation.attributes)
 
 
 class Origins:
-    """Where records have the attributes of ``relation``.
+    """The locations of the attributes of ``relation`` in records.
 
-    A record may also call an attribute by its name, as records do that skws has written; not where that name
-    is what records call another one.
+    A record may also have an attribute under its own name, as records written by skws do, unless records use
+    that name for another attribute.
     """
 
     def __init__(self, relation: Relation) -> None:
@@ -659,7 +660,7 @@ class Origins:
         ]
 
     def values(self, row: Mapping[str, Any]) -> list[Any]:
-        """The values of all attributes in order; MISSING where there is none."""
+        """The values of all attributes in order; MISSING for absent ones."""
         return [self._value(row, origin, name) for origin, name in self._places]
 
     @staticmethod
@@ -685,7 +686,7 @@ def column_of(attribute: Attribute, columns: Mapping[str, int]) -> tuple[str, st
 
 
 def within(attribute: Attribute, path: str) -> Convert:
-    """Takes the value at ``path`` out of a column's value."""
+    """A conversion that takes the value at ``path`` out of a column's value."""
 
     def convert(value: Any) -> Value:
         value_at_path = reached(value, path)
@@ -695,7 +696,7 @@ def within(attribute: Attribute, path: str) -> Convert:
 
 
 def lenient(attribute: Attribute, convert: Convert) -> Convert:
-    """``convert``, but what ``taken`` takes for an attribute with an origin."""
+    """``convert``, extended by the values that ``taken`` accepts for an attribute with an origin."""
     if attribute.origin is None:
         return convert
 

@@ -1,6 +1,6 @@
 """Samples of replay files, as columns of values from which a schema is inferred.
 
-Nested objects and arrays give a column for each path to a value.
+Nested objects and arrays have a column for each path to a value.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from skws_schema.model import PLACE
 from skws_schema.yaml.document import as_name, is_name
 
 SAMPLE_RECORDS: Final = 200_000
-"""The most records read of one file."""
+"""The most records that are read of one file."""
 
 _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
-"""The least identifier score of a key column: a row with the key of another replaces it."""
+"""The least identifier score of a key column; in a relation with a key, a row replaces one with its key."""
 _MANY: Final = 20
 _OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
-"""Fields of rows, which an object around rows does not have."""
+"""Names that fields of rows have, but not fields of an object around rows."""
 
 _DIGITS: Final = re.compile(r"\d+")
 _Skip: TypeAlias = Callable[[str], None]
@@ -58,7 +58,7 @@ _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
 class SampleRow(NamedTuple):
-    """A row of a relation (None: the file's). ``timed``: its record has a time of its own.
+    """A row of a relation (None: that of the file). ``timed``: its record has a time of its own.
 
     ``update``: it replaces a row with its key, so that the key is not unique among all rows. ``json``: its
     arrays of objects may contain rows.
@@ -136,7 +136,7 @@ class Samples:
             self.add(own, row)
 
     def _unwrapped(self, own: str, row: SampleRow) -> list[SampleRow]:
-        """The rows in an object around them, at the path in earlier files; else the object as a row."""
+        """The rows in an object around them, at the path of earlier files; otherwise the object as a row."""
         path_of_rows = self._arrays.get(own)
         if own in self._rows and path_of_rows is None:
             return [row]
@@ -158,7 +158,7 @@ class Samples:
         inner = arrays(row.values) if row.json else {}
         try:
             rows.append(leaves(without(row.values, inner) if inner else row.values))
-        except RecursionError:  # arrays in each other
+        except RecursionError:  # circular arrays
             self.skip(f"{relation}: {TOO_DEEP}")
             return
         for path, elements in inner.items():
@@ -202,7 +202,7 @@ class Samples:
         return nested_relations
 
     def _key(self, relation: str) -> str:
-        """The column that identifies the rows of a relation; else the one with their location."""
+        """The column that identifies the rows of a relation, or the one with their location."""
         columns = {
             name: values
             for name, values in _columns(self._rows[relation]).items()
@@ -291,7 +291,7 @@ def _is_series(files: Sequence[Path]) -> bool:
 
 
 def _relation_of(file: Path, *, in_series: bool) -> str:
-    """The file's name without its endings; for a series and the parts that Spark writes, the directory's."""
+    """The file's name without suffixes; for a series, and for files of Spark, the directory's name."""
     of_folder = in_series or file.name.startswith("part-")
     return as_name((file.resolve().parent if of_folder else file).name.split(".", 1)[0])
 
@@ -322,7 +322,7 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 
 
 def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
-    """The row of a record or a change event, or a bare row; none for a deletion, which may be just a key."""
+    """The row of a record or a change event, or a bare row; none for a deletion, which may be only a key."""
     if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
         if item.get("op") not in ("-", TRUNCATE):
             yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
@@ -379,7 +379,7 @@ def _whole(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[
 
 
 def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
-    from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow's is slow to import
+    from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow is slow to import
 
     with parquet.opened(file) as opened_file:
         names = opened_file.schema_arrow.names
@@ -392,7 +392,7 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
 
 
 def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
-    """Rows of columns: bare ones, or records whose attributes are among the columns or in ``row``."""
+    """Rows of columns: bare rows, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
         bare = (bare_row for row in rows for bare_row in _of_bare(row))
         yield from islice(bare, SAMPLE_ROWS)  # all are of one relation

@@ -1,11 +1,13 @@
-"""Finding replay files, cutting them into splits, and reading one split, whatever its format.
+"""Finds replay files, cuts them into splits, and reads one split of any format.
 
-A JSON lines file is cut into ranges of bytes, a range owning the lines that
-start in it; a Parquet file into ranges of row groups. CSV (whose fields hold
-line ends) and files that are compressed, in UTF-16 or one JSON document are one split each.
+A JSON lines file is cut into ranges of bytes, and a line belongs to the range in
+which it starts; a Parquet file is cut into ranges of row groups. CSV files (whose
+fields may contain line ends) and files that are compressed, in UTF-16 or one JSON
+document are one split each.
 
-Split by split, records are packed into pieces, which move between processes as bytes. A piece says what a
-planner asks of it, its times and what is in it, so that who divides the work unpacks nothing.
+The records of a split are packed into pieces, which move between processes as
+bytes. A piece also has the properties that a planner needs, its times and contents,
+so that dividing the work unpacks nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from skws_schema.yaml.document import as_name
 
 T = TypeVar("T")
 LARGE_CSV: Final = 2 << 20
-"""Bytes from which on a CSV file is read as columns: to load Arrow takes as long as to read as many."""
+"""The least bytes of a CSV file that is read as columns: loading Arrow takes as long as reading them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,10 @@ class _File:
 
 
 class NoRecordsError(SourceError):
-    """A file that is none of the replay's: of another format, or of no relation. A folder may hold some."""
+    """A file that is not part of the replay: of another format, or of no relation.
+
+    A folder may contain some.
+    """
 
 
 def plan(
@@ -77,13 +82,14 @@ def plan(
 ) -> list[Split]:
     """The splits of a file, or of all files under a directory in order of name; ordinals from ``first``.
 
-    Names that begin with ``.`` or ``_`` are skipped. A file or directory
-    named like a relation (in any case) holds its bare rows, unless the first
+    Names that begin with ``.`` or ``_`` are skipped. A file or directory with
+    the name of a relation (in any case) contains its bare rows, unless the first
     record of the file names its relation. ``relation``: the relation of the rows
-    where no name gives it. ``skip`` gets the reason for each file of a directory that is left out: an
-    unknown format, or no relation that its rows may belong to.
+    if no name determines it. ``skip`` gets the reason for each file of a directory that is left out: an
+    unknown format, or no relation to which its rows may belong.
 
-    Raises SourceError: nothing there, nothing to read, or a single file that would be left out.
+    Raises SourceError if the path does not exist, contains nothing to read, or is a file that would be left
+    out.
     """
     skipped: list[NoRecordsError] = []
     if split_bytes < 1:
@@ -125,7 +131,7 @@ def _known_suffixes() -> str:
 def visited(
     path: Path, visit: Callable[[Sequence[Path]], T], skip: Callable[[NoRecordsError], None], *above: Path
 ) -> Iterator[T]:
-    """What ``visit`` makes of each file at and under a path; it gets the directories above it and the file.
+    """The results of ``visit`` for all files at and under a path; it gets the directories and the file.
 
     ``skip`` gets the errors that it raises for files of a directory.
     """
@@ -141,7 +147,7 @@ def visited(
 
 
 def _file(places: Sequence[Path], schema: Schema, given: int | None) -> _File:
-    """The last of ``places``; without a relation that is given, the nearest name of one gives it."""
+    """The last of ``places``; if no relation is given, the nearest name of a relation determines it."""
     named = (relation_named(place, schema) for place in reversed(places))
     relation = next((each for each in named if each is not None), None) if given is None else given
     kind = format_of(places[-1])
@@ -154,7 +160,7 @@ _WAYS: Final = {
     ".xls": "; save its sheets as .csv",
     ".xlsx": "; save its sheets as .csv",
 }
-"""What to do about files of other formats that people have."""
+"""Advice for files of other common formats."""
 
 
 def format_of(path: Path) -> Format:
@@ -169,7 +175,7 @@ def format_of(path: Path) -> Format:
 
 
 def relation_named(path: Path, schema: Schema) -> int | None:
-    """The position of the relation that a file or directory is named for."""
+    """The position of the relation whose name a file or directory has."""
     stem = path.name.split(".", 1)[0]
     if stem in schema.index:
         return schema.index[stem]
@@ -178,7 +184,7 @@ def relation_named(path: Path, schema: Schema) -> int | None:
 
 
 def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
-    """``relation`` if the file holds bare rows, None if its records name their relation."""
+    """``relation`` if the file contains bare rows, None if its records name their relation."""
     named = names_relations(path, kind, schema, relation)
     if named is None:
         return relation
@@ -210,7 +216,7 @@ def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[
 
 
 def read_split(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:
-    """The records of ``split`` in order of arrival, bad ones among them.
+    """The records of ``split`` in order of arrival, including bad ones.
 
     ``advance`` is called with counts of bytes as they are read. Raises
     SourceError if the file cannot be read.
@@ -227,7 +233,7 @@ def read_split(split: Split, schema: Schema, advance: Advance = ignore) -> Itera
 
 
 def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Chunk]:
-    """As ``read_split``, many records at a time; read as columns where that is possible."""
+    """Like ``read_split``, many records at a time; read as columns if possible."""
     if reads_columns(split, schema):
         return chunk_reader(schema).read(split, advance)
     if reads_bare_columns(split, schema):
@@ -249,9 +255,9 @@ def _gathered(items: Iterator[Record | BadRecord]) -> Iterator[Chunk]:
 
 
 def names_relations(path: Path, kind: str, schema: Schema, relation: int | None) -> bool | None:
-    """Whether the records of a file of format ``kind`` name their relation; None if it shows no record.
+    """True if the records of a file of format ``kind`` name their relation; None if it has no record.
 
-    ``relation``: the one whose bare rows it may hold. Raises SourceError if the file cannot be read.
+    ``relation``: the one whose bare rows it may contain. Raises SourceError if the file cannot be read.
     """
     if kind == "csv":
         header = csv_header(path)
@@ -276,25 +282,26 @@ def csv_header(path: Path) -> list[str]:
 
 
 _MIXED: Final = BATCH // 8
-"""Records of a piece of a split out of order: a merge holds one such piece of every split."""
+"""The records of a piece of a split that is out of order; a merge holds one such piece of every split."""
 
 
 class Holds(IntEnum):
-    """What a piece is packed from."""
+    """The contents of a packed piece."""
 
     BAD = 0
     TABLE = 1
     RECORDS = 2
     TIME = 3
-    """Nothing: ``last`` is the latest time that a task has seen, for parts that have seen less."""
+    """Nothing: ``last`` is the latest time that a task has seen, for tasks that have seen less."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPiece:
-    """What is known of a packed piece. ``split`` and ``number``: its place in the order of arrival.
+    """The properties of a packed piece. ``split`` and ``number``: its position in the order of arrival.
 
-    ``first`` and ``last``: its times in microseconds, 0 unless it holds records of streams, which are in
-    order of time. ``size``: rows, or bad records. ``deletions``: how many of the rows delete.
+    ``first`` and ``last``: its times in microseconds, 0 unless it contains records of streams, which are in
+    order of time. ``size``: the number of rows, or of bad records. ``deletions``: the number of rows that
+    delete.
     ``dequeues``: some of them delete by whole row, so that they end the oldest of equal rows.
     """
 
@@ -309,19 +316,19 @@ class PackedPiece:
 
     @property
     def place(self) -> tuple[int, int]:
-        """In the order of arrival."""
+        """The position in the order of arrival."""
         return self.split, self.number
 
     @property
     def insertions(self) -> int:
-        """The tuples that it brings."""
+        """The number of tuples that it inserts."""
         return self.size - self.deletions
 
 
 class Packer:
-    """Packs what was read of one split; ``pieces`` of one packer are numbered in order of arrival.
+    """Packs the records read from one split; ``pieces`` of one packer are numbered in order of arrival.
 
-    Records that arrive in order of time are packed as they come; others are sorted, many at a time.
+    Records that arrive in order of time are packed as they arrive; others are sorted, many at a time.
     """
 
     def __init__(self, split: int, schema: Schema) -> None:
@@ -333,7 +340,7 @@ class Packer:
         self._sorted = True
 
     def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
-        """Take records in order of arrival; gives the pieces that are complete."""
+        """Add records in order of arrival; returns the pieces that are complete."""
         if self._tables and (static := np.isin(batch.relation, self._tables)).any():
             yield self._table(batch.taken(static))
             batch = batch.taken(~static)
@@ -347,12 +354,12 @@ class Packer:
             yield from self.rest()
 
     def bad(self, records: Sequence[BadRecord]) -> Iterator[tuple[PackedPiece, bytes]]:
-        """Take input that is no record."""
+        """Add malformed records."""
         if records:
             yield self._next(Holds.BAD, 0, 0, len(records)), pickle.dumps(list(records), protocol=5)
 
     def rest(self) -> Iterator[tuple[PackedPiece, bytes]]:
-        """What is left when the split has been read."""
+        """The last pieces, when the split has been read."""
         pending, in_order = self._held, self._sorted
         self._held, self._sorted = [], True
         if not pending:
@@ -403,6 +410,6 @@ def read_pieces(split: Split, schema: Schema) -> Iterator[tuple[PackedPiece, byt
 
 
 def unpack_bad(blob: bytes) -> list[BadRecord]:
-    """The records of a piece that holds ``BAD``."""
+    """The records of a piece of kind ``BAD``."""
     records: list[BadRecord] = pickle.loads(blob)  # noqa: S301 - written by the same run
     return records

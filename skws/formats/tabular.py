@@ -52,7 +52,7 @@ OWN: Final = frozenset({"relation", "time", "op", "row"})
 
 
 class ColumnReader:
-    """Reads rows of ``columns``; a value is None for NULL, else an argument of ``convert`` or ``time``.
+    """Reads rows of ``columns``. A value is None for NULL, otherwise an argument of ``convert`` or ``time``.
 
     ``relation``: the position of the relation of bare rows; None for a stream. ``time``: converts a value of
     the column ``time`` to microseconds.
@@ -97,7 +97,7 @@ class ColumnReader:
         return reader.record(row, own, delete=delete)
 
     def notes(self, source: str) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         return notes(self._readers, source)
 
     def _truncation(self, reader: RowReader, values: Sequence[Any]) -> Record:
@@ -198,19 +198,19 @@ def _null(_value: Any) -> Value:
     return None
 
 
-# The largest field, which bounds the text after an unclosed quote; csv's own limit (128 KiB) is below the
-# size of real documents.
+# The largest field, which bounds the text after an unclosed quote; csv's own limit (128 KiB) is smaller than
+# real documents.
 FIELD_BYTES = 16 << 20
 OPEN_QUOTE: Final = "a quoted field is never closed"
-_OPEN_AT_THE_END: Final = "unexpected end of data"  # the messages of Python's csv
+_OPEN_AT_THE_END: Final = "unexpected end of data"  # messages of Python's csv module
 _LONE_LINE_END: Final = "new-line character seen in unquoted field"
 
 
 _SEPARATORS: Final = ",;\t|"
 _SAID: Final = re.compile(r"\ufeff?\"?sep=(.)\"?\s*", re.IGNORECASE)
-"""The first line by which Excel names the separator."""
+"""The first line in which Excel names the separator."""
 _VALUE: Final = re.compile(r"[-+]?[0-9.,:/ -]*[0-9][0-9.,:/ -]*")
-"""A field that is hardly a name."""
+"""A field that is unlikely to be a name."""
 HEAD_LINES: Final = 50
 """The number of lines from which the layout is determined."""
 _TITLE_LINES: Final = 10
@@ -400,7 +400,7 @@ class CsvReader:
         return self._layout.delimiter
 
     def items(self) -> Iterator[Record | BadRecord]:
-        """The records and bad records, then notes on what was passed over."""
+        """The records and bad records, then notes on values passed over."""
         yield from self.records()
         yield from self.notes()
 
@@ -411,12 +411,12 @@ class CsvReader:
         self._advance()
 
     def notes(self) -> list[BadRecord]:
-        """What was passed over since the last call."""
+        """Notes on the values passed over since the last call."""
         source = str(self._split.path)
         passed_over = [] if self._flat is None else self._flat.notes(source)
         if not self._told:
             self._told = True
-            reason = f"what comes before the header in {self._split.path.name}"
+            reason = f"text before the header in {self._split.path.name}"
             passed_over.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
         return passed_over
 

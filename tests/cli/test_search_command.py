@@ -240,7 +240,7 @@ def test_lateness_takes_records_as_they_arrive(skws: Skws, tmp_path: Path) -> No
     assert (
         "a tuple of movie came too late: its time is 1970-01-01T00:00:05Z, the latest record's was"
         " 1970-01-01T00:16:40Z, and the lateness is 10 s; late records are left out and counted"
-        " (--lateness '17 minutes' would take this one)\n" in found.err
+        " (--lateness '17 minutes' would accept this one)\n" in found.err
     )
     assert "Jackie late" in skws("search", "jackie", *replay, "-f", "jsonl", "--lateness", "17 minutes").out
     letter = lines(letters)[0]

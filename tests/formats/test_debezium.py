@@ -213,7 +213,7 @@ def test_the_placeholder_for_what_was_not_logged_in_all_its_forms(
 def test_a_guess_of_a_unit_outside_of_1973_to_2100_is_refused(tmp_path: Path, seen: int) -> None:
     (bad,) = read(tmp_path, event("c", after=ROW | {"seen": seen}))
     assert isinstance(bad, BadRecord)
-    assert f"movie.seen: cannot tell the unit of {seen} without a schema" in bad.reason
+    assert f"movie.seen: the unit of {seen} is unknown without a schema" in bad.reason
 
 
 PEOPLE = parse_schema("name: s\nrelations: {people: {attributes: {id: integer, name: text}, key: [id]}}")

@@ -227,9 +227,7 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
     """
     described = schema.relations[relation]
     if described.table and "op" in table.column_names and "op" not in described.columns:
-        raise UsageError(
-            f"{described.name}: a column op needs times, and a static table has none"
-        )
+        raise UsageError(f"{described.name}: a column op needs times, and a static table has none")
     nested = schema.nested.get(described.name, ())
     arrays = {schema.relations[position].path.partition(".")[0] for position in nested}
     table = _fitted(table, described, arrays, time)

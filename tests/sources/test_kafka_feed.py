@@ -272,7 +272,7 @@ def test_a_topic_that_was_made_anew_is_told(kafka: MockBroker, topic: str) -> No
     kafka.create(topic, 3)
     kafka.send(topic, [film(70)])
     feed = opened(kafka, topic)
-    with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic created"):
+    with pytest.raises(SourceError, match=r"no longer has the offset 9; it ends at 1: was the topic deleted"):
         follow(feed, offset, 1)
     feed.close()
 

@@ -116,7 +116,7 @@ def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> 
         follower.poll()
         follower.poll()
         assert len(follower.notices) == times
-        assert "reading continues when they are back" in follower.notices[-1]
+        assert "reading continues when they return" in follower.notices[-1]
         (tmp_path / "elsewhere").rename(path)
         follower.poll()
 

@@ -85,8 +85,8 @@ def test_a_partition_that_logs_its_key_alone_deletes_nothing_in_silence(database
         _, offset, notices = follow(feed, database, feed.start())
         (notice,) = notices
         assert notice.startswith(
-            "public.early, a partition of public.movie, has REPLICA IDENTITY DEFAULT, whatever that of"
-            " public.movie is: updates and deletes of its rows will be bad records"
+            "public.early, a partition of public.movie, has REPLICA IDENTITY DEFAULT, whatever the identity"
+            " of public.movie: updates and deletes of its rows will be bad records"
         )
         assert "(ALTER TABLE public.early REPLICA IDENTITY FULL" in notice
         database.run("INSERT INTO movie VALUES (1, 'a', 1), (11, 'b', 1)")

@@ -75,7 +75,7 @@ def test_what_inherits_from_a_table_is_a_relation_of_its_own(database: Database)
     ]
     assert notices == [
         "public.movie is read without the rows of tables that inherit from it (film): PostgreSQL logs their"
-        " changes under their own names, so that they are relations of their own, if the schema names them"
+        " changes under their own names; to follow them, make them relations of the schema"
     ]
 
 

@@ -209,7 +209,7 @@ def test_a_snapshot_that_went_with_its_process_is_told_of(database: Database) ->
         offset = feed.poll(feed.start(), 5).end
     with (
         closing(opened(database)) as feed,
-        pytest.raises(SourceError, match="the snapshot that this run began with is"),
+        pytest.raises(SourceError, match="the snapshot with which this run began is"),
     ):
         feed.poll(offset, 5)
 

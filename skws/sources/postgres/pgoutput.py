@@ -180,7 +180,7 @@ class Wire:
     def take(self, count: int) -> bytes:
         end = self._at + count
         if count < 0 or end > len(self._payload):
-            raise self._fault("is cut")
+            raise self._fault("is truncated")
         data = self._payload[self._at : end]
         self._at = end
         return data
@@ -198,7 +198,7 @@ class Wire:
                     at = first + _SIZE(payload, at)[0]
                 if first > end or not first <= at <= end:
                     self._at = min(first, end)
-                    raise self._fault("is cut")
+                    raise self._fault("is truncated")
                 cells.append(payload[first:at])
             elif kind == b"n":
                 cells.append(None)
@@ -214,7 +214,7 @@ class Wire:
         """The text up to the next zero byte."""
         end = self._payload.find(b"\0", self._at)
         if end < 0:
-            raise self._fault("is cut")
+            raise self._fault("is truncated")
         data = self._payload[self._at : end]
         self._at = end + 1
         return data.decode("utf-8", "replace")
@@ -223,7 +223,7 @@ class Wire:
         """A letter, which must be one of ``kinds``."""
         character = chr(self.byte())
         if character not in kinds:
-            raise self._fault(f"has {character!r}, expected one of {', '.join(kinds)}")
+            raise self._fault(f"has {character!r} where one of {', '.join(kinds)} was expected")
         return character
 
     def finish(self) -> None:
@@ -235,7 +235,7 @@ class Wire:
         at, self._at = self._at, self._at + form.size
         if self._at > len(self._payload):
             self._at = at
-            raise self._fault("is cut")
+            raise self._fault("is truncated")
         number: int = form.unpack_from(self._payload, at)[0]
         return number
 

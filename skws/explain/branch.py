@@ -1,7 +1,7 @@
 """The tree of an explanation, and its forms: text, DOT, SVG.
 
 The mesh of one cluster is a tree, so its layout in SVG is simple and exact: a column for each number of
-members, a row for each leaf. Graphviz would draw it no better, and not the same everywhere.
+members, a row for each leaf. Graphviz would not draw it better, and its output differs between machines.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class _Box(NamedTuple):
 
 
 def to_svg(clusters: tuple[Branch, ...]) -> str:
-    """One picture, clusters below each other, each from its root on the left to its networks."""
+    """One picture with the clusters below one another, each from its root on the left to its networks."""
     boxes, rows = _placed(clusters)
     starts = _columns(boxes)
     width = 2 * _MARGIN + max((starts[b.depth] + _width(b.branch) for b in boxes), default=0.0)
@@ -111,7 +111,7 @@ def to_svg(clusters: tuple[Branch, ...]) -> str:
 
 
 def _placed(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
-    """Every branch with its place, and the number of rows."""
+    """Every branch with its position, and the number of rows."""
     boxes: list[_Box] = []
     row = 0
     for cluster in clusters:

@@ -40,13 +40,13 @@ _EVALUATORS: Final = {
 _COLUMNAR: Final = (
     "columnar mesh, by batches",
     "rows come in order of time, so one join a depth serves a whole batch; "
-    "operators are made when first touched",
+    "operators are made when first used",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``branches``: all of it, in order. ``clusters``: those of them that are drawn as a graph.
+    """The whole plan. ``branches``: all parts, in order. ``clusters``: the parts that are drawn as a graph.
 
     ``networks``: their number; ``whole``: False if there may be more.
     """
@@ -76,7 +76,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What does not change while a plan runs: branches before the mesh, its counts, its clusters as drawn."""
+    """The unchanging parts of a running plan: branches before the mesh, its counts, its drawn clusters."""
 
     before: tuple[Branch, ...]
     count: MeshCount
@@ -126,7 +126,7 @@ def _window(plan: Plan) -> Branch:
 
 
 def shares(totals: Sequence[int], room: int) -> list[int]:
-    """``room`` divided fairly: small totals leave room to others, and the first ones get the remainder."""
+    """``room`` divided fairly: small totals leave room for others, and the first ones get the remainder."""
     given = [0] * len(totals)
     while room and any(g < total for g, total in zip(given, totals, strict=True)):
         wanting = [i for i, total in enumerate(totals) if given[i] < total]

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 class Observed:
     """The mesh after the last record of a replay.
 
-    ``tuples``: those read, static ones included; ``live``: those still alive. ``waiting``: the live
-    partials of each incomplete operator that ever had output, once per join they wait for; None if unknown.
+    ``tuples``: the tuples read, including static ones; ``live``: those still alive. ``waiting``: the live
+    partials of each incomplete operator that ever had output, once per join for which they wait; None if
+    unknown.
     ``results``: their number by network text. ``missing``: keywords that no live tuple carries, without
-    which a query sleeps. ``probes``: how often the partials of an operator have looked for partners, where
-    known. ``asleep``: why single operators sleep at the end.
+    which a query sleeps. ``probes``: the number of times that the partials of an operator have looked for
+    partners, if known. ``asleep``: the reasons why single operators sleep at the end.
     """
 
     tuples: int
@@ -106,7 +107,7 @@ def waiting_at(states: Mapping[Prefix, OperatorState]) -> dict[Prefix, int]:
 
 
 def why_asleep(plan: Plan, states: Mapping[Prefix, OperatorState]) -> dict[Prefix, str]:
-    """Why single operators of a query sleep, by the flags of Figure 4.1 that are off."""
+    """The reasons why single operators of a query sleep, by the flags of Figure 4.1 that are not set."""
     return {at: _reason(plan, state.sleep) for at, state in states.items() if state.sleep is not None}
 
 
@@ -115,5 +116,5 @@ def _reason(plan: Plan, sleep: Sleep) -> str:
     if sleep.starved_of is not None:
         reasons.append(f"no {node_text(plan.schema, *sleep.starved_of, plan.keywords)} is alive")
     if sleep.unwanted:
-        reasons.append("all that would take its output sleeps")
+        reasons.append("every operator above it sleeps")
     return ", and ".join(reasons)

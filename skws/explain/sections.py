@@ -1,7 +1,7 @@
 """The sections of an explanation: the query, its keywords and memory, and the clusters of its mesh.
 
-Counting visits each operator that CNGen makes once and keeps none. At a bound the visit ends, and the counts
-are lower bounds.
+Counting visits each operator that CNGen makes once, and stores none. It stops at a limit; the counts
+are then lower bounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from skws_schema.graph import Edge, edges
 from skws_schema.model import Analyzer, Schema
 
 MOST_COMPARED: Final = 150_000
-"""Networks that are compared with and without keys."""
+"""The most networks that are compared with and without keys."""
 
 
 def query_branch(plan: Plan) -> Branch:
@@ -45,15 +45,13 @@ def query_branch(plan: Plan) -> Branch:
         parts = [_carried(plan, group) for group in query.sequence.groups]
         below.append(Branch(f"order: rows with {' before those with '.join(parts)}"))
     if query.match_names:
-        below.append(
-            Branch("keywords without a place of their own may also be names of relations and attributes")
-        )
+        below.append(Branch("keywords without a scope may also be names of relations and attributes"))
     below += map(Branch, query.notes)
     return Branch(f"query: {query.text}", tuple(below))
 
 
 def carriers_branch(plan: Plan) -> Branch:
-    """The keywords that relations can carry; relations with equal ones share a line."""
+    """The keywords that relations can carry; relations with the same keywords share a line."""
     alike: dict[int, list[str]] = {}
     for position, relation in enumerate(plan.schema.relations):
         name = f"{relation.name} (table)" if relation.table else relation.name
@@ -106,7 +104,7 @@ def _meaning(alternative: Alternative) -> str:
 
 
 def _stem(analyzer: Analyzer) -> str:
-    """What words are compared by."""
+    """The unit by which words are compared."""
     known = {Analyzer.ENGLISH: "stem", Analyzer.SIMPLE: "word", Analyzer.NONE: "whole text"}
     return known.get(analyzer, f"{analyzer} stem")
 
@@ -125,7 +123,7 @@ def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:
 
 
 class Impossible(NamedTuple):
-    """A network without results: ``node`` would meet two tuples through ``edge``, at whose end is a key."""
+    """A network without results: ``node`` would meet two tuples through ``edge``, which leads to a key."""
 
     tree: Tree
     node: int
@@ -133,7 +131,7 @@ class Impossible(NamedTuple):
 
 
 def pruned_by_keys(generator: CNGen) -> tuple[list[Impossible], bool]:
-    """Those of the first ``MOST_COMPARED`` networks of a schema without keys, and whether these are all."""
+    """The impossible ones of the first ``MOST_COMPARED`` networks without keys, and True if these are all."""
     known = edges(generator.schema)
     if not any(edge.at_most_one for edge in known):
         return [], True
@@ -167,10 +165,10 @@ def _clash(tree: Tree, known: tuple[Edge, ...]) -> Impossible | None:
 
 
 def keys_branch(plan: Plan) -> Branch:
-    """How many networks keys prune, and why, by an example."""
+    """The number of networks that keys prune, and the reason, with an example."""
     pruned, whole = pruned_by_keys(plan.generator())
     if not pruned:
-        return Branch("networks pruned by keys: none" + ("" if whole else " among those looked at"))
+        return Branch("networks pruned by keys: none" + ("" if whole else " among those compared"))
     tree, node, edge = min(pruned, key=lambda clash: len(clash.tree.relations))
     schema = plan.schema
     text = CandidateNetwork.of(tree).text(schema, plan.keywords)
@@ -185,7 +183,7 @@ def keys_branch(plan: Plan) -> Branch:
 
 
 def partitioning_branch(plan: Plan) -> Branch:
-    """How parallel tasks divide the stream, and why not otherwise."""
+    """The division of the stream among parallel tasks, and why it is not divided otherwise."""
     options = {} if plan.ranking is None else ranking_options(plan.ranking)
     queries = [Query("", plan.max_size, KEYWORDS, options)]
     whole = why_whole(queries, plan.window)
@@ -211,8 +209,8 @@ MOST_OPERATORS: Final = 500_000
 class ClusterCount:
     """The operators above one root (S-KWS paper, Section 3.3), roots and joins together.
 
-    ``sizes[n]`` is the number of networks of n + 1 nodes. ``made`` operators
-    CNGen makes, of which ``kept`` lead to a network. ``whole``: all are counted.
+    ``sizes[n]`` is the number of networks of n + 1 nodes. CNGen makes ``made`` operators, of
+    which ``kept`` lead to a network. ``whole``: True if all are counted.
     """
 
     relation: int
@@ -242,13 +240,13 @@ class ClusterCount:
 
     @property
     def joins_apart(self) -> int:
-        """Joins if each network had its own: those of a forest."""
+        """The number of joins if each network had its own, as in a forest."""
         return sum(n * count for n, count in enumerate(self.sizes))
 
 
 @dataclass(frozen=True, slots=True)
 class MeshCount:
-    """All clusters in the order of their roots; ``uncounted`` roots came after the bound."""
+    """All clusters in the order of their roots; ``uncounted`` roots come after the limit."""
 
     clusters: tuple[ClusterCount, ...]
     uncounted: int
@@ -306,7 +304,7 @@ class _Visit:
         return ClusterCount(relation, keywords, tuple(self._sizes), self._made, kept, self._whole)
 
     def _kept(self, tree: Tree, complete: bool) -> int:
-        """Operators from here on that lead to a network."""
+        """The number of operators from here on that lead to a network."""
         self._made += 1
         if complete:
             self._sizes[len(tree.relations) - 1] += 1
@@ -385,7 +383,7 @@ class _Writer:
         return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not found)
 
     def _added(self, at: OperatorPrefix) -> str:
-        """The node that the operator adds, and by which join to which node."""
+        """The node that the operator adds, the node that it joins, and the join."""
         tree, node = at.tree, at.size - 1
         if not node:
             return self._node(at, 0)
@@ -397,7 +395,7 @@ class _Writer:
         return node_text(self._plan.schema, tree.relations[node], tree.keywords[node], self._plan.keywords)
 
     def _member(self, at: OperatorPrefix, node: int) -> str:
-        """An earlier node; numbered if another one reads the same."""
+        """An earlier node; numbered if another one has the same text."""
         text = self._node(at, node)
         same = [n for n in range(at.size - 1) if self._node(at, n) == text]
         return f"{text} no. {node + 1}" if len(same) > 1 else text

@@ -1,7 +1,7 @@
-"""What N shards of a live search take for each tuple: some run by themselves over a replay.
+"""The costs of N shards of a live search for each tuple, measured by running some of them over a replay.
 
-By root, every shard unpacks and indexes all tuples, and they divide the joins and results: a + b/N. By key
-they divide all of it, but for what a batch costs.
+By root, every shard unpacks and indexes all tuples, and the shards divide the joins and results: a + b/N. By
+key they divide everything except the cost of a batch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from skws_schema.errors import UsageError
 _RECORDS = 200_000  # of a micro-batch, as on Spark
 _WARM_UP = 20_000
 _WORTH = 0.75
-"""Twice as many shards are worth it if one takes no more than so much of what it took."""
+"""Doubling the shards is worthwhile if it reduces the cost of one to at most this share."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardCosts:
-    """Processor time for each of ``tuples``, in microseconds: of one shard; of one among ``shards``, by root
-    and by key.
+    """Processor time for each of ``tuples``, in microseconds: one shard, or one of ``shards`` by root or key.
 
     ``by_key`` is None if no key divides the tuples.
     """
@@ -41,32 +40,32 @@ class ShardCosts:
 
     @property
     def joining(self) -> float:
-        """b: what shards by root divide."""
+        """b: the cost that shards by root divide."""
         return max(0.0, min(self.one, (self.one - self.by_root) * self.shards / (self.shards - 1)))
 
     @property
     def reading(self) -> float:
-        """a: what each of them takes."""
+        """a: the cost that each of them has."""
         return self.one - self.joining
 
     def of(self, shards: int) -> float:
-        """By root, what each of so many takes."""
+        """By root, the cost of one of ``shards``."""
         return self.reading + self.joining / shards
 
     @property
     def worth(self) -> int:
-        """The most shards by root, doubled from one, each doubling of which is worth it."""
+        """The most shards by root, doubled from one, of which each doubling is worthwhile."""
         number = 1
         while number * 2 <= self.shards and self.of(number * 2) <= _WORTH * self.of(number):
             number *= 2
         return number
 
     def share(self, cost: float) -> str:
-        """A cost beside that of one shard."""
+        """A cost relative to that of one shard."""
         return f"{cost / self.one:.2f}" if self.one else "1.00"
 
     def branch(self) -> Branch:
-        """For an explanation."""
+        """The section of an explanation."""
         many = f"{self.shards} shards"
         lines = [
             f"by root: a + b/N, a = {self.reading:.2g} us to read and index a tuple,"
@@ -76,7 +75,7 @@ class ShardCosts:
             lines.append(f"by key: {many}: {self.share(self.by_key)} of one")
             lines.append("take as many shards as there are machines: a key divides tuples, joins and memory")
         elif self.worth == 1:
-            lines.append("take 1 shard: most of the work is what each shard would do")
+            lines.append("take 1 shard: each shard would repeat most of the work")
         else:
             lines.append(f"take {self.worth} shards by root; each holds the whole window")
         return Branch(
@@ -88,7 +87,10 @@ class ShardCosts:
 def shard_costs(
     job: Job, bad: BadRecordLog, shards: int, clock: Callable[[], float] = process_time
 ) -> ShardCosts:
-    """Of the one query of a search of a replay. ``clock``: seconds. Raises UsageError, SourceError."""
+    """The costs of the only query of a search of a replay.
+
+    ``clock``: seconds. Raises UsageError, SourceError.
+    """
     if shards < 2:
         raise UsageError(f"--shards {shards}: expected 2 or more")
     replay = Replay.open(job.replay, job.schema)
@@ -112,7 +114,7 @@ def shard_costs(
         return (clock() - began) / tuples * 1e6
 
     one, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
-    cost(one, [packed(batches[0].taken(slice(_WARM_UP)))])  # what is loaded and compiled first is no shard's
+    cost(one, [packed(batches[0].taken(slice(_WARM_UP)))])  # the cost of loading and compiling does not count
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
     if not isinstance(keys, KeyPartitioning) or not any(keys.columns):
         return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole))

@@ -28,11 +28,14 @@ from skws_schema.model import Schema
 class Match:
     """A keyword in one attribute of one tuple.
 
-    ``occurrences``: their number. ``length``: the characters of the text. ``texts``, ``containing`` and
-    ``mean_length``: for that attribute of the live tuples, the number of texts, the number that contain the
-    keyword, and their average length. A keyword in the name of the tuple's relation is as rare as possible:
-    one of as many texts as there are live tuples. ``referring``: the average number of live tuples that refer
-    to a tuple of the relation.
+    ``occurrences``: the number of its occurrences. ``length``: the characters of the text. ``texts``,
+    ``containing`` and ``mean_length``: for that attribute of the live tuples, the number of texts, the number
+    of
+    texts with the keyword, and their average length. A keyword in the name of the tuple's relation is as rare
+    as
+    possible: it is in one of as many texts as there are live tuples. ``referring``: the average number of
+    live
+    tuples that refer to a tuple of the relation.
     """
 
     keyword: str
@@ -48,7 +51,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class JoinFan:
-    """A tuple that the result passes through, from which this join leads to ``tuples`` live tuples."""
+    """A tuple through which the result passes, and a join that leads from it to ``tuples`` live tuples."""
 
     name: str
     tuples: int
@@ -68,10 +71,10 @@ class Evidence:
 GROUP: Final = "skws.rankings"
 _SATURATION: Final = 1.2  # k1 and b of BM25, as customary
 _BY_LENGTH: Final = 0.75
-_STANDING: Final = 0.2  # of bench.ranking: from 0.15 to 0.3 the right answers are the same
-_BY_SIZE: Final = 3  # of bench.ranking: from 3 to 4 the right answers are the same
-_NAMING: Final = 0.5  # of bench.ranking: from 0.25 to 1 the right answers are the same
-_WHOLE: Final = 2.5  # of bench.ranking: from 0 to 4.5 the right answers are the same
+_STANDING: Final = 0.2  # by bench.ranking: from 0.15 to 0.3 the right answers are the same
+_BY_SIZE: Final = 3  # by bench.ranking: from 3 to 4 the right answers are the same
+_NAMING: Final = 0.5  # by bench.ranking: from 0.25 to 1 the right answers are the same
+_WHOLE: Final = 2.5  # by bench.ranking: from 0 to 4.5 the right answers are the same
 _SCOPE_AND_SIGNS: Final = re.compile(r".*:|[\"*?~]")
 
 
@@ -82,7 +85,7 @@ Number = TypeVar("Number", float, Floats)
 class Ranking(Protocol):
     """Scores results. ``parts`` are at least 0; their product is the score.
 
-    ``uses_joins``: whether it reads ``Evidence.joins``, which take time to count. A part called ``freshness``
+    ``uses_joins``: True if it reads ``Evidence.joins``, which take time to count. A part called ``freshness``
     fades with the half-life. A ranking with a true ``monotone`` never gives a better score for lighter
     keywords, more tuples or busier joins, so that a search of a database can stop early.
     """
@@ -108,12 +111,12 @@ def keyword_weight(match: Match) -> float:
 
 
 def standing(referring: float) -> float:
-    """The factor of a keyword's weight in a relation; ``referring``: how many tuples refer to one of it."""
+    """A factor for a keyword's relation; ``referring``: the number of tuples that refer to a tuple of it."""
     return 1 + _STANDING * log2(1 + referring)
 
 
 def naming(covered: Number) -> Number:
-    """The factor of the weight of a keyword that is a share of a text: a name says more than a mention.
+    """A factor for a keyword that is a share of a text: a name is more significant than a mention.
 
     A keyword that is the whole text ranks before mentions, even in a relation so small that no word is rare.
     """
@@ -180,7 +183,7 @@ def size(evidence: Evidence) -> ScorePart:
 
 
 def size_value(tuples: int) -> float:
-    """The part ``size``: it outweighs ``specificity``, so a detour ranks behind a direct join."""
+    """The part ``size``; it outweighs ``specificity``, so a detour ranks behind a direct join."""
     return 1 / tuples**_BY_SIZE
 
 
@@ -199,11 +202,12 @@ def freshness(evidence: Evidence) -> ScorePart:
 
 
 def specificity(evidence: Evidence) -> ScorePart:
-    """The product over the tuples that a result passes through; one that joins many others says little.
+    """The product over the tuples through which a result passes; one that joins many others is unspecific.
 
-    A join that leads to one tuple from either end says most, however many it leads to from the other end: a
-    film is in one language, which many films share, so a film and its language are as close as possible, but
-    two films in one language are not.
+    A join that leads to one tuple from either end is the most specific, however many tuples it leads to from
+    the
+    other end: a film is in one language, which many films share, so a film and its language are as close as
+    possible, but two films in one language are not.
     """
     values = [_of_fan(join.tuples) for join in evidence.joins]
     why = tuple(
@@ -220,13 +224,14 @@ def specificity_value(fans: Iterable[int]) -> float:
 
 
 Fans: TypeAlias = tuple[int, int]
-"""The number of tuples that a join leads to from the node nearer to the root, and from the other node."""
+"""The number of tuples to which a join leads from the node nearer to the root, and from the other node."""
 
 
 def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
     """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
-    These are all joins at a node except that with the largest fan. ``fans``: those of the first joins of the
+    These are all joins at a node except the one with the largest fan. ``fans``: those of the first joins of
+    the
     tree.
     """
     at: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -321,7 +326,7 @@ def known_ranking(name: str) -> str:
 
 
 def ranking_named(name: str) -> Ranking:
-    """The ranking of a name. Raises UsageError if there is none."""
+    """The ranking with a name. Raises UsageError if there is none."""
     by_name = rankings()
     if name not in by_name:
         raise UsageError(f"ranking {name!r}: expected one of {', '.join(by_name)}{nearest(name, by_name)}")

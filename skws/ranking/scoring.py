@@ -1,7 +1,7 @@
 """Scores results by statistics of the live tuples.
 
-A result is scored once, when it is found, by the tuples alive then. Every
-engine, slice and shard sees the whole window, so all give the same score.
+A result is scored once, when it is found, by the tuples alive at that time.
+Every engine, slice and shard sees the whole window, so all compute the same score.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from skws_windows.window import FOREVER, MICROSECOND
 Carried: TypeAlias = tuple[int, str, Place, int, int]
 """A keyword in an attribute of a tuple: keyword, tuple, place, occurrences and length."""
 InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
-"""The keywords of a bitmap that a tuple carries: relation, slot, bitmap."""
+"""The keywords of a bitmap that a tuple carries, by relation, slot and bitmap."""
 
 
 class Ranked(NamedTuple):
@@ -93,8 +93,8 @@ class Scored(NamedTuple):
 class TextCounts:
     """Counts of texts and keywords among some tuples, each computed once.
 
-    ``texts``: of a place their number and their characters; ``containing``: of a query and a place the
-    number of texts with a keyword.
+    ``texts``: the number of texts of a place, and their characters; ``containing``: the number of texts of a
+    place with a keyword, for a query.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class TextCounts:
         self._referring: dict[int, float] = {}
 
     def of(self, query: int, place: Place, keyword: int) -> Counted:
-        """The counts for the texts of a place and a keyword; a name is one of as many texts as tuples."""
+        """The counts for the texts of a place and a keyword; for names, there is a text for each tuple."""
         relation, column = place
         if column == NAME:
             return Counted(self._tuples(), 0, 1, self._refer(relation))
@@ -127,7 +127,7 @@ class TextCounts:
 
 
 class Counted(NamedTuple):
-    """Texts of a place, their characters, those with a keyword; ``referring`` as in ``Match``."""
+    """The texts of a place, their characters, and the texts with a keyword; ``referring`` as in ``Match``."""
 
     texts: int
     characters: int
@@ -146,9 +146,9 @@ class Scoring:
         self._live = live
         self._known = known
         self._queries: dict[int, Ranked] = {}
-        self._corpus: TextStatistics | None = None  # until a query asks
+        self._corpus: TextStatistics | None = None  # None until a query needs it
         self._stays = False
-        self._carriers: Mapping[Place, Carriers] = {}  # of the search that runs
+        self._carriers: Mapping[Place, Carriers] = {}  # of the current search
         self._latest = ALWAYS
         self._tables: Mapping[int, TableTexts] = {}
 
@@ -160,7 +160,7 @@ class Scoring:
         return query in self._queries
 
     def tables(self, tables: Mapping[int, TableTexts]) -> None:
-        """By relation: tables whose rows join the live tuples only on demand."""
+        """Set the tables, by relation, whose rows join the live tuples only on demand."""
         self._tables = tables
         if self._corpus is not None:
             self._corpus.add_tables(tables)
@@ -174,7 +174,7 @@ class Scoring:
             ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
     def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
-        """As ``add``, where it is known which live tuples contain which keywords."""
+        """Like ``add``, if the live tuples with each keyword are already known."""
         ranked = self._ranked(query, plan)
         if ranked is not None:
             tuples = self._live.tuples
@@ -203,14 +203,14 @@ class Scoring:
         keywords.add(
             ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
         )
-        keywords.forget(ALWAYS)  # that is: sum them up
+        keywords.forget(ALWAYS)  # this sums them up
 
     def stay(self) -> None:
-        """Count all texts from the next query on, also between searches, which come one by one."""
+        """Count all texts from the next query on, also between searches, which arrive one by one."""
         self._stays = True
 
     def ceilings(self, query: int) -> UpperBounds | None:
-        """Those of the results of a search by a built-in ranking, after ``add_carriers``; None if unknown."""
+        """The bounds of a search's results, after ``add_carriers``; None unless the ranking is built in."""
         ranked = self._queries[query]
         if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
             return None
@@ -220,10 +220,11 @@ class Scoring:
         )
 
     def _weights(self, query: int) -> tuple[Floats, Floats]:
-        """What each keyword weighs in each live tuple, the last column is of none; and at most in any."""
+        """The weight of each keyword in each live tuple, then a column of zeros; and the greatest weights."""
         named = self._queries[query].plan.keywords
         keywords = range(len(named))
-        weighed = np.zeros((len(keywords), len(self._live) + 1))  # pages without any are not made
+        # pages without any weights are not allocated
+        weighed = np.zeros((len(keywords), len(self._live) + 1))
         counts = self._counts(self._latest)
         for place, (slots, often, lengths, _) in self._carriers.items():
             for keyword in keywords:
@@ -246,7 +247,7 @@ class Scoring:
             self._corpus = None
 
     def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
-        """The tuples from slot ``first`` on just came; ``bitmaps`` by slot."""
+        """Add the tuples from slot ``first`` on, which just arrived; ``bitmaps`` by slot."""
         if self._corpus is None:
             return
         start, end = self._live.tuples.start, self._live.tuples.end
@@ -267,7 +268,7 @@ class Scoring:
             ranked.keywords.end(self._rows(slots), former, end)
 
     def forget(self, horizon: int) -> None:
-        """Drop statistics before ``horizon``, where no more results are found."""
+        """Drop statistics before ``horizon``, since no more results are found there."""
         if self._corpus is None:
             return
         self._corpus.forget(horizon)
@@ -277,7 +278,7 @@ class Scoring:
     def of(
         self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
     ) -> list[Scored | None]:
-        """The scores of results, each over its tree; None where its query has no ranking."""
+        """The scores of results, each over its tree; None if the query has no ranking."""
         # A snapshot scores all results by the tuples alive now.
         instants = np.maximum(results.start, self._latest) if snapshot else results.start
 
@@ -325,7 +326,7 @@ class Scoring:
         return Score(parts, newest_time, ranked.half_life, explained=ranked.explain)
 
     def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
-        """The joins by which each result passes through tuples, where its query's ranking asks for them."""
+        """The joins by which each result passes through tuples, if its query's ranking uses them."""
         asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
         wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
         steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
@@ -353,7 +354,7 @@ class Scoring:
         count: Callable[[Place, int], Counted],
         in_tuple: InTuple,
     ) -> Iterator[Match]:
-        """In an order that does not depend on how the tree is rooted."""
+        """The matches, in an order that does not depend on the root of the tree."""
         carried: list[Carried] = []
         for node, slot in enumerate(slots):
             if tree.keywords[node]:
@@ -378,7 +379,7 @@ class Scoring:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
     def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
-        # A search knows where its words stand, and texts can be long.
+        # A search already knows the positions of its words, and texts can be long.
         places = ((relation, column) for column in self._schema.relations[relation].search_columns)
         here = [(place, self._carriers[place]) for place in places if place in self._carriers]
         if not here or not all(each.exact for _, each in here):
@@ -408,7 +409,7 @@ class Scoring:
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""
         corpus, queries = self._corpus, self._queries
-        assert corpus is not None  # noqa: S101 - there are queries
+        assert corpus is not None  # noqa: S101 - queries have a ranking
         return TextCounts(
             self._schema,
             lambda place: corpus.at(place, tick),

@@ -1,4 +1,4 @@
-"""What live tuples say about keywords at any instant, in texts and lengths; how many share joined values."""
+"""Statistics of live tuples at any instant: texts with keywords, lengths, tuples with equal join values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class OccurrenceCounts:
         self._shared: dict[Slot, _SlotCounts] = {}
 
     def of(self, relation: int, column: int, text: str) -> tuple[int, ...]:
-        """How often each slot's words, phrases and prefixes begin in a value."""
+        """The number of occurrences of each slot's words, phrases and prefixes in a value."""
         tables = self._columns.get((relation, column))
         if tables is None:
             tables = [self._table(slot, relation, column) for slot in self._slots]
@@ -38,7 +38,7 @@ class OccurrenceCounts:
         return tuple(0 if table is None else table.count(text) for table in tables)
 
     def _table(self, slot: Slot, relation: int, column: int) -> _SlotCounts | None:
-        """The counts of a slot in a column; None if it cannot look there."""
+        """The counts of a slot in a column; None if the slot does not apply there."""
         here = tuple(each for each in slot.alternatives if each.applies(relation, column))
         if not here:
             return None
@@ -49,7 +49,7 @@ class OccurrenceCounts:
 
 
 class _SlotCounts(ChunkMemory[int]):
-    """From chunks to counts; a phrase may reach over several of them, so its texts are read whole."""
+    """Maps chunks to counts; since a phrase may extend over several chunks, its texts are read whole."""
 
     def __init__(self, slot: Slot, relation: int, column: int) -> None:
         super().__init__()
@@ -70,12 +70,12 @@ class _SlotCounts(ChunkMemory[int]):
 class TickSums:
     """Numbers added at ticks, and their sums up to a tick; ``width`` numbers at a time.
 
-    There is one entry a tick. What is added in order of ticks is appended; else all is sorted anew.
+    There is one entry a tick. Numbers added in order of ticks are appended; otherwise all are sorted again.
     """
 
     def __init__(self, width: int) -> None:
         self._base = np.zeros(width, dtype=np.int64)  # sums of forgotten ticks
-        self._table = self._empty()  # ticks, and the sums up to and with each
+        self._table = self._empty()  # ticks, and the sums up to each, inclusive
 
     def __len__(self) -> int:
         return self._table.size
@@ -94,7 +94,7 @@ class TickSums:
             ticks, values = ticks[order], values[order]
             self._table, sums = self._empty(), sums[:0]
         last = sums[-1] if len(sums) else self._base
-        ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of what is added at one tick
+        ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of the values added at one tick
         ticks, totals = ticks.take(ends), np.cumsum(values, axis=0)[ends] + last
         if len(sums) and ticks[0] == known[-1]:
             sums[-1] = totals[0]
@@ -102,7 +102,7 @@ class TickSums:
         self._table.append((ticks, totals))
 
     def at(self, ticks: Ints) -> Ints:
-        """The sums up to and with each tick, a row each. None of them may be forgotten."""
+        """The sums up to each tick, inclusive, one row each. No tick may have been forgotten."""
         known, known_sums = self._table.columns()
         if not len(known):
             return np.tile(self._base, (len(ticks), 1))
@@ -111,7 +111,7 @@ class TickSums:
         return sums
 
     def forget(self, tick: int) -> None:
-        """Nobody will ask for earlier ticks."""
+        """Forget earlier ticks, which are no longer needed."""
         known, sums = self._table.columns()
         done = int(np.searchsorted(known, tick, side="right"))
         if done:
@@ -130,12 +130,12 @@ class LiveSums:
         self._gone = TickSums(width)
 
     def add(self, start: Ints, end: Ints, values: Ints) -> None:
-        """Tuples, and what each adds to the sums while it lives."""
+        """Add tuples, each with its values, which count in the sums while it is alive."""
         self._come.add(start, values)
         self._go(end, values)
 
     def end(self, former: Ints, end: Ints, values: Ints) -> None:
-        """Tuples end earlier than they were said to."""
+        """Set earlier ends of tuples."""
         self._go(former, -values)
         self._go(end, values)
 
@@ -154,19 +154,20 @@ class LiveSums:
 
 
 Place: TypeAlias = tuple[int, int]
-"""A relation and one of its columns, by position; NAME stands for its own name and those of attributes."""
+"""A relation and one of its columns, by position; NAME stands for its name and those of its attributes."""
 NAME: Final = -1
 HEADING: Final = "heading"
-"""The place of a keyword that is a name in the schema, in the explanation of a score."""
+"""The name of a keyword's place in the explanation of a score if it is a name in the schema."""
 _REMEMBERED: Final = 1 << 14
-"""Texts of each query: of 100,000 a query holds 40 MB, and updates take as long."""
+"""The most texts of each query: 100,000 texts take 40 MB a query, and updates take as long."""
 
 
 class Carriers(NamedTuple):
     """The live tuples with keywords of a query in a place.
 
-    ``often``: for each slot a row with how often each keyword stands there; upper bounds unless ``exact``.
-    ``lengths``: of texts.
+    ``often``: a row for each slot with the number of occurrences of each keyword; upper bounds unless
+    ``exact``.
+    ``lengths``: those of the texts.
     """
 
     slots: Ints
@@ -175,7 +176,7 @@ class Carriers(NamedTuple):
     exact: bool
 
     def at(self, slot: int) -> tuple[list[int], int]:
-        """How often each keyword stands in the text of a tuple, and its length."""
+        """The number of occurrences of each keyword in the text of a tuple, and the length of the text."""
         place = int(np.searchsorted(self.slots, slot))
         if place == len(self.slots) or self.slots[place] != slot:
             return [0] * self.often.shape[1], 0
@@ -183,14 +184,17 @@ class Carriers(NamedTuple):
 
 
 class LiveTexts(NamedTuple):
-    """The texts of one place that are alive: how many, and how many characters in all."""
+    """The live texts of one place: their number, and their characters in total."""
 
     number: int
     characters: int
 
 
 class TableTexts(Protocol):
-    """A table that is counted as a whole. ``texts[c]``: the texts of a column, and their characters."""
+    """A table that is counted as a whole.
+
+    ``texts[c]``: the number of texts of a column, and their characters.
+    """
 
     @property
     def texts(self) -> Mapping[int, tuple[int, int]]: ...
@@ -203,7 +207,7 @@ class TextStatistics:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._whole: set[int] = set()  # relations that are counted already
+        self._whole: set[int] = set()  # relations that are already counted
         self._sums: dict[Place, LiveSums] = {
             (relation, column): LiveSums(2)
             for relation, described in enumerate(schema.relations)
@@ -211,7 +215,7 @@ class TextStatistics:
         }
 
     def add_tables(self, tables: Mapping[int, TableTexts]) -> None:
-        """Tables by relation; their rows do not count once more when they come."""
+        """Add tables by relation; their rows are not counted again when they arrive."""
         always, forever = np.array([ALWAYS]), np.array([FOREVER])
         for relation, table in tables.items():
             self._whole.add(relation)
@@ -219,17 +223,17 @@ class TextStatistics:
                 self._sums[relation, column].add(always, forever, np.array([totals], dtype=np.int64))
 
     def add(self, rows: Rows, start: Ints, end: Ints) -> None:
-        """Tuples, with their lifespans."""
+        """Add tuples with their lifespans."""
         for place, mine, values in self._lengths(rows):
             self._sums[place].add(start[mine], end[mine], values)
 
     def end(self, rows: Rows, former: Ints, end: Ints) -> None:
-        """Tuples end earlier."""
+        """Set earlier ends of tuples."""
         for place, mine, values in self._lengths(rows):
             self._sums[place].end(former[mine], end[mine], values)
 
     def forget(self, tick: int) -> None:
-        """Nobody will ask for earlier ticks."""
+        """Forget earlier ticks, which are no longer needed."""
         for sums in self._sums.values():
             sums.forget(tick)
 
@@ -237,7 +241,7 @@ class TextStatistics:
         return LiveTexts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
-        """As ``text_lengths``, with (1, length) of each, and without what is counted already."""
+        """Like ``text_lengths``, with (1, length) of each text, without relations already counted."""
         for place, mine, lengths in text_lengths(self._schema, rows):
             if place[0] not in self._whole:
                 yield place, mine, np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)
@@ -253,7 +257,7 @@ def text_lengths(schema: Schema, rows: Rows) -> Iterator[tuple[Place, Ints, Ints
 
 
 class Keywords:
-    """In how many live texts the keywords of one query stand."""
+    """The numbers of live texts that contain the keywords of one query."""
 
     def __init__(self, matcher: Matcher) -> None:
         self._query = matcher.query
@@ -267,11 +271,11 @@ class Keywords:
         self._each(found, lambda sums, mine, values: sums.add(start[mine], end[mine], values))
 
     def add_flags(self, place: Place, start: Ints, end: Ints, flags: Ints) -> None:
-        """Tuples with keywords in a place; ``flags``: a row for each, with 1 for a keyword that is there."""
+        """Add tuples with keywords in a place; ``flags``: a row for each, with 1 for its keywords."""
         self._sums.setdefault(place, LiveSums(len(self._query.slots))).add(start, end, flags)
 
     def end(self, found: Iterator[tuple[int, Row]], former: Ints, end: Ints) -> None:
-        """Tuples, with keywords or without, end earlier."""
+        """Set earlier ends of tuples, with or without keywords."""
         chosen = ((r, row if self._matcher.bitmap(r, row) > 0 else None) for r, row in found)
         self._each(chosen, lambda sums, mine, values: sums.end(former[mine], end[mine], values))
 
@@ -280,12 +284,12 @@ class Keywords:
             sums.forget(tick)
 
     def containing(self, place: Place, slot: int, tick: int) -> int:
-        """How many texts of a place that are alive at a tick contain a keyword."""
+        """The number of texts of a place that are alive at a tick and contain a keyword."""
         sums = self._sums.get(place)
         return 0 if sums is None else int(sums.at(np.array([tick]))[0, slot])
 
     def occurrences(self, relation: int, column: int, text: str) -> tuple[int, ...]:
-        """How often each keyword stands in a text."""
+        """The number of occurrences of each keyword in a text."""
         key = relation, column, text
         found = self._remembered.get(key)
         if found is None:
@@ -314,7 +318,7 @@ class Keywords:
 
 
 def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
-    """For each edge walked from a live tuple: how many tuples it leads to that are alive at an instant.
+    """For each edge walked from a live tuple, the number of tuples there that are alive at an instant.
 
     Tuples are found by the index that joins use, once for each distinct value.
     """
@@ -328,7 +332,7 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
         asked, hashes = asked[~kept_there], hashes[~kept_there]
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
     at = instant[asked]
-    if len(at) and (at == at[0]).all():  # as in a search
+    if len(at) and (at == at[0]).all():  # always in a search
         counts[asked] = _alive(live, edge[asked[first]], member[asked[first]], at[0])[which]
         return counts
     starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
@@ -342,14 +346,14 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
 
 
 def _alive(live: LiveTuples, edge: Ints, member: Ints, instant: int) -> Ints:
-    """How many tuples that are alive at an instant each edge leads to from its member."""
+    """For each edge, the number of tuples alive at an instant to which it leads from its member."""
     position, slot = reached(live, edge, member)
     alive = (live.tuples.start.take(slot) <= instant) & (live.tuples.end.take(slot) > instant)
     return np.bincount(position.compress(alive), minlength=len(edge))
 
 
 def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], list[Ints]]:
-    """The starts, and the ends, of the tuples that each edge leads to from its member, sorted."""
+    """The sorted starts, and the sorted ends, of the tuples to which each edge leads from its member."""
     if not len(edge):
         return [], []
     position, slot = reached(live, edge, member)
@@ -363,9 +367,9 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
 
 
 def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
-    """The tuples that edges lead to from members with a value there: for each, the edge's number and a slot.
+    """The tuples to which edges lead from members: for each, the index of the edge and a slot.
 
-    They may have ended.
+    They may have ended. Members with NULL have no partners.
     """
     _, values = live.leaving(edge, member)
     return together(list(live.partners(edge, values)))

@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
 def candidate(result: Result, group: str | None = None) -> Candidate:
     """A result with a score; among equal scores the smaller id is better."""
-    assert result.score is not None and result.expires is not None  # noqa: S101, PT018 - whoever ranks sees to it
+    assert result.score is not None and result.expires is not None  # noqa: S101, PT018 - by the caller
     tier, value = result.score.rank
     return Candidate((-tier, -value, result.id), result.expires, next(_turns), result, group)
 
@@ -53,7 +53,8 @@ _turns: Final = count()
 class TopCandidates:
     """The ``size`` best candidates, in ``top``, best first; the others wait.
 
-    ``append_only``: candidates only expire. Then a candidate that ``size`` better ones outlive can never
+    ``append_only``: True if candidates only expire. Then a candidate that ``size`` better ones outlive can
+    never
     enter, and is forgotten: the rest is the k-skyband over score and expiry (Mouratidis, Bakiras and
     Papadias, SIGMOD 2006). It is computed when more than ``least`` candidates wait.
     """
@@ -134,7 +135,7 @@ def event_time(tick: int) -> float:
 
 
 def unknown(_: int) -> None:
-    """The time of a position in the stream, which is unknown."""
+    """None, since the time of a position in the stream is unknown."""
 
 
 EXPIRED: Final = "expired"
@@ -146,7 +147,7 @@ class Top:
     """Turns the results of one query, in order, into changes of its best ones.
 
     ``when``: converts a tick to seconds since the epoch; None if unknown. Raises SkwsError for a deletion if
-    the user has promised that there are none.
+    the user has stated that there are none.
     """
 
     def __init__(self, choice: TopChoice, schema: Schema, when: Callable[[int], float | None]) -> None:
@@ -165,13 +166,13 @@ class Top:
         return sum(map(len, self._groups.values())) if self._choice.group else len(self._best)
 
     def take(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Process results, updates and retractions, in order of their ticks; gives the changes."""
+        """Process results, updates and retractions, in order of their ticks; returns the changes."""
         for tick, together in groupby(results, key=self._tick):
             yield from self._until(tick)
             yield from self._step(list(together))
 
     def advance(self, tick: int) -> Iterator[Result]:
-        """Advance to a tick (inclusive); gives the changes."""
+        """Advance to a tick (inclusive); returns the changes."""
         yield from self._until(tick)
 
     def take_over(self, former: Top) -> Iterator[Result]:
@@ -208,7 +209,7 @@ class Top:
             gone = {}
             while self._ends and self._ends[0][0] == end:
                 _, name = heappop(self._ends)
-                if self._expires.get(name) == end:  # else an update has extended it
+                if self._expires.get(name) == end:  # otherwise an update has extended it
                     gone[name] = EXPIRED
                     self._remove(name)
             yield from self._changes(before, gone, self._when(end))
@@ -219,7 +220,7 @@ class Top:
         before = list(self._best.top)
         removed = {}
         updated = set()
-        replaced = set()  # told as gone and found again
+        replaced = set()  # reported as removed and found again
         for result in results:
             if result.op == "-":
                 self._check_deletion(result)
@@ -238,7 +239,7 @@ class Top:
     def _check_deletion(self, result: Result) -> None:
         if self._choice.append_only:
             raise SkwsError(
-                f"result {result.id} was deleted, and --append-only says that nothing is; run without it"
+                f"result {result.id} was deleted, but --append-only excludes deletions; run without it"
             )
 
     def _at(self, result: Result) -> float | None:
@@ -300,9 +301,9 @@ class Top:
         updated: Set[str] = frozenset(),
         replaced: Set[str] = frozenset(),
     ) -> Iterator[Result]:
-        """Results that left, then those that entered, each by rank, then the ``updated`` ones that stayed.
+        """The results that left, then those that entered, each by rank, then ``updated`` ones that remain.
 
-        A ``replaced`` result that stayed leaves and enters.
+        A ``replaced`` result that remains leaves and enters.
         """
         after = self._best.top
         if before == after:

@@ -46,7 +46,7 @@ class UpperBounds:
         self._streaming = live.tuples.start != ALWAYS
         fades = half_life is not None
         self.tier = -1 if fades and not self._streaming.any() else 0
-        """The tier of the ranks; in a stream, results of static tuples alone are below."""
+        """The tier of the ranks; in a stream, results of static tuples alone are in the tier below."""
         self._half_life = None if self.tier else half_life
 
     def counted(self, slots: Ints) -> Flags:
@@ -106,7 +106,7 @@ class UpperBounds:
         return np.where(newest == ALWAYS, -np.inf, orders + faded + newest / MICROSECOND / self._half_life)
 
     def _newest(self, members: Ints) -> tuple[Ints, Flags]:
-        """The time of each result's newest stream tuple, else ALWAYS; and a flag for each stream tuple."""
+        """The time of each result's newest stream tuple, or ALWAYS; and a flag for each stream tuple."""
         streaming = (members >= 0) & self._streaming[members]
         return np.where(streaming, self._times[members], ALWAYS).max(axis=1, initial=ALWAYS), streaming
 

@@ -1,1 +1,1 @@
-"""Results: their shape, their identity, and the formats they are written in."""
+"""Results: their shape, their identity, and the formats in which they are written."""

@@ -47,7 +47,7 @@ NULL for no bound. ``tuples``: each with its keywords, its label in a pattern, a
 
 
 _TOGETHER: Final = 10_000
-"""Results in one batch of a table, whose texts must be smaller than 2 GB."""
+"""The most results in one batch of a table, whose texts must be smaller than 2 GB."""
 
 
 def result_table(results: Iterable[Result]) -> pa.Table:
@@ -79,7 +79,7 @@ def _batch(results: Sequence[Result]) -> pa.RecordBatch:
 
 
 def _tuples(shown: Sequence[ResultTuple]) -> pa.Array:
-    """Columns TUPLE."""
+    """Tuples as a column of TUPLE structs."""
     values = [[*each.row.items()] for each in shown]
     pairs = list(chain.from_iterable(values))
     names = pa.array([name for name, _ in pairs], pa.string())
@@ -95,7 +95,7 @@ def _tuples(shown: Sequence[ResultTuple]) -> pa.Array:
 
 
 def _joins(joins: Sequence[tuple[int, int, str]]) -> pa.Array:
-    """Columns JOIN."""
+    """Joins as a column of JOIN structs."""
     columns = [pa.array([join[place] for join in joins], field.type) for place, field in enumerate(JOIN)]
     return pa.StructArray.from_arrays(columns, fields=list(JOIN))
 
@@ -133,7 +133,7 @@ _DIM: Final = "opacity:.65"
 
 
 def results_html(results: Sequence[Result], marks: Marks, *, more: bool) -> str:
-    """The results one below the other. ``more``: there are further ones."""
+    """The results, one below another. ``more``: True if there are further ones."""
     if not results:
         return f'<div style="{_STYLE}">No results.</div>'
     items = "".join(_result(result, marks) for result in results)

@@ -46,9 +46,12 @@ class ScorePart:
 class Score:
     """The score of a result at an instant.
 
-    In seconds, ``found``: the event time of the newest tuple (None: all are static), and ``half_life``: that
-    of the freshness (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
-    ``explained``: the parts are shown, too. ``kept``: the original rank, without the rounding of a moved one.
+    ``found``: the event time of the newest tuple in seconds (None: all are static). ``half_life``: that of
+    the
+    freshness, in seconds (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
+    ``explained``: True if the parts are shown, too. ``kept``: the original rank, without the rounding of a
+    moved
+    one.
     """
 
     parts: tuple[ScorePart, ...]
@@ -65,10 +68,11 @@ class Score:
 
     @property
     def rank(self) -> Rank:
-        """A greater rank is better; the rank is the same at every instant.
+        """The rank of the score, the same at every instant; a greater rank is better.
 
         All results fade at the same rate (forward decay: Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009),
-        so their order follows from their original values, moved to one common instant, as logarithms since
+        so their order follows from their original values, moved to one common instant, and as logarithms,
+        since
         that instant is far away. Static results have no time: they come after those of a stream.
         """
         if self.kept is not None:
@@ -122,7 +126,7 @@ JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
 
 
 def dumped(shown: Any) -> bytes:
-    """JSON, also of counts and sums that exceed the 64 bits of orjson."""
+    """JSON, including counts and sums that exceed the 64 bits of orjson."""
     try:
         return orjson.dumps(shown)
     except TypeError:
@@ -172,7 +176,7 @@ class Described(Protocol):
 
 
 class AsGiven(NamedTuple):
-    """A description that needs no work."""
+    """A description that is already complete."""
 
     relation: str
     id: str
@@ -183,7 +187,7 @@ class AsGiven(NamedTuple):
 class ResultTuple(Struct, eq=False, gc=False):
     """One tuple of a result: its description, and its keywords.
 
-    ``id`` names it in the stream; ``row`` maps attributes to JSON values. Both are made on demand, as most
+    ``id`` names it in the stream; ``row`` maps attributes to JSON values. Both are made on demand, since most
     results are never shown. In a result of a pattern, ``labels``: its variables, and ``position``: its
     position in the stream, from 0.
     """
@@ -227,7 +231,7 @@ class ResultTuple(Struct, eq=False, gc=False):
         return shown
 
     def to_json(self) -> bytes:
-        """The JSON form, made once, as a tuple is often in several results."""
+        """The JSON form, made once, since a tuple is often in several results."""
         if not self._json:
             self._json = orjson.dumps(self.to_dict())
         return self._json
@@ -250,11 +254,12 @@ class ResultTuple(Struct, eq=False, gc=False):
 
 
 class TopChange(Struct, frozen=True, gc=False):
-    """A change of the best results: one enters, is updated, or leaves for a ``reason`` (expired, outranked,
-    deleted).
+    """A change of the best results: one enters, is updated, or leaves.
 
-    ``rank``: its rank from 1, or its last one. ``at``: the time in seconds since the epoch; None if unknown.
-    ``group``: the name of its near-duplicates, of which ``folded`` others are alive.
+    ``reason``: why it leaves (expired, outranked, deleted). ``rank``: its rank from 1, or its last one.
+    ``at``:
+    the time in seconds since the epoch; None if unknown. ``group``: the name of its near-duplicates, of which
+    ``folded`` others are alive.
     """
 
     event: Literal["enter", "leave", "update"]
@@ -276,7 +281,7 @@ Made: TypeAlias = tuple[str, tuple[ResultTuple, ...], Joins]
 
 
 class Parts(Protocol):
-    """The networks, tuples and joins of results that were found together; any thread may ask for them."""
+    """The networks, tuples and joins of results that were found together; any thread may read them."""
 
     def of(self, row: int) -> Made:
         """The network, tuples and joins of one result."""
@@ -325,7 +330,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     at: float | None = None
     changed: Changed = ()
     count: int | None = None
-    until: float | None = None  # not part of a result's value: results may be equal without it
+    until: float | None = None  # not part of a result's value: equal results may differ in it
 
     @classmethod
     def of_tuples(
@@ -367,7 +372,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             return made, self._tuples, self._joins  # type: ignore[return-value]  # not a row
         if not isinstance(made, tuple):
             made = made.of(self._tuples)  # type: ignore[arg-type]  # a row
-            # At once, as other threads may ask, too. The result then no longer refers to those of its batch.
+            # In one step, since other threads may read it. The result then no longer refers to its batch.
             force_setattr(self, "_network", made)
         return made
 
@@ -399,7 +404,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         is an edge with its ``name``.
         """
         with installed():
-            import networkx  # noqa: PLC0415 - loads when it is asked for
+            import networkx  # noqa: PLC0415 - loaded on demand
 
         graph: networkx.Graph[int] = networkx.Graph(name=self.name, query=self.query, id=self.id)
         for at, one in enumerate(self.tuples):
@@ -468,7 +473,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return b"".join(parts)
 
     def packed(self) -> bytes:
-        """For ``from_json`` in another process: includes the fields that ``to_json`` omits."""
+        """The form for ``from_json`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None and self.until is None:
             return self.to_json()
         unshown = {
@@ -482,7 +487,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     @classmethod
     def from_json(cls, line: bytes) -> Result:
-        """Inverse of ``to_json`` and ``packed``; for input that skws wrote itself."""
+        """Inverse of ``to_json`` and ``packed``; only for input that skws wrote."""
         # Counts may have more than 64 bits; orjson would read them as floats.
         return cls.from_dict(json.loads(line) if _COUNT in line else orjson.loads(line))
 
@@ -511,7 +516,7 @@ def instant_of(result: Result) -> float | None:
 _OPS: Final[dict[bytes, Op]] = {b"+": "+", b"-": "-", b"~": "~"}
 _OP: Final = slice(len(b'{"op":"'), len(b'{"op":"+'))
 _NAME: Final = len(b'{"op":"+","name":')
-_QUERY: Final = b',"query":'  # in no name and no query, whose quotes are escaped
+_QUERY: Final = b',"query":'  # occurs in no name and no query, since their quotes are escaped
 _ID: Final = b',"id":'
 _UNSHOWN: Final = b'"unshown":'
 _COUNT: Final = b'"count":'
@@ -520,7 +525,7 @@ _COUNT: Final = b'"count":'
 class EncodedResult:
     """A result and its JSON form, which is made once for all sinks.
 
-    ``line``: as ``Result.packed`` gives it, or ``to_json``. ``result``: if it is known.
+    ``line``: from ``Result.packed`` or ``to_json``. ``result``: the result, if it is known.
     """
 
     __slots__ = ("_parsed", "line")
@@ -568,7 +573,7 @@ class EncodedResult:
 
     @property
     def parsed(self) -> Result:
-        """The result in the process that made it."""
+        """The result; its own object in the process that made it."""
         if self._parsed is None:
             self._parsed = Result.from_json(self.line)
         return self._parsed

@@ -1,14 +1,17 @@
 """Names and rows of tuples in results; ids of results.
 
-The key of a tuple is its name, for all versions of the row; without a key, or with a NULL in it, the name
-consists of row, start and occurrence. So it does not depend on engine, slices or order of arrival, and
-results keep their ids when their rows are updated. Patterns are over events, so they name each version by its
+A tuple with a key is named by its key, for all versions of the row. Without a key, or with a NULL in it, the
+name
+consists of row, start and occurrence. So a name does not depend on engine, slices or order of arrival, and
+results keep their ids when their rows are updated. Patterns are about events, so they name each version by
+its
 start (``TupleNames.version``).
 
 An id has 96 bits, which depend on the tuples and joins, but not on their order. It is a sum of mixed digests:
-of a tuple's name, and of a join's name with its left and right end. Sums do not depend on order, so the ids
-of many results are computed by columns (``ids``), with the same outcome as one by one (``id_of``). A digest
-has two *lanes* of 64 bits, which never mix: different results get one id only if both lanes agree by chance.
+that of a tuple's name, and that of a join's name with its left and right end. Sums do not depend on order, so
+the ids of many results are computed by columns (``ids``), and are equal to those computed one by one
+(``id_of``). A digest has two *lanes* of 64 bits, which never mix: different results have the same id only if
+both lanes agree by chance.
 """
 
 from __future__ import annotations
@@ -78,14 +81,14 @@ class RelationNames:
         return Named(self, row, start, digest(self._before + name), occurrence)
 
     def version(self, row: Row, start: int, occurrence: int, follows: bool) -> Named:
-        """One version of a keyed tuple; ``follows``: its id differs from that of an earlier version."""
+        """One version of a tuple with a key; ``follows``: its id differs from that of an earlier version."""
         start = self._place(start)
         key = self._described.key_of(row)
         name = _JSON.encode((row if key is None else key, start, occurrence))
         return Named(self, row, start, digest(self._before + name), occurrence, follows)
 
     def firsts(self, rows: Sequence[Row], starts: Sequence[int]) -> list[Named]:
-        """Tuples without an equal earlier one at the same instant."""
+        """The tuples if no row has an equal earlier one at the same instant."""
         if self._per_position is not None:
             starts = list(map(self._place, starts))
         if self._described.key:
@@ -106,12 +109,12 @@ class RelationNames:
         return f"{text}@{self._start_text(start)}" if follows else text
 
     def _identifying(self, row: Row, start: int, occurrence: int) -> tuple[Row] | tuple[Row, int, int]:
-        """The identity of a tuple: its key, else its row, start and number among equal ones."""
+        """The identity of a tuple: its key, or else its row, start and number among equal ones."""
         key = self._described.key_of(row)
         return (row, start, occurrence) if key is None else (key,)
 
     def _place(self, start: int) -> int:
-        """The position of a start if ticks are positions, else the start."""
+        """The position of a start if ticks are positions, otherwise the start."""
         if self._per_position is None or start == ALWAYS:
             return start
         return start // self._per_position
@@ -139,7 +142,7 @@ class TupleNames:
 
 
 def json_row(relation: Relation, row: Row) -> JsonRow:
-    """A row by attribute names, time stamps as ISO 8601 in UTC."""
+    """A row by attribute names, with time stamps as ISO 8601 in UTC."""
     return _row_getter(relation)(row)
 
 
@@ -203,8 +206,8 @@ def lanes(digests: Iterable[bytes]) -> Lanes:
 def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> Lanes:
     """The two lanes of the ids of results of one size, a column each.
 
-    ``tuples``: the numbers of their tuples among ``members``, a row for each node. ``ends``: for their joins
-    the rows of ``tuples`` on the left and on the right, and the number among ``joins``.
+    ``tuples``: the numbers of their tuples among ``members``, a row for each node. ``ends``: for their joins,
+    the rows of ``tuples`` on the left and on the right, and the numbers among ``joins``.
     """
     left, right, names = ends
     number = tuples.shape[1]
@@ -225,7 +228,7 @@ def shown_ids(ids: Lanes) -> list[str]:
     if not ids.size:
         return []
     lanes = ids.T.astype(">u8", order="C").view(np.uint8)
-    # Joined and split, in a third of the time of slicing them one by one.
+    # Joining and splitting takes a third of the time of slicing them one by one.
     return lanes[:, : _SHOWN // 2].tobytes().hex(" ", _SHOWN // 2).split(" ")
 
 

@@ -27,7 +27,7 @@ from skws_windows.window import FOREVER, MICROSECOND
 Objects = npt.NDArray[np.object_]
 Seconds = Sequence[float | None]
 
-_MARKS: Final = tuple(map(chr, range(8)))  # in place of keywords, which never contain them
+_MARKS: Final = tuple(map(chr, range(8)))  # stand for keywords, which never contain them
 _MARK: Final = re.compile("[\\0-\\7]")
 _UNMET: Final = -1
 _text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
@@ -93,7 +93,7 @@ class Assembler:
         end: int,
         snapshot: bool = False,
     ) -> Result:
-        """``members`` in the order of the tree; times in microseconds, None or FOREVER if not known."""
+        """The result of ``members`` in the order of the tree; microseconds, None or FOREVER if unknown."""
         outline, keywords = self._outlines.of(tree), self._plan.keywords
         named = [members[position] for position in outline.positions]
         return Result(
@@ -120,7 +120,7 @@ class Interpretations:
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}  # by network, an integer
         self._outlines: list[NetworkTemplate] = []
-        self._of_each = Table((NOTHING, NOTHING))  # size, row among those of its size
+        self._of_each = Table((NOTHING, NOTHING))  # size, row among the templates of this size
         self._of_size: dict[int, Table] = {}
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class ShownQueries:
     """The names, texts and keywords of queries for results, by number; read at the first use of a query."""
 
     def __init__(self) -> None:
-        self._places: Ints = NOTHING  # by number; negative where it was not met
+        self._places: Ints = NOTHING  # by number; negative for queries that have not occurred
         self._known: list[Plan] = []
         self._names: Objects = np.empty(0, dtype=object)
         self._texts: Objects = np.empty(0, dtype=object)
@@ -179,7 +179,7 @@ class ShownQueries:
         return len(self._known)
 
     def places(self, queries: Ints, described: Described) -> Ints:
-        """The indices of queries here. ``described`` looks up new ones."""
+        """The indices of queries here. ``described`` looks up new queries."""
         if int(queries.max(initial=-1)) >= len(self._places):
             more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
             self._places = written(more, 0, self._places)
@@ -267,7 +267,7 @@ class ResultBuilder:
         if not len(starts) == len(ends) == len(rows):
             raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
         queries = self._rows.queries.take(rows)
-        # By map, as a Python loop takes twice as long.
+        # With map, since a Python loop takes twice as long.
         results = map(
             Result,
             repeat(op),

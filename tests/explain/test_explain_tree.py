@@ -172,7 +172,7 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
 
     first, shown = seen(plan, "a", "nolan")
     text = to_text(shown.branches)
-    unwanted = "all that would take its output sleeps"
+    unwanted = "every operator above it sleeps"
     assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: no b{{}} is alive, and {unwanted}\n" in text
     assert "=> a{nolan} - b{caine}: 0 results, asleep: no b{caine} is alive\n" in text
     assert f"{len(first.asleep)} joins asleep at the end\n" in text

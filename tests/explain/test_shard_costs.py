@@ -77,7 +77,7 @@ def test_without_a_key_the_advice_is_by_root(tmp_path: Path) -> None:
     assert costs.by_key is None
     assert "take 2 shards by root; each holds the whole window" in to_text((costs.branch(),))
     same = ShardCosts(100, 4, 1.0, 1.0)
-    assert "take 1 shard: most of the work is what each shard would do" in to_text((same.branch(),))
+    assert "take 1 shard: each shard would repeat most of the work" in to_text((same.branch(),))
 
 
 def test_the_command_measures_a_replay(tmp_path: Path, skws: Skws) -> None:

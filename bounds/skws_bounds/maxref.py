@@ -193,7 +193,7 @@ def keepable(query: Modified, node: int, *, distinct: bool) -> bool:
 
 
 def unkeepable(query: Modified, *, distinct: bool) -> tuple[Failure, ...]:
-    """Why the synopses of a forest are not bounded: one failure for each node at fault."""
+    """The reasons why the synopses of a forest are not bounded: a failure for each node at fault."""
     return tuple(
         _failure(query, n) for n in range(len(query.nodes)) if not keepable(query, n, distinct=distinct)
     )

@@ -361,7 +361,7 @@ class Keeper(Protocol):
         """Store a tuple, which its window may have ended."""
 
     def gone(self, key: GroupKey) -> None:
-        """``Lifespans`` has forgotten an identity."""
+        """Called when ``Lifespans`` has forgotten an identity."""
 
 
 class Lifespans:
@@ -382,11 +382,11 @@ class Lifespans:
         self._horizon = self._reached = ALWAYS
         self._truncations: dict[int, _Truncations] = {}  # of the relations that have had one
         self._marked: ExpiryQueue[GroupKey] = ExpiryQueue()  # by their latest mark
-        self._ending: ExpiryQueue[GroupKey] = ExpiryQueue()  # by the end that the window gives; some are gone
+        self._ending: ExpiryQueue[GroupKey] = ExpiryQueue()  # by the end of their window; some were dropped
         self._most_ending = _LEAST
         self._arrival = count()
         self._queues: set[GroupKey] = set()  # in which a deletion met several rows
-        self._emptied: dict[GroupKey, None] = {}  # queues of which nothing lives
+        self._emptied: dict[GroupKey, None] = {}  # queues without live rows
         self._fronts: dict[GroupKey, Front] = {}
         self._fronts_end = ALWAYS  # the latest of their ticks
 

@@ -52,7 +52,7 @@ Op = TypeVar("Op", bound=PurgedOperator)
 
 
 class PurgePolicy(Generic[Op]):
-    """Is told of events of operators, and purges their outputs; in this base class no event has an effect.
+    """Observes events of operators and purges their outputs; in this base class, events have no effect.
 
     ``due``: the tick a window's length from now. ``dries_up`` is called with an operator that has lost its
     last output.

@@ -153,7 +153,7 @@ def memory_checked(items: Iterable[T]) -> Iterator[T]:
     for item in remaining:
         check()
         yield item
-        yield from islice(remaining, _EVERY - 1)  # takes a third of the time that counting takes
+        yield from islice(remaining, _EVERY - 1)  # takes a third of the time of counting
 
 
 def used() -> int:
@@ -181,7 +181,7 @@ def _by_whom() -> str:
 
 
 def _peak() -> int:
-    import resource  # noqa: PLC0415 - there is none on Windows
+    import resource  # noqa: PLC0415 - absent on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

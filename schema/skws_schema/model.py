@@ -356,7 +356,7 @@ class Schema:
         join is an edge, keyed by its name, with ``left``, ``right`` and ``on``. Raises ModuleNotFoundError if
         networkx is not installed.
         """
-        import networkx  # noqa: PLC0415 - loads when it is asked for
+        import networkx  # noqa: PLC0415 - loaded on demand
 
         graph: networkx.MultiGraph[str] = networkx.MultiGraph(name=self.name)
         for at, one in enumerate(self.relations):

@@ -56,7 +56,10 @@ def test_the_former_spelling_of_keywords_is_read_with_a_note(skws: Skws, bank: t
     former = URGENT.replace("t:", "t ~ ")
     shown = skws("search", *LOCAL, "--pattern", former, *bank, "--format", "jsonl")
     assert [{**one, "name": URGENT, "query": URGENT} for one in shown.records] == found(skws, bank, URGENT)
-    assert 't ~ "urgent payment*" is now written t:"urgent payment*"; a later version reads that' in shown.err
+    assert (
+        't ~ "urgent payment*" is now written t:"urgent payment*"; later versions accept only that'
+        in shown.err
+    )
 
 
 def test_the_shape_of_a_result(skws: Skws, bank: tuple[object, ...]) -> None:

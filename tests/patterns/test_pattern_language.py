@@ -94,8 +94,8 @@ def test_keywords_are_looked_for_where_the_relation_is_searched_or_where_it_is_s
 def test_former_spellings_are_told() -> None:
     text = "login l ; refund r where l.user = r.user and l ~ \"a\" and l.memo ~ 'b' and l:c"
     assert former_spellings(text) == (
-        'l ~ "a" is now written l:"a"; a later version reads that alone',
-        "l.memo ~ 'b' is now written l.memo:'b'; a later version reads that alone",
+        'l ~ "a" is now written l:"a"; later versions accept only that',
+        "l.memo ~ 'b' is now written l.memo:'b'; later versions accept only that",
     )
 
 

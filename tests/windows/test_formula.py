@@ -124,7 +124,7 @@ def test_how_formulas_are_read(text: str, formula: m.Formula) -> None:
         ("exists Y: Y < e", "expected a record, found the set Y", 10),
         ("exists y: y(b)", "expected a set, found the record y", 10),
         ("[xx > 1](b)", "no field or relation 'xx'", 1),
-        ("[x > 's'](b)", "a value of type integer is compared with one of type text", 5),
+        ("[x > 's'](b)", "a value of type integer cannot be compared with one of type text", 5),
         ("[x](b)", "expected a condition, found a value of type integer", 1),
         ("[x > 1](b", r"expected '\)', not the end", 9),
         ("[x > 1] and b < e", r"expected '\(', not 'and'", 8),

@@ -1,1 +1,1 @@
-"""Windows and the lifespans they give to tuples."""
+"""Windows, which determine the lifespans of tuples."""

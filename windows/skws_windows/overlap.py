@@ -1,37 +1,37 @@
-"""Whether the number of windows open at one position can grow without bound.
+"""Decides whether the number of windows open at one position can grow without bound.
 
-Let D accept what comes before windows and E be the windows' automaton, E cut
+Let D accept the stream before a window, and let E be the automaton of windows, reduced
 to the states from which a window can still end. The number is unbounded
-exactly if there are a state p of D that some word u leads to, a state q of E,
+if and only if there are a state p of D that some word u leads to, a state q of E,
 and a word v that leads from p to p, from p to q by way of a start inside v,
 and from q to q: then after u v^n there are n starts, all in q (window paper,
 Section 5, for finite alphabets; with types for infinite ones).
 
-Neither automaton need be deterministic. A run of E to a live state for each
+Neither automaton has to be deterministic. A run of E to a live state for each
 of many starts, and a run of D to each start, colour every pair of starts with
-the states that these runs are in; by Ramsey's theorem four starts have one
-colour in all pairs, and the words between them are v.
+the states of these runs; by Ramsey's theorem there are four starts whose pairs
+all have one colour, and the words between them are v.
 
-With lookback, consecutive letters speak about the same records. In the graph of types a node
-is the knowledge about the last k records (their type), an edge a letter
+With lookback, consecutive letters are about the same records. In the graph of types, a node
+is the knowledge about the last k records (their type), and an edge is a letter
 between the types before and after it. Every sequence of records is a walk
-through the graph, so nothing happens that no walk allows. In some fragments
-every walk is a sequence of records too (``exact``): there the types determine
+through the graph, so only walks need to be examined. In some fragments
+every walk is also a sequence of records (``exact``): there the types determine
 all later guards.
 
-Fields that no atom compares with each other are independent, so the fields fall
-into components. A component whose values before the current record are never
-read needs no memory. The others:
+Fields that no atom compares with each other are independent, so the fields form
+components. A component whose values before the current record are never
+read needs no memory. The others are in one of these fragments:
 
 - *dense*: real numbers, compared by order with each other and with constants.
-  Whatever the order of the last values, a next one can lie anywhere in it.
-- *equality*: an infinite set of values, compared for equality only.
+  Whatever the order of the last values, the next one can lie anywhere in it.
+- *equality*: an infinite set of values, compared only for equality.
 - *translation*: one field, of which guards read only the difference to the
-  record before. Adding one amount to all values changes nothing.
+  previous record. Adding one amount to all values changes nothing.
 - *finite*: truth values.
 
-Anything else (such as order among whole numbers, where there is no room
-between 1 and 2) is in no fragment.
+All others (such as order among whole numbers, where no value lies
+between 1 and 2) are in no fragment.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RealizableFragment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Fields (by variable) that atoms compare; the terms that a type remembers; the constants in atoms."""
+    """Fields (by variable) that atoms compare; the terms that a type stores; the constants in atoms."""
 
     variables: tuple[str, ...]
     remembered: tuple[g.Field, ...]
@@ -100,7 +100,8 @@ def _component(variables: tuple[str, ...], atoms: list[g.Atom], alphabet: Alphab
             name = alphabet.fields[field.name].variable
             depth[name] = max(depth[name], field.back)
     if TIME in depth and alphabet.clock:
-        depth[TIME] = max(depth[TIME], 1)  # time does not run back, which relates it at every two records
+        # time does not decrease, which relates its values at every two records
+        depth[TIME] = max(depth[TIME], 1)
     remembered = tuple(g.Field(name, back) for name in variables for back in range(depth[name]))
     compared = [atom for atom in atoms if isinstance(atom, g.Compare)]
     constants = [c for a in compared for c in (a.left, a.right) if isinstance(c, g.GuardConstant)]
@@ -141,7 +142,7 @@ def _fragment(
 
 
 def _invariant(atom: g.Compare) -> bool:
-    """Whether adding one amount to all values of a field changes nothing."""
+    """True if adding one amount to all values of a field changes nothing."""
     total: g.Number = 0
     for sign, term in ((1, atom.left), (-1, atom.right)):
         match term:
@@ -157,11 +158,11 @@ def _against_constant(atom: g.Compare) -> bool:
 
 
 MAX_CELLS: Final = 800
-"""The most cells that are searched for; each takes z3 some milliseconds."""
+"""The most cells to search for; each takes z3 some milliseconds."""
 
 
 class TypeEdge(NamedTuple):
-    """A letter (its number), and the type that it leads to."""
+    """A letter, by number, and the type to which it leads."""
 
     letter: int
     target: int
@@ -169,7 +170,10 @@ class TypeEdge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TypeGraph:
-    """``edges[node]``: the next letters. ``letters``: truth of ``guards``; ``types``: of ``remembered``."""
+    """``edges[node]``: the next letters.
+
+    ``letters``: truth values of ``guards``; ``types``: of ``remembered``.
+    """
 
     guards: tuple[g.Guard, ...]
     letters: tuple[tuple[bool, ...], ...]
@@ -180,9 +184,9 @@ class TypeGraph:
 
 
 def type_graphs(guards: Sequence[g.Guard], theory: Satisfiability) -> Iterator[TypeGraph]:
-    """The graph without types, where any letter follows any, then the one with types if that says more.
+    """The graph without types, in which any letter follows any, then the graph with types if it says more.
 
-    The first is found at once, and a bound there is a bound. Raises TooManyCellsError.
+    The first is cheap, and a bound found in it holds. Raises TooManyCellsError.
     """
     parts = components(guards, theory.alphabet)
     remembered = _remembered(parts, guards, theory.alphabet)
@@ -225,7 +229,7 @@ def _graph(
 def _remembered(
     found: Sequence[Component], guards: Sequence[g.Guard], alphabet: Alphabet
 ) -> tuple[g.Guard, ...]:
-    """The guards that a type remembers of the last records: enough to decide all later guards."""
+    """The guards that a type stores about the last records: enough to decide all later guards."""
     remembered: dict[g.Guard, None] = {}
     for component in found:
         remembered.update(dict.fromkeys(_of_component(component, guards, alphabet)))
@@ -260,7 +264,7 @@ def _of_component(component: Component, guards: Sequence[g.Guard], alphabet: Alp
 
 
 def _of_relations(guards: Sequence[g.Guard], alphabet: Alphabet) -> Iterable[g.Guard]:
-    """The relations of the last records, where guards look back at all."""
+    """The relations of the last records, if guards look back at all."""
     depth = max((g.back(atom) for guard in guards for atom in g.atoms(guard)), default=0)
     streams = [r.name for r in alphabet.schema.relations if not r.table]
     if len(streams) > 1:
@@ -277,7 +281,7 @@ Walk: TypeAlias = tuple[TypeEdge, ...]
 
 @dataclass(frozen=True, slots=True)
 class OverlapPattern:
-    """How windows pile up: ``prefix`` (u), ``loop`` (v), and ``suffix``, after which they all end."""
+    """How windows pile up: ``prefix`` (u), ``loop`` (v), and ``suffix``, after which all of them end."""
 
     prefix: Walk
     loop: Walk
@@ -319,7 +323,7 @@ class _Search:
 
     def _cycles(self) -> Iterator[set[Pair]]:
         """The strongly connected components with a cycle, among the pairs that can occur and be live."""
-        import networkx as nx  # noqa: PLC0415 - takes longer to load than most windows to check
+        import networkx as nx  # noqa: PLC0415 - loading takes longer than checking most windows
 
         pairs: nx.DiGraph[Pair] = nx.DiGraph()
         for node, state in _reached(self._everywhere, self._before_steps):
@@ -333,7 +337,7 @@ class _Search:
                 yield component
 
     def _loop(self, source: Pair, members: frozenset[Pair]) -> Walk | None:
-        """A word from p to p, from q to q, and, by a start on the way, from p to q."""
+        """A word from p to p, from q to q, and, by way of a start, from p to q."""
 
         def steps(quad: _Quad) -> Iterator[tuple[TypeEdge, _Quad]]:
             for edge, target in self._pair_steps(quad.pair):
@@ -353,17 +357,17 @@ class _Search:
             yield from ((True, state) for state in self._window.table[self._window.initial][letter])
 
     def _prefix(self, target: tuple[int, int]) -> Walk:
-        """A walk to the loop; empty if the loop may begin at once."""
+        """A walk to the loop; empty if the loop may begin immediately."""
         if target in self._everywhere:
             return ()
         return _walk_to(self._everywhere, self._before_steps, lambda pair: pair == target) or ()
 
     def _suffix(self, start: tuple[int, int]) -> Walk:
-        """A walk to the end of a window, of one record at least."""
+        """A walk of at least one record to the end of a window."""
         return _walk_to([start], self._window_steps, lambda pair: pair[1] in self._window.final) or ()
 
     def _live_nodes(self) -> set[tuple[int, int]]:
-        """The (type, state of E) from which a window can still end, some records later."""
+        """The (type, state of E) pairs from which a window can still end, some records later."""
         sources: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         for node in range(len(self._graph.edges)):
             for state in range(len(self._window.table)):
@@ -405,7 +409,7 @@ class _Search:
 
 
 def _reached(sources: Iterable[Node], steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]]) -> list[Node]:
-    """All nodes that can be reached, nearest first."""
+    """All reachable nodes, nearest first."""
     reached = dict.fromkeys(sources)
     pending = list(reached)
     for node in pending:
@@ -421,7 +425,7 @@ def _walk_to(
     steps: Callable[[Node], Iterable[tuple[TypeEdge, Node]]],
     wanted: Callable[[Node], bool],
 ) -> Walk | None:
-    """A shortest walk of one edge or more to a ``wanted`` node; None if there is none."""
+    """A shortest walk of at least one edge to a ``wanted`` node; None if there is none."""
     came: dict[Node, tuple[TypeEdge, Node] | None] = dict.fromkeys(sources)
     pending = list(came)
     for node in pending:

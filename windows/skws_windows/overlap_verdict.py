@@ -1,9 +1,9 @@
-"""The static check: whether windows can pile up without bound, and a stream on which they do.
+"""The static check: whether windows can pile up without bound, with a stream on which they do.
 
-This is undecidable with lookback in general (window paper, Theorem 2.1 and
+With lookback this is undecidable in general (window paper, Theorem 2.1 and
 Section 5), so there are three verdicts. "bounded" is always proved. "unbounded"
-comes with records on which the processor confirmed it. Anything else is "may be
-unbounded".
+has records on which the processor confirmed it. In all other cases the verdict is
+"may be unbounded".
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _DEFAULTS: Final[dict[AttributeType, Value]] = {
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A stream u v^n x: ``prefix``, ``loop`` and ``suffix`` count the records of u, v and x.
+    """A stream u v^n x: ``prefix``, ``loop`` and ``suffix`` are the numbers of records of u, v and x.
 
-    After u v^n ``open_starts`` starts are open; at the last record ``ending``
+    After u v^n, ``open_starts`` starts are open; at the last record ``ending``
     windows of the whole expression end. More repetitions make more starts, and
-    more windows of the pair to blame if ``output_grows``.
+    more windows of the offending pair if ``output_grows``.
     """
 
     records: tuple[StreamRecord, ...]
@@ -62,7 +62,7 @@ def realised(
     pattern: OverlapPattern,
     theory: Satisfiability,
 ) -> Witness | None:
-    """Records for a pattern; None if there are none. Confirmed by runs with fewer and more repetitions.
+    """Records for a pattern; None if there are none. Runs with fewer and more repetitions confirm them.
 
     The runs are of the one pair whose windows pile up. The numbers of the
     witness are those of the whole expression, as a replay shows them.
@@ -107,7 +107,7 @@ def _records(
 ) -> tuple[StreamRecord, ...] | None:
     walk = [*pattern.prefix, *pattern.loop * repetitions, *pattern.suffix]
     size = expression.k + len(walk)
-    # All records are of one key.
+    # All records have one key.
     wanted: list[g.Guard] = []
     for name in expression.per:
         wanted += [g.negation(g.IsNull(g.Field(name, back))) for back in range(size)]
@@ -125,9 +125,9 @@ def records_of(
     *,
     at_once: bool = False,
 ) -> tuple[StreamRecord, ...] | None:
-    """Records along a walk: k, then one for each edge, on which the guards hold or not as its letter says.
+    """Records along a walk: k, then one for each edge, on which the guards hold or fail as its letter says.
 
-    ``also`` are guards that the last record has to satisfy too. None if there
+    ``also`` are guards that the last record must satisfy as well. None if there
     are no such records, or the walk is too long.
     """
     size = k + len(walk)
@@ -158,7 +158,7 @@ def _finished(
     *,
     at_once: bool,
 ) -> tuple[StreamRecord, ...]:
-    """The records with default values, and times, where no guard reads them."""
+    """The records with default values and times for everything that no guard reads."""
     read = {f.name for guard in wanted for atom in g.atoms(guard) for f in g.fields(atom)}
     variables = {alphabet.fields[name].variable for name in read}
     timed = alphabet.clock and "time" in read
@@ -177,7 +177,7 @@ def _finished(
 
 
 class Bound(StrEnum):
-    """Whether a number is bounded."""
+    """The verdict on whether a number is bounded."""
 
     BOUNDED = "bounded"
     UNBOUNDED = "unbounded"
@@ -185,7 +185,7 @@ class Bound(StrEnum):
 
 
 MOST_ENTRIES: Final = 100_000
-"""Table entries that making an automaton deterministic may take."""
+"""The most table entries for making an automaton deterministic."""
 _GRAVITY: Final = {Bound.BOUNDED: 0, Bound.UNKNOWN: 1, Bound.UNBOUNDED: 2}
 
 
@@ -204,7 +204,7 @@ class OverlapVerdict:
 
 
 def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpression:
-    """The expression with automata cleaned and trimmed: windows that cannot end are dropped at once."""
+    """The expression with clean and trimmed automata, so that windows that cannot end are dropped at once."""
     pairs = [Pair(clean(p.before, theory), trimmed(clean(p.window, theory))) for p in expression.pairs]
     return WindowExpression(tuple(pairs), expression.selection, expression.limits, expression.per)
 
@@ -212,20 +212,20 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
 def check(
     expression: WindowExpression, alphabet: Alphabet, compact: WindowExpression | None = None
 ) -> OverlapVerdict:
-    """Whether windows can pile up. ``kept``: the expression ``compiled``, if it is known."""
+    """Whether windows can pile up. ``compact``: the ``compiled`` expression, if it is known."""
     compact = compact or compiled(expression, Satisfiability(alphabet))
     if not any(_has_windows(pair) for pair in compact.pairs):
         reason = "no stream has such a window, whatever its records"
         return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, reason, never=True)
     if expression.selection is Selection.FIRST:
-        return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, "one window at a time is open")
+        return OverlapVerdict(Bound.BOUNDED, Bound.BOUNDED, "only one window is open at a time")
     if expression.limits.most is not None:
         return OverlapVerdict(
             Bound.BOUNDED, Bound.BOUNDED, f"no window has more than {expression.limits.most} records"
         )
     if expression.selection is Selection.LONGEST and not expression.limits.bounding:
         return OverlapVerdict(
-            Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
+            Bound.BOUNDED, Bound.BOUNDED, "of starts with the same future, only the earliest is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
     verdict = _searched(compact, theory)
@@ -235,7 +235,7 @@ def check(
 
 
 def _has_windows(pair: Pair) -> bool:
-    """False if no path of a cleaned pair leads to a window of a record or more. Exact without lookback."""
+    """False if no path of a cleaned pair leads to a window of at least one record. Exact without lookback."""
     return bool(trimmed(pair.before).final) and bool(pair.window.transitions)
 
 
@@ -261,7 +261,7 @@ def _within(name: str, low: float | None, high: float | None) -> g.Guard:
 
 
 def _searched(expression: WindowExpression, theory: Satisfiability) -> OverlapVerdict:
-    """Pair by pair; the worst verdict counts."""
+    """Checks pair by pair; the worst verdict counts."""
     verdicts = [_of_pair(expression, pair, theory) for pair in expression.pairs]
     worst = max(verdicts, key=lambda v: (_GRAVITY[v.open_starts], _GRAVITY[v.windows_per_position]))
     output = max((v.windows_per_position for v in verdicts), key=_GRAVITY.__getitem__)
@@ -273,7 +273,7 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
     verdict = _unknown(f"its {len(guards)} conditions combine in too many ways to check")
     try:
         for graph in type_graphs(guards, theory):
-            # Every start that is not dropped is open, whether or not any stream leads to an end of it.
+            # Every start that is not dropped is open, even if no stream leads to an end of it.
             automata = (pair.before, pair.window, _all_final(pair.window))
             before, window, kept = (_searchable(a, graph) for a in automata)
             patterns = [find_pattern(graph, before, e) for e in (kept, window)]
@@ -284,12 +284,12 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
         pass
     except OverBudgetError:
         states = pair.before.states + pair.window.states
-        return _unknown(f"the automata, of {states} states, are too large to be searched")
+        return _unknown(f"the automata have {states} states, too many to search")
     return verdict
 
 
 def _searchable(source: LookbackAutomaton, graph: TypeGraph) -> Branching:
-    """The automaton, minimal if that is soon found, which makes the search smaller; else as it is."""
+    """The automaton, minimised if that is cheap, since a smaller one is searched faster."""
     try:
         with StepBudget(MOST_ENTRIES, "checking the window") as budget:
             return Branching.of(finite(source, graph.guards, graph.letters, budget))
@@ -325,14 +325,14 @@ def _judged(opening: _Evidence, ending: _Evidence) -> OverlapVerdict:
     if opening.bound is Bound.UNBOUNDED:
         reason = "every repetition of the loop adds a start"
     elif opening.bound is Bound.BOUNDED:
-        reason = "no stream has a part that adds a start each time it is repeated"
+        reason = "no repeated part of any stream adds a start each time"
     else:
-        reason = "streams that add a start again and again are not ruled out, and not proved to exist"
+        reason = "it is not known whether a stream exists that adds starts again and again"
     return OverlapVerdict(opening.bound, ending.bound, reason, witness)
 
 
 def _unknown(reason: str) -> OverlapVerdict:
-    advice = "'first' or a limit such as 'at most 1000 records' is bounded without a check"
+    advice = "use 'first' or a limit such as 'at most 1000 records', which is always bounded"
     return OverlapVerdict(Bound.UNKNOWN, Bound.UNKNOWN, f"{reason}; {advice}")
 
 

@@ -66,7 +66,7 @@ class CountWindow:
 class ArrivalWindow:
     """A count window on finer ticks, with one tick between any two arrivals.
 
-    On coarser ticks a deletion would coincide with the next arrival, which pushes a tuple out.
+    On coarser ticks a deletion would coincide with the next arrival, which expires a tuple.
     """
 
     size: int
@@ -87,8 +87,8 @@ class Unbounded:
 class ExpressionWindow:
     """Windows that the window expression ``text`` finds in the stream (``skws_windows.language``).
 
-    Ticks are positions in the stream. It is not known when a tuple comes at
-    which tick it will leave the last window that may hold it.
+    Ticks are positions in the stream. When a tuple arrives, the tick at which it will
+    leave its last window is not yet known.
     """
 
     text: str
@@ -148,7 +148,7 @@ def parse_window(text: str) -> Window:
 
 
 def window_text(window: Window) -> str:
-    """A window as ``parse_window`` reads it, in the largest unit that is exact."""
+    """A window in the form that ``parse_window`` reads, in the largest unit that is exact."""
     if isinstance(window, ExpressionWindow):
         return window.text
     if isinstance(window, CountWindow | ArrivalWindow):
@@ -157,7 +157,7 @@ def window_text(window: Window) -> str:
 
 
 def duration_text(length: int) -> str:
-    """Microseconds as ``parse_duration`` reads them, in the largest unit that is exact."""
+    """Microseconds in the form that ``parse_duration`` reads, in the largest unit that is exact."""
     for unit in ("day", "hour", "minute"):
         if length and length % _UNITS[unit] == 0:
             return _counted(length // _UNITS[unit], unit)
@@ -185,7 +185,7 @@ def window_fault(text: str) -> str | None:
 
 
 def parse_duration(text: str, what: str = "duration") -> int:
-    """``1h 30m`` and the like in microseconds, above 0; raises UsageError naming the offender."""
+    """A duration such as ``1h 30m`` in microseconds, above 0; raises UsageError that names the offender."""
     total, position = Decimal(0), 0
     while position < len(text):
         part = _PART.match(text, position)

@@ -104,9 +104,7 @@ def former_spellings(text: str) -> tuple[str, ...]:
     for tree in parse(text, "pattern").find_data(_CONTAINS[1]):
         start, end = span(tree)
         searched, quoted = (text[slice(*span(part))] for part in tree.children)
-        notes.append(
-            f"{text[start:end]} is now written {searched}:{quoted}; a later version reads that alone"
-        )
+        notes.append(f"{text[start:end]} is now written {searched}:{quoted}; later versions accept only that")
     return tuple(dict.fromkeys(notes))
 
 

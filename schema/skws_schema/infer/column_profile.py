@@ -72,7 +72,7 @@ AGENTS = frozenset(
     | {"editor", "reviewer", "approver", "buyer", "seller", "user", "member", "contact", "agent"}
     | {"customer", "client", "employee", "patient", "student", "teacher", "driver", "passenger", "guest"}
 )
-"""Words for people who act, in names of columns that refer to them."""
+"""Words for people, in names of columns that refer to them."""
 
 
 @lru_cache(maxsize=10_000)
@@ -171,7 +171,7 @@ _TOO_FINE = "more digits than a number can hold"
 FEW_ODD: Final = 1 / 500
 """The share of a column's values that may have another type; their rows are bad records."""
 HALF_ODD: Final = 1 / 2
-"""As ``FEW_ODD``, for a column whose type is known from an earlier schema."""
+"""Like ``FEW_ODD``, for a column whose type is known from an earlier schema."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class _TypeGuess(NamedTuple):
 def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = None) -> ColumnProfile:
     """The profile of raw values: of JSON, lists, decimals, or texts of CSV, where empty means NULL.
 
-    ``known``: the type of the column as it was before, which it keeps while half of its values have it.
+    ``earlier``: the type of the column in an earlier schema, which it keeps while half of its values have it.
     """
     values = [None if _is_absent(value) else _scalar(value) for value in raw]
     judged, odd = _guessed(name, [value for value in values if value is not None], earlier)

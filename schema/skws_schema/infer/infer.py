@@ -80,9 +80,9 @@ class Nested(NamedTuple):
 
 @dataclass(frozen=True)
 class InferredRelation:
-    """A relation with every guess about it. ``table``: why it is a static table; empty if it is a stream.
+    """A relation with all guesses about it. ``table``: why it is a static table; empty for a stream.
 
-    ``origin``: the array that holds its rows.
+    ``origin``: the array that contains its rows.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Suggests joins by values, where no name says that a column refers to another.
+"""Suggests joins by values, for columns whose names do not show that they refer to another.
 
 Suggestions are comments in the inferred schema, for the user to add. Values alone prove little. Codes and
 names seldom occur elsewhere by chance, so a text column whose values occur in an identifier of another
@@ -29,7 +29,7 @@ _SHARE_OF_NUMBERS: Final = 0.95
 _TELLING: Final = 5
 """The least number of values without a telling name: fewer may match by chance."""
 _TELLING_TEXTS: Final = 3
-"""As ``_TELLING``, for texts that all occur in the identifier."""
+"""Like ``_TELLING``, for texts that all occur in the identifier."""
 _FEWEST: Final = 2
 _IDENTIFIES: Final = 0.7
 _DENSE: Final = 0.5

@@ -66,7 +66,7 @@ class SampledTable:
 
 
 def relation_named(name: str, tables: Sequence[SampledTable]) -> SampledTable | None:
-    """The relation that an attribute's name refers to: the one with the longest name that ends its stem."""
+    """The relation to which an attribute's name refers: the one with the longest name that ends its stem."""
     words = stem(name)
     fitting = [t for t in tables if t.words and words[-len(t.words) :] == t.words]
     return max(fitting, key=lambda t: len(t.words), default=None)
@@ -104,7 +104,7 @@ def find_key(
         uses = referenced.get(best.name, 0)
         score = (
             max(score, 0.89) if uses else score
-        )  # below what `_sure` takes as it is: few rows prove no key
+        )  # below the score that `_sure` leaves unchanged, since few rows prove no key
         reason = f"unique in {table.rows} rows" + (f", and {uses} of the joins lead to it" if uses else "")
         return Finding((best.name,), _sure(score, table.rows), reason)
     return _composite(table, fit)
@@ -179,7 +179,7 @@ def _time(table: SampledTable, column: ColumnProfile) -> Finding[str]:
 
 
 MIN_CONTAINMENT = 0.95
-"""The least share of a column's values that occur in the column it refers to."""
+"""The least share of a column's values that occur in the column to which it refers."""
 _FEW = 3
 _FEW_DOUBT = 0.3
 _FEW_DOUBT_OF_IDENTIFIERS = 0.15
@@ -357,7 +357,7 @@ def _named(reference: _Reference) -> Finding[Join]:
         if _by_name_alone(reference.column, reference.target, reference.identifier, reference.by_name):
             note = f"only the first {reference.target.rows:,} rows of {reference.target.name} were looked at"
             return reference.finding(reference.by_name * _UNSEEN, f"by name; {note}")
-        # By the name alone: the rows it refers to may be deleted, or outside the sample.
+        # By the name alone: the referenced rows may be deleted, or outside the sample.
         confidence = min(confidence, 0.5)
     return reference.finding(confidence, f"by name, and {share}")
 

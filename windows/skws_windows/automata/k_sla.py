@@ -1,8 +1,8 @@
 """k-lookback symbolic automata, k-SLA, and their closure (window paper, Definition 2, Lemmas 1 to 4).
 
-A run on a word of length n >= k has n - k + 1 states, one before each position
-from k on and one at the end; so the words of length k are accepted exactly if
-the initial state is final.
+A run on a word of length n >= k has n - k + 1 states: one before each position
+from k on, and one at the end. So the words of length k are accepted if and only
+if the initial state is final.
 
 Complements are taken with respect to the words of length at least k.
 
@@ -28,7 +28,7 @@ Transition: TypeAlias = tuple[int, g.Guard, int]
 
 @dataclass(frozen=True)
 class LookbackAutomaton:
-    """States are 0 to ``states`` - 1; between two there is at most one transition, none with bottom."""
+    """States are 0 to ``states`` - 1, with at most one transition between two; no guard is bottom."""
 
     k: int
     states: int
@@ -60,7 +60,7 @@ class LookbackAutomaton:
 
     @property
     def accepts_identity(self) -> bool:
-        """Whether the words of length k are accepted."""
+        """True if the words of length k are accepted."""
         return self.initial in self.final
 
 
@@ -77,11 +77,11 @@ def automaton(
 
 
 MOST_TRANSITIONS: Final = 20_000
-"""Of a deterministic automaton; each takes z3 some milliseconds."""
+"""The most transitions of a deterministic automaton; each takes z3 some milliseconds."""
 
 
 def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomaton:
-    """The same automaton without transitions whose guard no records satisfy."""
+    """The same automaton without transitions whose guard no records can satisfy."""
     possible = [t for t in source.transitions if theory.possible(t[1])]
     return automaton(source.k, source.states, source.initial, source.final, possible)
 
@@ -89,7 +89,7 @@ def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomato
 def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
     """Only the states on a path from the initial to a final state, and the initial state itself.
 
-    Exact for a clean automaton with k = 0. Otherwise a state may remain that no word leads to.
+    Exact for a clean automaton with k = 0. Otherwise a state may remain to which no word leads.
     """
     forward = closed([source.initial], ((p, q) for p, _, q in source.transitions))
     backward = closed(source.final, ((q, p) for p, _, q in source.transitions))
@@ -129,7 +129,7 @@ def determinised(source: LookbackAutomaton, theory: Satisfiability) -> LookbackA
 def _steps(
     given: LookbackAutomaton, subset: frozenset[int], theory: Satisfiability
 ) -> Iterable[tuple[g.Guard, frozenset[int]]]:
-    """The minterms of the guards that leave a macrostate, each with the macrostate it leads to."""
+    """The minterms of the guards that leave a macrostate, each with the macrostate to which it leads."""
     outgoing = [(guard, q) for p in sorted(subset) for guard, q in given.outgoing.get(p, ())]
     guards = list(dict.fromkeys(guard for guard, _ in outgoing))
     for cell in theory.cells(guards):
@@ -138,7 +138,7 @@ def _steps(
 
 
 def minterm(guards: Iterable[g.Guard], signs: Iterable[bool]) -> g.Guard:
-    """The guard that says that exactly the guards with a true sign hold."""
+    """The guard that holds if exactly the guards with a true sign hold."""
     pairs = zip(guards, signs, strict=True)
     return g.conjunction(guard if sign else g.negation(guard) for guard, sign in pairs)
 
@@ -167,7 +167,7 @@ def product(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutoma
 
 
 def union(left: LookbackAutomaton, right: LookbackAutomaton) -> LookbackAutomaton:
-    """Union: both automata side by side, and a new initial state with the transitions of both."""
+    """Union: both automata side by side, with a new initial state that has the transitions of both."""
     _same(left, right)
     shift, new = left.states, left.states + right.states
     beside = _beside(left, right)
@@ -186,7 +186,7 @@ def _beside(left: LookbackAutomaton, right: LookbackAutomaton) -> list[Transitio
 
 def _same(left: LookbackAutomaton, right: LookbackAutomaton) -> None:
     if left.k != right.k:
-        raise ValueError(f"automata with lookback {left.k} and {right.k} do not go together")
+        raise ValueError(f"automata with lookback {left.k} and {right.k} cannot be combined")
 
 
 def closed(start: Iterable[int], edges: Iterable[tuple[int, int]]) -> set[int]:
@@ -302,7 +302,7 @@ def finite(
     letters: Sequence[tuple[bool, ...]],
     budget: StepBudget,
 ) -> Finite:
-    """An automaton over letters, each the truth values of ``guards``; deterministic and minimal.
+    """An automaton over letters, each a tuple of truth values of ``guards``; deterministic and minimal.
 
     Raises OverBudgetError.
     """
@@ -319,7 +319,7 @@ def finite(
 def branching(
     source: LookbackAutomaton, guards: Sequence[g.Guard], letters: Sequence[tuple[bool, ...]]
 ) -> Branching:
-    """An automaton over letters, with the states it is given with."""
+    """An automaton over letters, with the states of ``source``."""
     index = {guard: i for i, guard in enumerate(guards)}
     arcs = [[(index[guard], q) for guard, q in source.outgoing.get(p, ())] for p in range(source.states)]
     table = (tuple(tuple(q for at, q in outgoing if signs[at]) for signs in letters) for outgoing in arcs)

@@ -68,7 +68,7 @@ class Then:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """Any number of repetitions, none too."""
+    """Any number of repetitions, including none."""
 
     inner: Regular
 
@@ -85,7 +85,7 @@ EVERYTHING: Final = Repetition(ANY)
 
 
 def either(left: Regular, right: Regular) -> Regular:
-    """Union, simplified where one side adds nothing."""
+    """Union, simplified if one side adds nothing."""
     if right in (left, NOTHING):
         return left
     if left == NOTHING:
@@ -116,7 +116,7 @@ def sequence(parts: Iterable[Regular]) -> Regular:
     parts = list(parts)
     if len(parts) < 2:
         return parts[0] if parts else IDENTITY
-    # In halves, so that long sequences are not deep.
+    # In halves, so that long sequences do not nest deeply.
     middle = len(parts) // 2
     return then(sequence(parts[:middle]), sequence(parts[middle:]))
 
@@ -145,7 +145,7 @@ def letters(regular: Regular) -> list[Guard]:
 
 
 def to_automaton(regular: Regular, k: int) -> LookbackAutomaton:
-    """Glushkov's automaton: a state for each letter, and the initial one. Guards must look back at most k."""
+    """Glushkov's automaton: a state for each letter, and the initial one; guards may look back at most k."""
     positions = _Positions()
     root = positions.of(regular)
     transitions: list[Transition] = [(0, positions.guards[q], q + 1) for q in root.first]
@@ -156,7 +156,7 @@ def to_automaton(regular: Regular, k: int) -> LookbackAutomaton:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part: whether it can be empty, and the letters that it can begin and end with."""
+    """A part of an expression: whether it can be empty, and the letters with which it can begin and end."""
 
     empty: bool
     first: tuple[int, ...] = ()
@@ -165,7 +165,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _Positions:
-    """The letters read so far, and which may follow which."""
+    """The letters read so far, and the letters that may follow each."""
 
     guards: list[Guard] = field(default_factory=list)
     follow: dict[tuple[int, int], None] = field(default_factory=dict)
@@ -198,11 +198,11 @@ class _Positions:
 
 
 class Selection(StrEnum):
-    """Which of the windows count.
+    """The windows that are selected.
 
     ``every``: all. ``longest``: of those that end at one record, the one that
     begins first. ``first``: a window begins only while none is open, and ends
-    where it first can.
+    at the first possible record.
     """
 
     EVERY = "every"
@@ -212,7 +212,7 @@ class Selection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on windows: records in them, and microseconds from their first to their last. None: no bound."""
+    """Bounds on windows: records in them, and microseconds from first to last record. None: no bound."""
 
     least: int = 1
     most: int | None = None
@@ -220,7 +220,7 @@ class Limits:
 
     @property
     def bounding(self) -> bool:
-        """Whether the limits keep windows from growing without bound."""
+        """True if the limits keep windows from growing without bound."""
         return self.most is not None or self.within is not None
 
     @property
@@ -245,10 +245,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class WindowExpression:
-    """A set of pairs with one lookback; (ib, ie) is a window if one of the pairs says so.
+    """A set of pairs with one lookback; (ib, ie) is a window if it is one of some pair.
 
     That is, for k <= ib <= ie: w[0:ib-1] is in L(r) and w[ib-k:ie] in L(r').
-    ``per`` names the fields by whose values the stream is split first.
+    ``per`` names the fields whose values first split the stream.
     """
 
     pairs: tuple[Pair, ...]
@@ -268,7 +268,7 @@ class WindowExpression:
 
     @cached_property
     def guards(self) -> tuple[g.Guard, ...]:
-        """The distinct guards of all automata: each is evaluated once a record."""
+        """The distinct guards of all automata; each is evaluated once a record."""
         all_guards = (guard for p in self.pairs for a in (p.before, p.window) for guard in a.guards)
         return tuple(dict.fromkeys(all_guards))
 
@@ -285,7 +285,7 @@ def expression(
     limits: Limits = NO_LIMITS,
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
-    """A window expression from pairs (r, r'); its lookback is what they need unless ``k`` is larger."""
+    """A window expression of pairs (r, r'); its lookback is that of their guards unless ``k`` is larger."""
     needed = lookback_of([side for pair in pairs for side in pair])
     k = max(needed, k or 0)
     return WindowExpression(tuple(Pair.of(a, b, k) for a, b in pairs), selection, limits, per)

@@ -1,13 +1,13 @@
 """Symbolic monadic second-order logic, S-MSO, and its window expressions (window paper, Definitions 4 and 6).
 
-Positions run over [k, |w| - 1]. In a formula that defines windows, the free
-variables ``b`` and ``e`` are a window's first and last position, and every
-quantifier ranges over positions up to e. In this guarded fragment the records
+Positions range over [k, |w| - 1]. In a formula that defines windows, the free
+variables ``b`` and ``e`` are the first and last position of a window, and every
+quantifier ranges over positions up to e. In this guarded fragment, the records
 up to e decide whether a window ends there. ``window_expression`` makes a window
 expression of a formula (Lemma 5).
 
 Its automata read letters. A letter is a minterm of the formula's guards together with a bit for each free
-variable: whether the position is the variable's, or in the variable's set
+variable: True if the position is that of the variable, or is in the variable's set
 (Definition 5, the extension of an alphabet by boolean variables).
 """
 
@@ -87,17 +87,17 @@ def implies(left: Formula, right: Formula) -> Formula:
 
 
 def all_of(formulas: Iterable[Formula]) -> Formula:
-    """The conjunction of one formula or more."""
+    """The conjunction of one or more formulas."""
     return _joined(list(formulas), Conjunction)
 
 
 def any_of(formulas: Iterable[Formula]) -> Formula:
-    """The disjunction of one formula or more."""
+    """The disjunction of one or more formulas."""
     return _joined(list(formulas), either)
 
 
 def _joined(formulas: list[Formula], join: Callable[[Formula, Formula], Formula]) -> Formula:
-    """All of them joined in halves, so that a long list is not deep."""
+    """All formulas, joined in halves so that a long list does not nest deeply."""
     if len(formulas) == 1:
         return formulas[0]
     middle = len(formulas) // 2
@@ -128,11 +128,11 @@ def guards_of(formula: Formula) -> list[g.Guard]:
 Bits: TypeAlias = tuple[bool, ...]
 
 MOST_ENTRIES: Final = 10_000_000
-"""Entries of the tables of all automata of a formula: some seconds."""
+"""The most entries of the tables of all automata of a formula: some seconds."""
 _PER_TRANSITION: Final = 10
-"""Entries that take as long as one transition of a pair."""
+"""The number of entries that take as long as one transition of a pair."""
 MOST_LETTERS: Final = 256
-"""Combinations of a formula's guards; each takes z3 some milliseconds."""
+"""The most combinations of a formula's guards; each takes z3 some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class _FormulaConstruction:
         self._signs = list(signs)
         self._budget = budget
 
-    def of(self, formula: Formula) -> _Tracked:  # noqa: PLR0911 - a case each
-        """The words with bits that satisfy a formula, of those with one bit for every position variable."""
+    def of(self, formula: Formula) -> _Tracked:  # noqa: PLR0911 - one case each
+        """The words with bits that satisfy a formula, if every position variable has exactly one bit."""
         match formula:
             case Satisfies(guard, x):
                 index = self._guards.index(guard)
@@ -181,7 +181,7 @@ class _FormulaConstruction:
         return _Tracked(variables, a.automaton.product(b.automaton, and_, self._budget))
 
     def widened(self, source: _Tracked, variables: tuple[str, ...]) -> _Tracked:
-        """The same language with bits for more variables, whose values do not matter."""
+        """The same language with bits for more variables, whose values are arbitrary."""
         places = [variables.index(name) for name in source.variables]
         size, less = len(variables), len(source.variables)
 
@@ -217,7 +217,7 @@ class _FormulaConstruction:
     def _automaton(
         self, variables: tuple[str, ...], seen: Callable[[bool, tuple[bool, ...], Bits], bool]
     ) -> _Tracked:
-        """A language that one bit of memory decides."""
+        """A language that is decided with one bit of memory."""
         size = len(variables)
         ordered = tuple(sorted(variables))
         places = [ordered.index(name) for name in variables]
@@ -294,7 +294,7 @@ class _Letters:
         return len(self._signs)
 
     def guard(self, target: int) -> g.Guard:
-        """A guard that holds for the letters of a set and for no other, of as few atoms as is soon found."""
+        """A guard that holds exactly for a set of letters, with few atoms."""
         if target not in self._known:
             parts, left = [], target
             while left:
@@ -305,7 +305,7 @@ class _Letters:
         return self._known[target]
 
     def _implicant(self, letter: int, target: int) -> tuple[g.Guard, int]:
-        """A letter's minterm without the guards that can be spared, and the letters for which that holds."""
+        """A letter's minterm without unneeded guards, and the letters for which the rest holds."""
         signs = self._signs[letter]
         literals = list(range(len(signs)))
         for index in range(len(signs)):
@@ -316,7 +316,7 @@ class _Letters:
         return part, self._having(literals, signs)
 
     def _having(self, places: Sequence[int], signs: Bits) -> int:
-        """The letters in which some guards hold, or do not, as in ``signs``."""
+        """The letters in which the guards at some places have the truth values ``signs``."""
         matching = self._all
         for i in places:
             matching &= self._holding[i] if signs[i] else ~self._holding[i]
@@ -324,7 +324,7 @@ class _Letters:
 
 
 class _Splits:
-    """The pairs of a formula's automaton over letters with the bits of b and e, the lowest that of b."""
+    """The pairs of a formula's automaton over letters with bits for b, the lowest, and e."""
 
     def __init__(self, whole: Finite, letters: _Letters, k: int, budget: StepBudget) -> None:
         self._whole = whole
@@ -332,21 +332,21 @@ class _Splits:
         self._k = k
         self._budget = budget
         self._none, self._begin, self._end, self._both = map(self._masks, range(4))
-        # The same for all pairs: letters without b or e, and a new final state to which e leads.
+        # Shared by all pairs: letters without b or e, and a new final state to which e leads.
         self._last = len(whole.table)
         self._steps = self._arcs(self._none)
         self._ends = self._ending(self._end)
 
     def pairs(self) -> list[Pair]:
-        """One for each state before b from which a window can begin; one without windows if none can."""
-        # Only what letters without b or e lead to can come before a window.
+        """A pair for each state before b from which a window can begin; if there is none, an empty pair."""
+        # Only states that letters without b or e lead to can precede a window.
         edges = ((p, q) for p, state_pairs in enumerate(self._none) for q in state_pairs)
         state_pairs = (self._pair(state) for state in sorted(closed([self._whole.initial], edges)))
         pairs_with_windows = [pair for pair in state_pairs if pair.before.final and pair.window.final]
         return pairs_with_windows or [self._pair(self._whole.initial)]
 
     def _pair(self, state: int) -> Pair:
-        """The letters that lead to a state without b or e, and those that lead on, b first and e last."""
+        """The letters that lead to a state without b or e, and those that continue, first b and last e."""
         size, first = self._last, self._last + 1
         self._budget.spend(_PER_TRANSITION * (len(self._steps) + len(self._ends)))
         before = automaton(self._k, size, self._whole.initial, [state], self._steps)
@@ -356,7 +356,7 @@ class _Splits:
         return Pair(trimmed(before), trimmed(automaton(self._k, size + 2, first, [self._last], transitions)))
 
     def _masks(self, bits: int) -> list[dict[int, int]]:
-        """For each state the states that letters with some bits lead to, and by which letters."""
+        """For each state, the states to which letters with some bits lead, and these letters."""
         masks_of_states = []
         for row in self._whole.table:
             masks: dict[int, int] = {}

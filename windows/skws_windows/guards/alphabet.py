@@ -1,11 +1,11 @@
-"""The alphabet theory of a stream (window paper, Definition 1): letters, fields, and which guards hold.
+"""The alphabet theory of a stream (window paper, Definition 1): letters, fields, and satisfied guards.
 
 A letter is a record of one of the schema's relations. An attribute that several
-relations have with one sort is one field; every attribute is also a field by
+relations have with one sort is one field; every attribute is also a field under
 its qualified name. ``time`` is the event time, unless a relation has an
 attribute of that name.
 
-``holds`` decides one guard on one block of records. It is the reference for the
+``holds`` evaluates one guard on one block of records. It is the reference for the
 evaluation by columns in ``letters``.
 """
 
@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+")
 
 
 def contains_word(keyword: str, text: str, _analyzer: Analyzer) -> bool:
-    """Whether all words of ``keyword`` are words of ``text``, whatever their case."""
+    """True if all words of ``keyword`` are words of ``text``, ignoring case."""
     return set(_WORD.findall(keyword.casefold())) <= set(_WORD.findall(text.casefold()))
 
 
@@ -33,7 +33,7 @@ TIME_COLUMN: Final = -2
 ABSENT: Final = -1
 
 Keyword: TypeAlias = Callable[[str, str, Analyzer], bool]
-"""Whether a text (second) contains a keyword (first), by an analyzer."""
+"""True if a text (second) contains a keyword (first), by an analyzer."""
 
 
 class StreamRecord(NamedTuple):
@@ -46,11 +46,11 @@ class StreamRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldInfo:
-    """A field and its column in the rows of each relation, ABSENT where it has none.
+    """A field and its column in the rows of each relation, ABSENT if it has none.
 
-    ``sort``: the type of its values in guards, where all texts are alike.
-    ``variable`` names the value: a field and its qualified name have the same.
-    ``analyzer``: how keywords are looked for in it.
+    ``sort``: the type of its values in guards, where all texts have one sort.
+    ``variable`` names the value: a field and its qualified name have the same variable.
+    ``analyzer``: how its texts are compared with keywords.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Alphabet:
 
     @cached_property
     def fields(self) -> dict[str, FieldInfo]:
-        """Every field by name, qualified names too."""
+        """Every field by name, including qualified names."""
         by_name: dict[str, FieldInfo] = {}
         for name in dict.fromkeys(a.name for r in self.schema.relations for a in r.attributes):
             shared = _shared(name, self.schema.relations)
@@ -91,11 +91,11 @@ class Alphabet:
 
     @cached_property
     def clock(self) -> bool:
-        """Whether ``time`` is the event time rather than an attribute."""
+        """True if ``time`` is the event time and not an attribute."""
         return TIME in self.fields and TIME_COLUMN in self.fields[TIME].columns
 
     def bounds(self, variable: str) -> list[tuple[str, int | float | None, int | float | None]]:
-        """The bounds that the schema promises of a variable: (qualified field, least, greatest)."""
+        """The bounds of a variable in the schema: (qualified field, least, greatest)."""
         return [
             (f"{relation.name}.{attribute.name}", attribute.min, attribute.max)
             for relation in self.schema.relations
@@ -106,11 +106,11 @@ class Alphabet:
 
     @cached_property
     def variables(self) -> dict[str, FieldInfo]:
-        """One field for each variable: the widest that has it."""
+        """One field for each variable: the one in the most relations."""
         return {info.variable: info for info in reversed(self.fields.values()) if info.name == info.variable}
 
     def value(self, name: str, record: StreamRecord) -> Value:
-        """The value of a field in a record, None if it is NULL or absent."""
+        """The value of a field in a record; None if it is NULL or absent."""
         column = self.fields[name].columns[record.relation]
         if column == TIME_COLUMN:
             return record.time
@@ -118,7 +118,7 @@ class Alphabet:
 
     @cached_property
     def searched_fields(self) -> tuple[str, ...]:
-        """The qualified names of the texts that keywords are searched in."""
+        """The qualified names of the texts in which keywords are searched."""
         return tuple(
             f"{relation.name}.{name}"
             for relation in self.schema.relations
@@ -137,7 +137,7 @@ def _analyzer(relation: Relation, name: str) -> Analyzer:
 
 
 def _shared(name: str, relations: Sequence[Relation]) -> FieldInfo | None:
-    """The unqualified field; None if the relations disagree about its sort or its analyzer."""
+    """The unqualified field; None if relations differ in its sort or its analyzer."""
     holders = [r for r in relations if name in r.columns]
     kinds = {(_sort(r, name), _analyzer(r, name)) for r in holders}
     if len(kinds) > 1:
@@ -154,10 +154,10 @@ def _own(relation: Relation, name: str, relations: Sequence[Relation], shared: F
     return FieldInfo(qualified, _sort(relation, name), columns, variable, _analyzer(relation, name))
 
 
-def holds(  # noqa: PLR0911 - a case each
+def holds(  # noqa: PLR0911 - one case each
     guard: g.Guard, block: Sequence[StreamRecord], alphabet: Alphabet
 ) -> bool:
-    """Whether the last record of ``block`` satisfies a guard, which looks back no farther than the block.
+    """True if the last record of ``block`` satisfies a guard, which looks back no farther than the block.
 
     This is the models relation of the window paper: x_-j is the record j before
     the last.
@@ -194,7 +194,7 @@ def _term(term: g.Term, block: Sequence[StreamRecord], alphabet: Alphabet) -> Va
             values = [_value(field, block, alphabet) for _, field in terms]
             if None in values:
                 return None
-            numbers = cast("list[int | float]", values)  # as the language checks
+            numbers = cast("list[int | float]", values)  # checked by the language
             total: int | float = 0
             for (coefficient, _), number in zip(terms, numbers, strict=True):
                 total += coefficient * number

@@ -19,7 +19,7 @@ OPERATORS: Final = ("<", "<=", "=", "!=")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field ``back`` records before the current one; ``name`` as the alphabet knows it."""
+    """A field ``back`` records before the current one; ``name`` as in the alphabet."""
 
     name: str
     back: int = 0
@@ -92,7 +92,7 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class OfRelation:
-    """The record ``back`` records before the current one is of the relation."""
+    """The record ``back`` records before the current one belongs to the relation."""
 
     relation: str
     back: int = 0
@@ -178,7 +178,7 @@ def _joined(guards: Iterable[Guard], kind: type[And | Or], absorbing: Truth, neu
 
 
 def atoms(guard: Guard) -> Iterator[Atom]:
-    """The atoms of a guard, in the order written, repeated ones too."""
+    """The atoms of a guard, in the order written, including repeated ones."""
     match guard:
         case Not(inner):
             yield from atoms(inner)
@@ -207,19 +207,19 @@ def _fields_of(term: Term) -> Iterator[Field]:
 
 
 def lookback(guard: Guard) -> int:
-    """How many records back the guard reads."""
+    """The number of records that the guard looks back."""
     return max((back(atom) for atom in atoms(guard)), default=0)
 
 
 def back(atom: Atom) -> int:
-    """How many records back an atom reads."""
+    """The number of records that an atom looks back."""
     if isinstance(atom, OfRelation):
         return atom.back
     return max((field.back for field in fields(atom)), default=0)
 
 
 def shifted(guard: Guard, by: int) -> Guard:
-    """The same guard as seen ``by`` records later: every field is that much further back."""
+    """The same guard from the view of ``by`` records later: every field is that much further back."""
     return mapped(guard, lambda atom: _shifted_atom(atom, by))
 
 

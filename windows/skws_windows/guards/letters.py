@@ -1,11 +1,11 @@
-"""The guards that hold at each record of a batch, as one small number: the record's letter.
+"""The letter of each record of a batch: a small number for the guards that hold there.
 
-Guards are evaluated over whole columns, each distinct atom once a batch, with the
-same truth values as ``alphabet.holds`` and some hundred times as fast. Whole
-numbers that a double cannot hold exactly are compared as Python integers.
+Guards are evaluated over whole columns, each distinct atom once a batch. The truth
+values are those of ``alphabet.holds``, at a hundredth of the cost. Whole
+numbers that a double cannot represent exactly are compared as Python integers.
 
-``RowSource`` takes records as rows. A caller that has columns already provides
-a ``RecordSource`` of its own, so that no row is built which nothing reads.
+``RowSource`` takes records as rows. A caller that already has columns provides
+its own ``RecordSource``, so that rows are built only if they are read.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[Any]
 
 EXACT: Final = 1 << 53
-"""Up to here a double is an exact integer."""
+"""A double represents all integers up to this one exactly."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldColumn:
-    """The values of a field in a batch; where ``present`` is false, the value means nothing."""
+    """The values of a field in a batch; a value is meaningless if ``present`` is false."""
 
     values: Values
     present: Flags
 
     def before(self, records: int) -> FieldColumn:
-        """The same column seen ``records`` later."""
+        """The same column from the view of ``records`` later."""
         if not records:
             return self
         present = np.zeros_like(self.present)
@@ -48,7 +48,7 @@ class FieldColumn:
         return FieldColumn(values[: len(present)], present)
 
     def listed(self) -> list[Any]:
-        """The values, None where there is none."""
+        """The values, None for absent ones."""
         values: list[Any] = self.values.tolist()
         if self.present.all():
             return values
@@ -107,7 +107,7 @@ def time_column(time: Ints) -> FieldColumn:
 def typed(values: Sequence[Any], sort: AttributeType) -> FieldColumn:
     """Values of one sort, None for NULL."""
     if sort is AttributeType.NUMBER:
-        numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which is no value
+        numbers = np.array(values, dtype=np.float64)  # None becomes not-a-number, which marks a missing value
         return FieldColumn(numbers, ~np.isnan(numbers))
     if sort in (AttributeType.INTEGER, AttributeType.TIMESTAMP):
         return _whole(values)
@@ -130,7 +130,7 @@ def _whole(values: Sequence[Any]) -> FieldColumn:
 
 
 def exact(column: FieldColumn) -> FieldColumn:
-    """Whole numbers, as Python integers if a double cannot hold all of them."""
+    """Whole numbers, as Python integers if a double cannot represent all of them."""
     numbers = column.values
     if len(numbers) and (numbers.max() > EXACT or numbers.min() < -EXACT):
         return FieldColumn(numbers.astype(object), column.present)
@@ -150,7 +150,7 @@ class RecordColumns:
         return len(self._source.relation)
 
     def column(self, name: str, back: int = 0) -> FieldColumn:
-        """A field of the record ``back`` before each; absent where there is none in the batch."""
+        """A field of the record ``back`` before each record; absent before the batch."""
         key = (name, back)
         if key not in self._columns:
             self._columns[key] = (
@@ -159,12 +159,12 @@ class RecordColumns:
         return self._columns[key]
 
     def holds(self, guard: g.Guard) -> Flags:
-        """Whether each record satisfies a guard; meaningless where the records before it are missing."""
+        """True for each record that satisfies a guard; meaningless if the records before it are missing."""
         if guard not in self._atoms:
             self._atoms[guard] = self._evaluated(guard)
         return self._atoms[guard]
 
-    def _evaluated(self, guard: g.Guard) -> Flags:  # noqa: PLR0911 - a case each
+    def _evaluated(self, guard: g.Guard) -> Flags:  # noqa: PLR0911 - one case each
         match guard:
             case g.Truth(value):
                 return np.full(len(self), value, dtype=bool)
@@ -232,8 +232,8 @@ _BITS: Final = 62
 class Letters:
     """Numbers the combinations of guards that occur, in order of occurrence.
 
-    The processor's automata move by these numbers. Combinations that cannot
-    occur never get one, so no guard has to be decided at run time.
+    The processor's automata move by these numbers. Impossible combinations never
+    get a number, so no guard has to be decided at run time.
     """
 
     def __init__(self, guards: Sequence[g.Guard]) -> None:
@@ -270,7 +270,7 @@ class Letters:
         return np.array(numbers, dtype=np.int64)[places]
 
     def _wide(self, truths: np.ndarray[tuple[int, int], np.dtype[np.bool_]]) -> Ints:
-        """For more guards than an integer has bits."""
+        """The letters if there are more guards than an integer has bits."""
         packed = np.packbits(truths, axis=0).T
         distinct, first, places = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         numbers = [

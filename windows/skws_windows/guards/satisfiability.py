@@ -1,10 +1,10 @@
-"""Which guards can hold together, by z3; used at compile time only.
+"""Decides by z3 which guards can hold together; used only at compile time.
 
-Each value has a second variable that says whether it is NULL, and each record
-has one for its relation. Texts are numbers, equal exactly if the texts are;
-"contains" is a predicate whose truth is known on the guards' constants only.
-So a cell may be found possible although no text exists for it. Samples show
-it, because they are records on which the guards are evaluated.
+Each value has a second variable that is true if it is NULL, and each record
+has one for its relation. Texts are numbers, which are equal if and only if the texts are;
+"contains" is a predicate whose truth is known only for the constants of guards.
+So a cell may be found possible although no text exists for it. Samples reveal
+this, because guards are evaluated on them.
 
 A z3 context serves one thread at a time, and a second thread in it crashes the
 process. So each question has a context of its own, in which all its objects
@@ -25,16 +25,16 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 
 MOST_UNITS: Final = 2_000_000
-"""z3's units of work for one check, some seconds; a check that takes more counts as possible."""
+"""The most units of z3's work for one check, some seconds; a check that takes more counts as possible."""
 MOST_IN_ALL: Final = 20_000_000
-"""Units for all questions about one window."""
+"""The most units of z3's work for all questions about one window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Truth values of some guards that can occur together.
 
-    ``sample`` is a block of records (oldest first) with just these truth
+    ``sample`` is a block of records (oldest first) with exactly these truth
     values; None if none was found, though the cell may be possible.
     """
 
@@ -43,11 +43,11 @@ class Cell:
 
 
 class TooManyCellsError(Exception):
-    """Guards have more cells than are worth looking at, or their cells are too hard to find."""
+    """Guards have too many cells to examine, or cells that are too hard to find."""
 
 
 class Satisfiability:
-    """Questions about guards over one alphabet. ``promises`` are guards known to hold of every record."""
+    """Questions about guards over one alphabet. ``promises`` are guards that hold for every record."""
 
     def __init__(self, alphabet: Alphabet, promises: Sequence[g.Guard] = ()) -> None:
         self.alphabet = alphabet
@@ -56,7 +56,7 @@ class Satisfiability:
         self._budget = StepBudget(MOST_IN_ALL, "checking conditions")
 
     def possible(self, guard: g.Guard) -> bool:
-        """Whether some block of records satisfies the guard; true if it takes too much work to decide."""
+        """True if some block of records satisfies the guard, or if it takes too much work to decide."""
         if isinstance(guard, g.Truth):
             return guard.value
         if guard not in self._known:
@@ -126,7 +126,7 @@ class _Encoding:
         self._solver = z3.Solver(ctx=self._context)
         self._solver.set("rlimit", MOST_UNITS)
         self._solver.set("random_seed", 0)
-        self._solver.set("ctrl_c", False)  # else z3 catches the interrupt, and the check goes on
+        self._solver.set("ctrl_c", False)  # otherwise z3 catches the interrupt, and the check continues
         for position in range(self._depth + 1):
             self._solver.add(self._relation_among(position, self._streams))
             for promise in promises:
@@ -152,7 +152,7 @@ class _Encoding:
             self._solver.add(self._any([n != s for n, s in zip(names, signs, strict=True)]))
 
     def _unresolved(self, names: Sequence[Any]) -> Iterator[Cell]:
-        """All cells not yet refuted, one sign after the other; one that stays unknown counts as possible."""
+        """All cells not yet refuted, one sign after another; an undecided cell counts as possible."""
         z3 = self._z3
         pending: list[tuple[bool, ...]] = [()]
         while pending:
@@ -166,7 +166,7 @@ class _Encoding:
                 pending += [(*signs, False), (*signs, True)]
 
     def _check(self, *assumed: Any) -> Any:
-        """z3's answer, charged to the budget in its units of work. Raises OverBudgetError."""
+        """z3's answer, charged to the budget in z3's units of work. Raises OverBudgetError."""
         before = self._units()
         answer = self._solver.check(*assumed)
         self._budget.spend(self._units() - before)
@@ -187,7 +187,7 @@ class _Encoding:
         return all(holds(guard, sample, self._alphabet) == sign for guard, sign in pairs)
 
     def _relate(self) -> None:
-        """Constraints between the variables: relations have fields, and time does not run back."""
+        """Constraints between the variables: relations have fields, and time does not decrease."""
         for (name, back), value in list(self._values.items()):
             info = self._alphabet.variables[name]
             if info.columns[0] == TIME_COLUMN:
@@ -202,7 +202,7 @@ class _Encoding:
                 self._solver.add(self._contains(keyword, analyzer)(code) == truth)
 
     def _holds(self, variable: str, relation: int) -> bool:
-        """Whether a relation has an attribute whose value is ``variable``."""
+        """True if a relation has an attribute whose value is ``variable``."""
         name = self._alphabet.relations[relation]
         described = self._alphabet.schema.relations[relation]
         fields = self._alphabet.fields
@@ -256,7 +256,7 @@ class _Encoding:
         relations = [i for i, column in enumerate(info.columns) if column >= 0]
         return self._all([present, self._relation_among(field.back, relations)])
 
-    def _guard(self, guard: g.Guard) -> Any:  # noqa: PLR0911 - a case each
+    def _guard(self, guard: g.Guard) -> Any:  # noqa: PLR0911 - one case each
         match guard:
             case g.Truth(value):
                 return self._truth(value)

@@ -1,4 +1,4 @@
-"""From conditions in the language to guards: resolves names and checks sorts."""
+"""Turns conditions in the language into guards: resolves names and checks sorts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAME: Final = {"==": "=", "<>": "!="}
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a comparison. ``sort`` is TIMESTAMP for durations too: both are in microseconds."""
+    """One side of a comparison. ``sort`` is TIMESTAMP for durations, too: both are in microseconds."""
 
     term: g.Term
     sort: AttributeType
@@ -62,7 +62,7 @@ class ConditionReader:
         return name
 
     def duration(self, tree: Tree[Token]) -> int:
-        """Microseconds."""
+        """The duration in microseconds."""
         try:
             return parse_duration(" ".join(map(str, tree.children)))
         except UsageError as error:
@@ -78,10 +78,10 @@ class ConditionReader:
         if meaning.sort is AttributeType.BOOLEAN:
             return g.Compare("=", meaning.term, g.GuardConstant(value=True))
         raise self._fault(
-            f"expected a condition, found a value {meaning.what}; compare it with something", node
+            f"expected a condition, found a value {meaning.what}; compare it with another value", node
         )
 
-    def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - a case each
+    def _meaning(self, node: Node) -> Meaning:  # noqa: PLR0911 - one case each
         kind, parts = taken(node)
         match kind:
             case "any_of":
@@ -108,7 +108,7 @@ class ConditionReader:
                 return self._named(node)
         return self._value(kind, node)
 
-    def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - a case each
+    def _value(self, kind: str, node: Node) -> Operand:  # noqa: PLR0911 - one case each
         _, parts = taken(node)
         match kind:
             case "integer":
@@ -139,7 +139,7 @@ class ConditionReader:
         named, *rest = taken(node)[1]
         name, back = self.name(tree(named)), int(str(rest[0])) if rest else 0
         if back > MAX_BACK:
-            raise self._fault(f"{name}[-{back}]: at most {MAX_BACK} records back can be seen", node)
+            raise self._fault(f"{name}[-{back}]: a condition can look back at most {MAX_BACK} records", node)
         info = self._alphabet.fields.get(name)
         if info is not None:
             return Operand(g.Field(name, back), info.sort, info)
@@ -155,9 +155,9 @@ class ConditionReader:
         a, b = self._operand(left), self._operand(right)
         a, b = self._dated(a, b, left), self._dated(b, a, right)
         if not self._comparable(a, b):
-            raise self._fault(f"a value {a.what} is compared with one {b.what}", right)
+            raise self._fault(f"a value {a.what} cannot be compared with one {b.what}", right)
         if operator not in ("=", "!=") and not a.sort.numeric:
-            raise self._fault(f"values {a.what} can be equal (=, !=), but have no order here", node)
+            raise self._fault(f"values {a.what} have no order; use = or !=", node)
         if operator in _MIRRORED:
             a, b, operator = b, a, _MIRRORED[operator]
         return _compare(operator, a.term, b.term)
@@ -168,23 +168,25 @@ class ConditionReader:
         return a.sort is b.sort or (a.sort.numeric and b.sort.numeric)
 
     def _dated(self, operand: Operand, other: Operand, node: Node) -> Operand:
-        """The operand, as a time if it is a text in ISO 8601 that is compared with a time."""
+        """The operand; if it is a text in ISO 8601 that is compared with a time, that time."""
         if other.sort is not AttributeType.TIMESTAMP or not isinstance(operand.term, g.GuardConstant):
             return operand
         if operand.sort.numeric and operand.sort is not AttributeType.TIMESTAMP:
-            raise self._fault("a time is compared with a number; write a duration such as 30 minutes", node)
+            raise self._fault(
+                "a time cannot be compared with a number; write a duration such as 30 minutes", node
+            )
         if not isinstance(operand.term.value, str):
             return operand
         try:
             return Operand(g.GuardConstant(instant(operand.term.value)), AttributeType.TIMESTAMP)
         except ValueError:
-            raise self._fault(f"{operand.term} is no time in ISO 8601", node) from None
+            raise self._fault(f"{operand.term} is not a time in ISO 8601", node) from None
 
     def _contains(self, parts: list[Node]) -> g.Guard:
         keyword = self._keyword(parts[1])
         field = self._field_of(parts[0])
         if self._alphabet.fields[field.name].sort is not AttributeType.TEXT:
-            raise self._fault(f"{field.name} is no text", parts[0])
+            raise self._fault(f"{field.name} is not a text", parts[0])
         return g.Contains(field, keyword)
 
     def _keyword(self, node: Node) -> str:
@@ -214,7 +216,7 @@ class ConditionReader:
         if any(times) and not all(times):
             number_operand = left if times[1] else right
             raise self._fault(
-                "a time and a number are added; write a duration such as 30 minutes", number_operand
+                "a time and a number cannot be added; write a duration such as 30 minutes", number_operand
             )
         summed = g.summed(_linear(a.term), _linear(b.term), 1 if kind == "add" else -1)
         return Operand(_simple(summed), _wider(a.sort, b.sort))
@@ -228,7 +230,7 @@ class ConditionReader:
                 or not b.term.value
                 or b.sort is AttributeType.TIMESTAMP
             ):
-                raise self._fault("expected a number other than 0 to divide by", right)
+                raise self._fault("expected a divisor other than 0", right)
             return self._scaled(a, 1 / float(b.term.value), node)
         if not isinstance(a.term, g.GuardConstant):
             a, b = b, a
@@ -258,7 +260,7 @@ class ConditionReader:
     def _decimal(self, token: Node) -> float:
         value = float(str(token))
         if value == float("inf"):
-            raise self._fault("expected a number that a double can hold", token)
+            raise self._fault("expected a number that fits in a double", token)
         return value
 
     def _unknown(self, name: str, node: Node) -> UsageError:
@@ -285,7 +287,7 @@ def _linear(term: g.Term) -> g.Sum:
             return term
         case g.Field():
             return g.Sum(((1, term),))
-    assert not isinstance(term.value, str)  # noqa: S101 - sorts are checked
+    assert not isinstance(term.value, str)  # noqa: S101 - sorts have been checked
     return g.Sum((), term.value)
 
 
@@ -303,7 +305,7 @@ def _wider(a: AttributeType, b: AttributeType) -> AttributeType:
 
 
 def _compare(operator: str, left: g.Term, right: g.Term) -> g.Guard:
-    """A comparison; one between constants is decided at once."""
+    """A comparison; one between constants is evaluated at once."""
     if isinstance(left, g.GuardConstant) and isinstance(right, g.GuardConstant):
         return g.Truth(bool(COMPARED[operator](left.value, right.value)))
     return g.Compare(operator, left, right)

@@ -1,4 +1,4 @@
-"""The language of windows: its grammar, and errors that point at the place."""
+"""The language of windows: its grammar, and errors that point at the position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def taken(node: Node) -> tuple[str, list[Node]]:
-    """The kind of a node and its parts."""
+    """The kind of a node, and its parts."""
     node_tree = tree(node)
     return str(node_tree.data), node_tree.children
 
@@ -25,7 +25,7 @@ def taken(node: Node) -> tuple[str, list[Node]]:
 def tree(node: object) -> Tree[Token]:
     from lark import Tree as LarkTree  # noqa: PLC0415 - only window expressions need it
 
-    assert isinstance(node, LarkTree)  # noqa: S101 - tokens are taken where the grammar has them
+    assert isinstance(node, LarkTree)  # noqa: S101 - the grammar has no tokens here
     return node
 
 
@@ -159,7 +159,7 @@ _EXPECTED: Final = {
 
 
 def fault(message: str, text: str, position: int) -> UsageError:
-    """The error for a ``text`` that is wrong at an offset, which a caret points at."""
+    """The error for a ``text`` that is wrong at an offset, to which a caret points."""
     return UsageError(pointed(message, text, position))
 
 
@@ -189,7 +189,7 @@ def parse(text: str, start: str) -> Tree[Token]:
 
 @contextmanager
 def shallow() -> Iterator[None]:
-    """Refuse what is too deep for recursion: long chains of operators nest as deep as they are long."""
+    """Refuse texts too deep for recursion: a long chain of operators nests as deeply as it is long."""
     try:
         yield
     except RecursionError:
@@ -198,7 +198,9 @@ def shallow() -> Iterator[None]:
 
 def _check_size(text: str) -> None:
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"a window expression of {len(text):,} characters; at most {MAX_LENGTH:,} are read")
+        raise UsageError(
+            f"a window expression may have at most {MAX_LENGTH:,} characters; this one has {len(text):,}"
+        )
     depth = 0
     for position, char in enumerate(text):
         depth += (char in "([") - (char in ")]")

@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 MAX_REPEATS: Final = 200
 MAX_LETTERS: Final = 500
-"""Automata have up to the square of that many transitions."""
+"""The most letters of an expression; its automaton may have the square of that many transitions."""
 
 
 def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:
-    """``open when temp > 90 close when temp < 70`` and the like. Raises UsageError with a caret."""
+    """A window in the language, such as ``open when temp > 90 close when temp < 70``. Raises UsageError."""
     with shallow():
         return _WindowReader(alphabet, text).window(parse(text, "window"))
 
 
 def former_spellings(text: str, start: str = "window") -> tuple[str, ...]:
-    """A note for each part of a text that is written otherwise now, and still read. Raises UsageError."""
+    """A note for each part of a text in a former spelling, which is still accepted. Raises UsageError."""
     notes = []
     for kind in ("formerly_contains", "formerly_contains_anywhere"):
         for node in parse(text, start).find_data(kind):
             now = ":".join(_text_of(text, part) for part in node.children)
-            notes.append(f"{_text_of(text, node)} is now written {now}; a later version reads that alone")
+            notes.append(f"{_text_of(text, node)} is now written {now}; later versions accept only that")
     return tuple(dict.fromkeys(notes))
 
 
@@ -58,7 +58,7 @@ def _text_of(text: str, node: Tree[Token] | Token) -> str:
 
 
 def parse_regular(text: str, alphabet: Alphabet) -> r.Regular:
-    """``[x > 3]* [x > x[-1]]`` and the like. Raises UsageError with a caret."""
+    """A regular expression such as ``[x > 3]* [x > x[-1]]``. Raises UsageError with a caret."""
     with shallow():
         return _WindowReader(alphabet, text).regular(parse(text, "regular"))
 
@@ -71,7 +71,7 @@ def parse_pairs(
     selection: Selection = Selection.EVERY,
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
-    """Pairs (R, R') of regular expressions; ``lookback`` may exceed what guards need. Raises UsageError."""
+    """A window expression of pairs (R, R'); ``lookback`` may exceed that of the guards. Raises UsageError."""
     read = [(parse_regular(before, alphabet), parse_regular(window, alphabet)) for before, window in pairs]
     return expression(read, lookback, selection, NO_LIMITS, per)
 
@@ -88,7 +88,7 @@ class _WindowReader:
         parts = {str(part.data): part for part in tree.iter_subtrees() if part in tree.children}
         forms = {"open_close": self._open_close, "after_until": self._after_until, "match": self._match}
         form = next(kind for kind in forms if kind in parts)
-        # Users expect "open when" to give one window at a time, and a regular expression to give all.
+        # Users expect one window at a time from "open when", and all windows from a regular expression.
         default = Selection.EVERY if form == "match" else Selection.FIRST
         said = parts.get("selection")
         selection = default if said is None else Selection(str(said.children[0]).lower())
@@ -97,7 +97,7 @@ class _WindowReader:
         limits = self._limits([part for part in tree.children if part is not None])
         return expression([forms[form](parts[form])], None, selection, limits, fields)
 
-    def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - a case each
+    def regular(self, tree: Tree[Token]) -> r.Regular:  # noqa: PLR0911 - one case each
         match str(tree.data):
             case "either":
                 return _folded([self.regular(as_tree(part)) for part in tree.children])
@@ -132,7 +132,7 @@ class _WindowReader:
         inner = self.regular(as_tree(tree.children[0]))
         copies = (
             least + 1 if most is None else max(most, 1)
-        )  # any number from there on is one more, under a star
+        )  # under a star, one repetition more stands for any number
         self._count((self._letters - before) * (copies - 1), tree)
         return r.repeated(inner, least, most)
 
@@ -146,12 +146,12 @@ class _WindowReader:
             raise self._fault(f"an expression of more than {MAX_LETTERS:,} letters", tree)
 
     def _open_close(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
-        """Windows from a record that opens to the next one that closes."""
+        """Windows from a record that opens them to the next record that closes them."""
         opening, closing = (self._conditions.guard(as_tree(part)) for part in tree.children)
         return r.EVERYTHING, r.then(r.LetterBlock(opening), _until(closing))
 
     def _after_until(self, tree: Tree[Token]) -> tuple[r.Regular, r.Regular]:
-        """Windows from the record after the first condition to the next with the last one."""
+        """Windows from the record after one with the first condition to the next with the second."""
         first, last = (self._conditions.guard(as_tree(part)) for part in tree.children)
         return r.then(r.EVERYTHING, r.LetterBlock(first)), _until(last)
 
@@ -210,7 +210,7 @@ def formula_expression(
     selection: Selection = Selection.EVERY,
     per: tuple[str, ...] = (),
 ) -> WindowExpression:
-    """The windows that a formula defines; ``lookback`` may exceed what its guards need (Lemma 5).
+    """The windows that a formula defines; ``lookback`` may exceed that of its guards (Lemma 5).
 
     Raises UsageError for a formula that cannot be read, or is too large to be compiled.
     """
@@ -222,8 +222,8 @@ def formula_expression(
             expression = window_expression(formula, k, Satisfiability(alphabet))
     except TooManyCellsError:
         raise UsageError(
-            f"the formula is too large: its {len(guards)} conditions can be combined in more than "
-            f"{MOST_LETTERS} ways, or take too long to check; use fewer conditions"
+            f"the formula is too large: its {len(guards)} conditions have more than "
+            f"{MOST_LETTERS} combinations, or take too long to check; use fewer conditions"
         ) from None
     except OverBudgetError:
         raise UsageError(
@@ -234,13 +234,13 @@ def formula_expression(
 
 
 class _FormulaReader:
-    """Reads one text. ``scope`` has the variables that are bound where a part of it stands."""
+    """Reads one text. ``scope`` has the variables that are bound at a part of it."""
 
     def __init__(self, alphabet: Alphabet, text: str) -> None:
         self._conditions = ConditionReader(alphabet, text)
         self._text = text
 
-    def formula(self, node: Node, scope: frozenset[str]) -> m.Formula:  # noqa: PLR0911 - a case each
+    def formula(self, node: Node, scope: frozenset[str]) -> m.Formula:  # noqa: PLR0911 - one case each
         parts = tree(node).children
         match str(tree(node).data):
             case "implication":

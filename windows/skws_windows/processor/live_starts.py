@@ -1,8 +1,8 @@
 """Runs a window expression on the stream of one key: the live starts, record after record.
 
 The groups of starts are lists parallel to the configuration's slots. At a record, a start is added if the
-first automaton accepts the records before; all groups move, and those that meet are merged; each start of a
-group in a final state has a window that ends here. Records that change nothing are skipped: NumPy finds the
+first automaton accepts the records before it; all groups move, and groups that meet are merged; each start of
+a group in a final state has a window that ends here. Records that change nothing are skipped: NumPy finds the
 next one that does.
 """
 
@@ -22,7 +22,7 @@ from skws_windows.processor.macrostates import Configuration, Configurations, Mo
 from skws_windows.processor.panes import Panes
 
 _SHORT: Final = 48
-"""Segments of at most this many records are walked one by one, as NumPy would take longer."""
+"""Segments of at most this many records are read one by one, since NumPy would take longer."""
 _SWEPT: Final = 64
 NONE_OPEN: Final = -1
 
@@ -54,7 +54,7 @@ Key: TypeAlias = tuple[Value, ...]
 
 
 def one_is_enough(selection: Selection, limits: Limits) -> bool:
-    """True if a group needs only its earliest start, which gives the longest window without limits."""
+    """True if a group needs only its earliest start, which has the longest window without limits."""
     return selection is Selection.LONGEST and not limits.bounding
 
 

@@ -233,7 +233,7 @@ class Configurations:
         return self._known[key]
 
     def _forget(self) -> None:
-        """Clear the moves, too, as configurations in use would keep all others alive."""
+        """Clear the moves as well, since configurations in use would keep all others alive."""
         for configuration in self._known.values():
             configuration.moves[0].clear()
             configuration.moves[1].clear()

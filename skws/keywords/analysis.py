@@ -1,19 +1,19 @@
-"""The one analysis chain, from a text to its words, for data, queries and highlighting alike.
+"""The analysis of a text into words, the same for data, queries and highlighting.
 
-Words are compared folded (case, accents) and stemmed (by the attribute's analyzer, English if none
-is said); stop words are not searchable on their own. A compound such as ``Spider-Man``,
-``O'Neil``, ``AT&T`` or ``node.js`` is found whole and by each piece. Its
+Words are compared folded (case, accents) and stemmed (by the analyzer of the attribute, by default
+English); stop words are not searchable on their own. A compound such as ``Spider-Man``,
+``O'Neil``, ``AT&T`` or ``node.js`` is found as a whole and by each piece. Its
 hyphens, apostrophes and underscores do not count (``spiderman``, ``oneil``),
-save between digits. A text is cut at white space first, which is fast and can
-split no word; each distinct chunk is analysed once and remembered. With the
-analyzer ``none`` a text is one chunk and one word, as it is. A compound inside a
-longer one (``example.com`` in ``server-01.example.com``) is no word of its own: it is
-a run of pieces that is ``spelled`` as it is, which costs a text nothing.
+except between digits. A text is first cut at white space, which is fast and
+splits no word; each distinct chunk is analysed once and cached. With the
+analyzer ``none`` a text is one chunk and one word, unchanged. A compound inside a
+longer one (``example.com`` in ``server-01.example.com``) is not a word of its own but
+a run of pieces that are ``spelled`` in the same way, which adds no cost to a text.
 
 Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and
 ``STRASSE``, full-width and plain letters). Only accents are removed, never the
-vowel signs of Indic scripts or the voicing marks of kana, which distinguish words
-apart.
+vowel signs of Indic scripts or the voicing marks of kana, which distinguish
+words.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _INVISIBLE: Final = frozenset(
         range(0xE0100, 0xE01F0),
     )
 )
-# Code points among which all marks are: without ideographs, syllables and what has no text.
+# Code points that include all marks, without ideographs, syllables and unassigned ranges.
 _MARKED: Final = (
     range(0x300, 0x3400),
     range(0xA000, 0xAC00),
@@ -72,14 +72,14 @@ _MARKS: Final = _ranges(
         }
     )
 )
-# Scripts without blanks between words: every character is a word, and a word typed is a phrase of them.
+# Scripts without blanks between words: every character is a word, and a typed word is a phrase of them.
 _HAN_AND_KANA: Final = (
     "\u3005-\u3007\u3041-\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U000323af"
 )
 _OTHERS: Final = (
     range(0x0E00, 0x0F00),  # Thai, Lao
-    range(0x0F00, 0x10A0),  # Tibetan, which has marks between syllables only; Myanmar
+    range(0x0F00, 0x10A0),  # Tibetan, which has marks only between syllables; Myanmar
     range(0x1780, 0x17E0),  # Khmer
     range(0x1950, 0x19E0),  # Tai Le, New Tai Lue
     range(0x1A20, 0x1AB0),  # Tai Tham
@@ -100,23 +100,23 @@ APOSTROPHES: Final = "'\u2019"
 JOINERS: Final = f"{HYPHENS}{APOSTROPHES}&._"
 
 PIECE: Final = re.compile(f"[{_UNSPACED}][{_MARKS}]*{_AM}|(?:[^\\W_{_UNSPACED}]|[{_MARKS}])+")
-"""The smallest unit that is looked for: a run of letters, digits and marks, or one unspaced character."""
+"""The smallest searchable unit: a run of letters, digits and marks, or one unspaced character."""
 
 COMPOUND: Final = re.compile(f"(?:(?<!\\.)\\.)?[\\w{_MARKS}]+(?:[{JOINERS}][\\w{_MARKS}]+)*(?:\\+\\+|#)?")
-"""Pieces held together by joiners, with the dot of ``.NET`` (but no ellipsis) and the signs of ``C++``."""
+"""Pieces connected by joiners, with the dot of ``.NET`` (but not an ellipsis) and the signs of ``C++``."""
 
 UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
 def _letters() -> Mapping[int, str | None]:
-    """Letters that no Unicode decomposition takes apart, and invisible characters to delete."""
+    """Letters that have no Unicode decomposition, and invisible characters to delete."""
     plain_letters: Mapping[int, str] = accent_map  # type: ignore[assignment]  # annotated before it is rekeyed
     table: dict[int, str | None] = {
         code: plain
         for code, plain in plain_letters.items()
         if chr(code).islower() and len(plain) == 1 and unicodedata.normalize("NFKD", chr(code)) == chr(code)
     }
-    # One letter each in Whoosh's table (or none); these are the usual transliterations.
+    # Whoosh's table has one letter for each of these, or none; these are the usual transliterations.
     table.update({ord("æ"): "ae", ord("œ"): "oe", ord("þ"): "th", ord("ð"): "d"})
     # Two apostrophes that Unicode counts as letters (Hawai\u02bbi) fold to nothing, like the others.
     table.update(dict.fromkeys((*_INVISIBLE, 0x2BB, 0x2BC)))
@@ -127,8 +127,8 @@ _LETTERS: Final = _letters()
 
 
 def _is_accent(char: str) -> bool:
-    # Classes 10 to 35 are the points of Hebrew and Arabic, 200 and more the accents around a
-    # letter; those between are vowel signs, viramas and tones, which are spelling.
+    # Classes 10 to 35 are the points of Hebrew and Arabic, 200 and more the accents around a letter; classes
+    # in between are vowel signs, viramas and tones, which are part of the spelling.
     combining = unicodedata.combining(char)
     return combining >= 200 or 10 <= combining <= 35
 
@@ -142,13 +142,13 @@ def fold(text: str) -> str:
     """``text`` without case, accents, compatibility forms and invisible characters."""
     if text.isascii():
         return text.lower()
-    # Accents go before case: the iota subscript would otherwise become a letter.
+    # Accents are removed before case: the iota subscript would otherwise become a letter.
     folded = _strip(_strip(text).casefold()).translate(_LETTERS)
     return unicodedata.normalize("NFC", folded)
 
 
 MEMORABLE: Final = 64
-"""Longer words (in characters) are no words that recur: they are neither remembered nor stemmed."""
+"""Longer words (in characters) are unlikely to recur: they are neither cached nor stemmed."""
 _CODES: Final = {
     Analyzer.DANISH: "da",
     Analyzer.DUTCH: "nl",
@@ -175,7 +175,7 @@ def stem(word: str, analyzer: Analyzer = Analyzer.ENGLISH, raw: str = "") -> str
     if analyzer not in _CODES or len(word) > MEMORABLE or not word.isalpha():
         return word
     if analyzer is Analyzer.RUSSIAN:
-        # Folding takes the breve from the letter that most endings have.
+        # Folding removes the breve from the letter in which most endings end.
         spelled = unicodedata.normalize("NFC", raw or word).lower().replace("ё", "е")
         return fold(_stemmer(analyzer)(spelled))
     return _stemmer(analyzer)(word)
@@ -189,35 +189,34 @@ def _porter2(word: str) -> str:
 
 @cache
 def stop_words(analyzer: Analyzer) -> frozenset[str]:
-    """The words that are too common to be looked for, folded."""
+    """The folded words that are too common to be searched."""
     if analyzer is Analyzer.ENGLISH:
         return frozenset(STOP_WORDS)
     if analyzer not in _CODES:
         return frozenset()
-    from whoosh.lang.stopwords import stoplists  # noqa: PLC0415 - large, and only for other languages
+    from whoosh.lang.stopwords import stoplists  # noqa: PLC0415 - large, and needed for other languages only
 
-    return frozenset(map(fold, stoplists.get(_CODES[analyzer], ())))  # there are none for Romanian
+    return frozenset(map(fold, stoplists.get(_CODES[analyzer], ())))  # Romanian has none
 
 
 @cache
 def _stemmer(analyzer: Analyzer) -> Callable[[str], str]:
-    from whoosh.lang.snowball import classes  # noqa: PLC0415 - many modules, and only for other languages
+    from whoosh.lang.snowball import classes  # noqa: PLC0415 - many modules, for other languages only
 
     of_language: Any = classes[_CODES[analyzer]]()
     return of_language.stem  # type: ignore[no-any-return]  # Whoosh is typed in part
 
 
 REMEMBERED: Final = 200_000
-"""Distinct chunks whose analysis is remembered: at most some 150 MB."""
+"""The most distinct chunks whose analysis is cached: about 150 MB at most."""
 _CHUNK: Final = re.compile(r"\S+")
 
 
 class Token(NamedTuple):
-    """A word of a text. Pieces have consecutive positions; a whole stands beside its pieces.
+    """A word of a text. Pieces have consecutive positions; a whole shares the position of its first piece.
 
-    ``start`` and ``end`` are offsets in characters, ``word`` is folded,
-    ``stem`` is what queries are compared with. A whole has the position of its
-    first piece and spans ``width`` of them.
+    ``start`` and ``end`` are offsets in characters, ``word`` is folded, and queries are
+    compared with ``stem``. A whole spans ``width`` pieces.
     """
 
     start: int
@@ -238,7 +237,7 @@ class TextChunk(NamedTuple):
 
 
 class TextPiece(Protocol):
-    """A piece of a text: where it stands, and its folded word."""
+    """A piece of a text: its offsets and its folded word."""
 
     @property
     def start(self) -> int: ...
@@ -257,14 +256,14 @@ class _Piece(NamedTuple):
 
 
 def chunks(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> list[str]:
-    """The parts of a text that are analysed by themselves."""
+    """The parts of a text that are analysed separately."""
     if analyzer is Analyzer.NONE:
         return [text] if text else []
     return text.split()
 
 
 def tokens(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Iterator[Token]:
-    """The tokens of a text in order, a whole after its pieces."""
+    """The tokens of a text in order, each whole after its pieces."""
     if analyzer is Analyzer.NONE:
         yield from _untouched(text).tokens
         return
@@ -280,12 +279,12 @@ def tokens(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> Iterator[Token]:
 
 
 def stems(text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
-    """The stems of a text's pieces in order, stop words included: what phrases are compared with."""
+    """The stems of a text's pieces in order, including stop words; phrases are compared with them."""
     return tuple(chain.from_iterable([analyse(chunk, analyzer).stems for chunk in chunks(text, analyzer)]))
 
 
 def analyse(chunk: str, analyzer: Analyzer = Analyzer.ENGLISH) -> TextChunk:
-    """The words of one of a text's ``chunks``; offsets and positions count from its start."""
+    """The analysis of one of the ``chunks`` of a text; offsets and positions are relative to the chunk."""
     return _remember(chunk, analyzer) if len(chunk) <= MEMORABLE else _analyse(chunk, analyzer)
 
 
@@ -323,14 +322,14 @@ _LETTER: Final = re.compile("[A-Za-z]")
 
 
 def _without_letters(instant: re.Match[str]) -> str:
-    """An instant with blanks in place of its letters, so that offsets stay."""
+    """An instant with blanks in place of its letters, so that offsets do not change."""
     return _LETTER.sub(" ", instant.group())
 
 
 def _compound(raw: str, without_instants: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
-    """The pieces of one compound, then its whole where that is another word.
+    """The pieces of a compound, then the compound as a whole if that is a different word.
 
-    ``cut``: the same without the letters of an instant, whose date is a whole, too.
+    ``without_instants``: the compound without the letters of an instant, whose date is a whole as well.
     """
     pieces, common = _pieces(without_instants), stop_words(analyzer)
     if not pieces:
@@ -362,7 +361,7 @@ def _pieces(raw: str) -> list[_Piece]:
     pieces = [
         _Piece(match.start(), match.end(), word)
         for match in PIECE.finditer(raw)
-        # A lone mark (the variation selector of an emoji) is no word.
+        # A lone mark (the variation selector of an emoji) is not a word.
         if any(map(str.isalnum, word := fold(match.group())))
     ]
     if len(pieces) > 1 and pieces[-1].word == "s" and raw[pieces[-1].start - 1] in APOSTROPHES:
@@ -375,7 +374,7 @@ def _pieces(raw: str) -> list[_Piece]:
 
 
 def _whole(raw: str, pieces: list[_Piece]) -> str:
-    """The word that a compound is, taken whole; empty if white space is all it lacks."""
+    """The whole compound as one word; empty if it is only its pieces without white space."""
     return "" if UNSPACED.search(raw) else spelled(raw, pieces).replace(" ", "")
 
 
@@ -383,10 +382,10 @@ _JOINED: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_
 
 
 def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
-    """How consecutive pieces of a text are joined, with a blank where nothing that counts joins them.
+    """Consecutive pieces of a text with the signs between them that matter, and otherwise blanks.
 
     ``cve 2025-7425``, ``server 01.example.com``, ``.net``. Blanks and hyphens between
-    words are the same, as ``spider man`` is found in ``Spider-Man``.
+    words are equivalent, since ``spider man`` is found in ``Spider-Man``.
     """
     acronym = len(pieces) > 1 and all(len(piece.word) == 1 and piece.word.isalpha() for piece in pieces)
     parts = ["." if len(pieces) == 1 and _dotted(text, pieces[0].start) else "", pieces[0].word]
@@ -398,14 +397,14 @@ def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
 
 
 def _dotted(text: str, start: int) -> bool:
-    """True if the piece at ``start`` has a dot before it that is no ellipsis."""
+    """True if the piece at ``start`` has a dot before it that is not part of an ellipsis."""
     while text[start - 1 : start] == "_":
         start -= 1
     return text[start - 1 : start] == "." and text[start - 2 : start - 1] != "."
 
 
 def _joint(between: str, sides: str, *, acronym: bool) -> str:
-    """What of a joiner counts. ``sides`` are the characters left and right of it."""
+    """The part of a joiner that matters. ``sides`` are the characters to its left and right."""
     if "&" in between:
         return "&"
     if sides.isdigit():

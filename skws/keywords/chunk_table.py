@@ -1,11 +1,11 @@
 """Maps the texts of a column to the bits of the alternatives that they satisfy.
 
-Texts are cut at white space; each distinct chunk is analysed once, and is one look-up from then on. Of
-whole columns only candidates are looked at, which one pass over all texts finds at a tenth of the cost.
+Texts are cut at white space; each distinct chunk is analysed once, and then only looked up. Of
+whole columns only candidates are examined; one pass over all texts finds these at a tenth of the cost.
 
-A candidate holds a substring that some keyword begins with (or a part of a keyword that may have typing
+A candidate contains a substring with which some keyword begins (or a part of a keyword that allows typing
 errors or wildcards), or a character beyond ASCII that may fold to anything. All texts are searched at once,
-at the speed of memory. A candidate may satisfy nothing; a text that is none never satisfies anything.
+at the speed of memory. A candidate may satisfy nothing; a text that is not a candidate satisfies nothing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from skws_mesh.columnar.columns import distinct
 from skws_schema.model import Analyzer
 
 _KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
-_LONGEST: Final = 10  # letters compared; more rule out little
+_LONGEST: Final = 10  # letters compared; more of them reject few further texts
 
-# Beyond ASCII, all but the letters (of the scripts most written) that never fold to an ASCII letter, nor to
-# nothing, and punctuation, which is in no word, though it may join two.
+# All characters beyond ASCII, except letters (of the most common scripts) that never fold to an ASCII letter
+# or to nothing, and punctuation, which is in no word, though it may join two.
 FOLDING: Final = (
     "[^\x00-\x7f\u0391-\u03a1\u03a3-\u03ab\u03b1-\u03cb\u0400-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a"
     "\u0904-\u0939\u0e01-\u0e30\u2010-\u2027\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]"
@@ -41,10 +41,10 @@ ASCII_JOINERS: Final = "".join(filter(str.isascii, JOINERS))
 
 
 def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
-    """A test that is true only of texts that satisfy no alternative.
+    """A test that is True only for texts that satisfy no alternative.
 
-    By finding plain substrings, which Python does faster than any regular expression. Joiners may
-    stand anywhere in a word, so they are taken out of both sides.
+    It searches for plain substrings, which Python does faster than any regular expression. Joiners may
+    occur anywhere in a word, so they are removed from both sides.
     """
     needed = substrings(alternatives)
     if needed is None:
@@ -62,7 +62,7 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
 
 
 def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
-    """What texts, folded and without joiners, must contain any of; None if that is nothing."""
+    """Substrings of which a text, folded and without joiners, must contain one; None if there are none."""
     alternatives = list(alternatives)
     needed = {_start(each) for each in alternatives} - {None}
     needed |= {part for each in alternatives for part in _inside(each)}
@@ -71,7 +71,7 @@ def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
 
 
 def _without_joiners(text: str) -> str:
-    # One after the other: where there is none, as is usual, this is faster than translate.
+    # One after the other: texts usually have no joiners, and then this is faster than translate.
     for joiner in ASCII_JOINERS if text.isascii() else JOINERS:
         if joiner in text:
             text = text.replace(joiner, "")
@@ -79,7 +79,7 @@ def _without_joiners(text: str) -> str:
 
 
 def _inside(alternative: Alternative) -> Iterable[str]:
-    """Parts of which some word holds one, folded, in every text that satisfies the alternative."""
+    """The folded parts of which some word contains one, in every text that satisfies the alternative."""
     match alternative:
         case Fuzzy(word=word, distance=distance):
             return [part[:_LONGEST] for part in parts(word, distance)]
@@ -90,14 +90,12 @@ def _inside(alternative: Alternative) -> Iterable[str]:
 
 
 def _start(alternative: Alternative) -> str | None:
-    """What some word begins with, folded, in every text that satisfies the alternative; None if nothing."""
+    """The folded beginning of some word in every text that satisfies the alternative; None if unknown."""
     match alternative:
         case Condition():
             return None
         case _ if alternative.analyzer not in _KNOWN:
-            return (
-                ""  # other stemmers change more than endings, and texts as they are may begin with any sign
-            )
+            return ""  # other stemmers change more than endings, and unchanged texts may begin with any sign
         case Fuzzy() | Wildcard():
             return None
         case Term(stem=start) if alternative.analyzer is Analyzer.SIMPLE:
@@ -115,7 +113,10 @@ def _start(alternative: Alternative) -> str | None:
 
 
 def unstemmed(stem: str) -> str:
-    """What all words with this stem begin with: stemming rewrites the last letter, but for a few words."""
+    """The common beginning of all words with this stem.
+
+    Stemming rewrites only the last letter, except for a few words.
+    """
     if not (stem.isascii() and stem.isalpha()):
         return stem
     exceptions = [word for word, its_stem in exceptional_forms.items() if its_stem == stem]
@@ -128,7 +129,7 @@ Known = TypeVar("Known")
 
 
 class ChunkMemory(dict[str, Known], Generic[Known]):
-    """From chunks, parts of texts between white space; filled as they are met, emptied at ``most``."""
+    """A cache from chunks, parts of texts between white space, to values; emptied at ``most``."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
         super().__init__()
@@ -147,13 +148,13 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         return value
 
 
-_MOST: Final = 100  # substrings, each of which is looked for in all bytes
+_MOST: Final = 100  # substrings, each of which is searched in all bytes
 _LOWER: Final = bytes(range(256)).lower()
 _JOINERS: Final = ASCII_JOINERS.encode()
 
 
 class CandidateTexts:
-    """The texts that may satisfy any of some alternatives, all but those that are ``hopeless``."""
+    """The texts that may satisfy one of some alternatives, that is all texts that are not ``hopeless``."""
 
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
         self.hopeless = hopeless(alternatives)
@@ -162,10 +163,10 @@ class CandidateTexts:
         self._plain = [re.compile(re.escape(part.encode())) for part in needed if part.isascii()]
 
     def of(self, texts: Texts) -> Places | None:
-        """The places of the candidates in order; None if the alternatives do not narrow them."""
+        """The indices of the candidates in order; None if the alternatives do not narrow them down."""
         if not self._narrow:
             return None
-        data = bytes(texts.data)  # a copy only of a view
+        data = bytes(texts.data)  # a copy only if it is a view
         holding = self._holding(data, texts.offsets)
         if data.isascii():
             return holding
@@ -175,7 +176,7 @@ class CandidateTexts:
         return distinct(np.concatenate([holding, others[hopeful]]))
 
     def _holding(self, data: bytes, offsets: Places) -> Places:
-        """The texts that hold a substring, perhaps also some of more than ASCII, or with a part of one."""
+        """The texts with a substring; possibly also texts with a part of one, or with other characters."""
         bare = data.translate(_LOWER, delete=_JOINERS)
         if len(bare) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
@@ -188,16 +189,17 @@ Bitmaps: TypeAlias = npt.NDArray[np.int16]
 Numbered: TypeAlias = tuple[tuple[int, Alternative], ...]
 """Alternatives, each with the bit it sets."""
 
-# Above the bits of 8 slots and of the exclusions; one for each phrase.
+# Above the bits of 8 slots and of the exclusions; one flag for each phrase.
 _FIRST_FLAG: Final = 16
 
 
 class PredicateMemory(ChunkMemory[Known]):
-    """Looks for predicates, called by positive numbers, in chunks.
+    """Finds predicates, identified by positive numbers, in chunks.
 
-    A phrase cannot be recognized in a single chunk: its longest word puts it in doubt, and only texts
-    with such a word are compared word by word. A part of a longer compound can, and what of it is joined
-    by signs that count puts the rest in doubt: many compounds have words such as ``com`` in common.
+    A phrase cannot be recognized in a single chunk: its longest word only makes it possible, and only texts
+    with such a word are compared word by word. A part of a longer compound can be recognized, and its longest
+    run
+    of pieces joined by signs makes the rest possible: many compounds share words such as ``com``.
     """
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -239,7 +241,7 @@ class PredicateMemory(ChunkMemory[Known]):
             self._words.remove(alternative, predicate)
 
     def _listed(self, phrase: Phrase, count: int = 1) -> tuple[dict[str, list[int]], str]:
-        """Where the predicates are that the same word, or the same part of a compound, puts in doubt."""
+        """The lists of the predicates that the same word, or the same part of a compound, makes possible."""
         if not phrase.spelled:
             return self._longest, max(phrase.stems, key=len)
         part = longest_part(phrase.spelled)
@@ -247,7 +249,7 @@ class PredicateMemory(ChunkMemory[Known]):
         return self._joined, part
 
     def satisfied(self, chunk: str) -> Iterator[int]:
-        """The predicates that a chunk satisfies, perhaps several times; phrases in doubt are negative."""
+        """The predicates that a chunk satisfies, perhaps repeated; those of possible phrases are negative."""
         tokens_of_chunk = analyse(chunk, self._analyzer).tokens
         for token in tokens_of_chunk:
             yield from self._words.of(token)
@@ -258,7 +260,7 @@ class PredicateMemory(ChunkMemory[Known]):
                 yield phrase if self._phrases[phrase].spelled == part else -phrase
 
     def _parts(self, chunk: str, tokens_of_chunk: Sequence[Token]) -> Iterator[str]:
-        """What compounds of a chunk consist of, in as many pieces as any that is looked for."""
+        """The parts of a chunk's compounds, with each number of pieces that is searched for."""
         pieces = [token for token in tokens_of_chunk if not token.whole]
         for size in self._sizes:
             for i in range(len(pieces) - size + 1):
@@ -266,12 +268,12 @@ class PredicateMemory(ChunkMemory[Known]):
 
 
 class ChunkTable(PredicateMemory[int]):
-    """From chunks to bits, and to flags of phrases in doubt."""
+    """Maps chunks to bits, and to flags of possible phrases."""
 
     def __init__(self, numbered: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         super().__init__(analyzer)
         self.possible = 0
-        self._of_phrases: dict[int, int] = {}  # bits, by flags
+        self._of_phrases: dict[int, int] = {}  # bits, by flag
         for bit, alternative in numbered:
             self.possible |= bit
             predicate = bit
@@ -294,7 +296,7 @@ class ChunkTable(PredicateMemory[int]):
         return found if found >> _FIRST_FLAG == 0 else self._with_phrases(found, text)
 
     def find_in(self, parts: Sequence[tuple[Column, Bitmaps]]) -> None:
-        """Add to the bitmaps of each column the bits of its texts; NULL satisfies nothing."""
+        """Add the bits of the texts of each column to its bitmaps; NULL satisfies nothing."""
         if not self.possible or not parts:
             return
         texts = Texts.of([column for column, _ in parts])
@@ -314,7 +316,7 @@ class ChunkTable(PredicateMemory[int]):
         return value
 
     def _with_phrases(self, flags: int, text: str) -> int:
-        """``found`` with the bits of the phrases in ``text`` in place of their flags."""
+        """``flags`` with the bits of the phrases in ``text`` in place of their flags."""
         words = stems(text, self._analyzer)
         bits = flags & ((1 << _FIRST_FLAG) - 1)
         for flag, bit in self._of_phrases.items():
@@ -324,5 +326,5 @@ class ChunkTable(PredicateMemory[int]):
 
 
 def longest_part(compound: str) -> str:
-    """The longest part of a ``spelled`` compound whose pieces are joined by signs that count."""
+    """The longest part of a ``spelled`` compound whose pieces are joined by signs that matter."""
     return max(compound.split(" "), key=len)

@@ -1,6 +1,7 @@
 """Matches arriving tuples with the keywords of standing queries, or with many words; finds rare keywords.
 
-Each distinct predicate of all queries is matched once. A text takes the look-up of its chunks, independent of
+Each distinct predicate of all queries is matched once. The cost of a text is the look-up of its chunks,
+whatever
 the number of queries; the predicates are then distributed to their queries, or give the numbers of the words
 in a row.
 """
@@ -29,11 +30,11 @@ from skws_schema.model import Analyzer, Schema
 
 _QUERY_BITS = 32
 _MANY: Final = 4
-"""The number of phrases from which on an index of the pairs of words in a text is worthwhile."""
+"""The least number of phrases for which an index of the pairs of words in a text is worthwhile."""
 
 
 class PredicateTable(PredicateMemory[tuple[int, ...]]):
-    """Maps chunks of text to the predicates that they satisfy; phrases in doubt are negative."""
+    """Maps chunks of text to the predicates that they satisfy; possible phrases are negative."""
 
     def find(self, text: str) -> Sequence[int]:
         """The predicates that a text satisfies, perhaps with duplicates."""
@@ -65,7 +66,7 @@ class PredicateTables:
         self._scoped: dict[tuple[int, int], PredicateTable] = {}
 
     def add(self, predicate: int, alternative: Alternative) -> None:
-        """``predicate`` is positive."""
+        """Add a predicate; ``predicate`` is positive."""
         for table in self._tables(alternative):
             table.add(predicate, alternative)
 
@@ -74,7 +75,7 @@ class PredicateTables:
             table.remove(predicate, alternative)
 
     def satisfied(self, block: Block, at: Ints) -> tuple[list[int], list[int]]:
-        """The predicates that some rows of a block satisfy, perhaps with duplicates, and the rows."""
+        """The predicates that some rows of a block satisfy, possibly repeated, and the rows."""
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
@@ -111,7 +112,7 @@ class JointMatcher:
         self._tables = PredicateTables(schema)
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
-        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; none is called 0
+        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; 0 is not a number of one
         self._free: list[int] = []  # unused predicates
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
@@ -119,7 +120,7 @@ class JointMatcher:
         self._spread: tuple[Ints, Ints, Ints] | None = None
 
     def add(self, query: int, matcher: Matcher) -> None:
-        """Start matching a query, given by a number."""
+        """Start matching a query, identified by a number."""
         self._matchers[query] = matcher
         self._spread = None
         if matcher.torn:
@@ -160,7 +161,7 @@ class JointMatcher:
         return len(self._users) - 1
 
     def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
-        """The bitmaps of some rows of a block that have keywords of any query, by the rows' numbers."""
+        """The bitmaps of those rows of a block that have keywords of any query, by the rows' numbers."""
         relation = block.relation
         found, row = self._tables.satisfied(block, at)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
@@ -195,7 +196,7 @@ class JointMatcher:
         return KeywordBitmaps(places >> _QUERY_BITS, query, label)
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
-        """For each predicate the index of its first user, then the queries and bits of all users."""
+        """The index of the first user of each predicate, and the queries and bits of all users."""
         users = self._users
         self._excluding = np.zeros(max(self._matchers, default=0) + 1, dtype=np.int64)
         for number, matcher in self._matchers.items():
@@ -238,7 +239,7 @@ class KeywordMatching:
             self._joint.remove(query)
 
     def of(self, rows: Rows) -> KeywordBitmaps:
-        """The rows with keywords, by their number."""
+        """The keyword bitmaps of rows, by their number."""
         return self._jointly(self._joint, rows) if self._joint else self._one_by_one(rows)
 
     def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
@@ -253,7 +254,7 @@ class KeywordMatching:
     def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         first = np.cumsum([0, *map(len, rows.blocks)])
-        # The number of each row among all of the blocks: faster than block by block.
+        # The number of each row among all blocks: faster than block by block.
         at = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
             found = matcher.bitmaps_of(rows.blocks)
@@ -274,7 +275,7 @@ def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> Key
     return KeywordBitmaps(row[order], query[order], label[order])
 
 
-SAMPLE = 4_096  # records: enough to see that a keyword is many times as frequent as another
+SAMPLE = 4_096  # records: enough to show that a keyword is many times as frequent as another
 
 
 def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:
@@ -293,17 +294,17 @@ FEW_WORDS: Final = 8
 
 
 class WordMatching:
-    """Finds the rows that contain any of very many words, each given by a number."""
+    """Finds the rows that contain any of very many words, each identified by a number."""
 
     def __init__(self, schema: Schema) -> None:
         self._tables = PredicateTables(schema)
         self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: its predicates, and its slot
         self._free: list[int] = []  # unused predicates
-        self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; there is none called 0
+        self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; 0 is not a number of one
         self._words.append((np.zeros(1, dtype=np.int64),))
 
     def add(self, words: Mapping[int, Slot]) -> None:
-        """Start matching words, given by numbers."""
+        """Start matching words, identified by numbers."""
         lacking = sum(len(slot.alternatives) for slot in words.values()) - len(self._free)
         if lacking > 0:
             first = self._words.append((np.zeros(lacking, dtype=np.int64),))
@@ -335,7 +336,7 @@ class WordMatching:
 
 
 def words_of(schema: Schema, words: Mapping[int, Slot], rows: Rows) -> tuple[Ints, Ints]:
-    """``WordMatching.of`` for words that are matched once."""
+    """``WordMatching.of`` for words that are matched only once."""
     if not words:
         return NOTHING, NOTHING
     if len(words) > FEW_WORDS:

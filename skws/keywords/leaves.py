@@ -1,4 +1,4 @@
-"""What the terms of a query mean: words, phrases and parts of words, as alternatives."""
+"""The terms of a query as alternatives: words, phrases and parts of words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WILD: Final = "*?"
 
 
 def within(word: str, other: str, most: int) -> bool:
-    """True if two words are at most ``most`` typing errors apart, of which exchanged neighbours are one."""
+    """True if two words are at most ``most`` typing errors apart; exchanged neighbours are one error."""
     if abs(len(word) - len(other)) > most:
         return False
     if word == other:
@@ -37,8 +37,9 @@ def within(word: str, other: str, most: int) -> bool:
 def shortened(word: str, most: int) -> frozenset[str]:
     """The word without any ``most`` letters or fewer.
 
-    Two words within that distance have one of these in common: each error is undone by
-    leaving out one letter of each word, at most.
+    Two words within that distance have one of these in common, since leaving out at most one letter of each
+    word
+    undoes an error.
     """
     shortenings = {word}
     for count in range(1, min(most, len(word)) + 1):
@@ -48,9 +49,9 @@ def shortened(word: str, most: int) -> frozenset[str]:
 
 
 def parts(word: str, most: int) -> tuple[str, ...]:
-    """Parts of a word, any of which is in every word at most ``most`` typing errors apart.
+    """Parts of a word; every word at most ``most`` typing errors apart contains one of them.
 
-    An error touches at most two parts: it exchanges the last letter of one and the first of the next.
+    An error affects at most two parts: it exchanges the last letter of one and the first of the next.
     """
     count = min(2 * most + 1, len(word))
     bounds = [len(word) * number // count for number in range(count + 1)]
@@ -58,13 +59,13 @@ def parts(word: str, most: int) -> tuple[str, ...]:
 
 
 def literals(form: str) -> list[str]:
-    """The parts of a form between wildcards, each of which is in every word of the form."""
+    """The parts of a form between wildcards, all of which are in every word of the form."""
     return [part for part in re.split(r"[*?]+", form) if part]
 
 
 @lru_cache(maxsize=10_000)
 def _pattern(form: str) -> re.Pattern[str]:
-    """The first place of what is between two stars is taken for good: trying others could take forever."""
+    """A pattern that takes the first match of the text between stars; trying all could take very long."""
     first, *others = (
         "".join("." if char == "?" else re.escape(char) for char in run) for run in form.split("*")
     )
@@ -73,19 +74,19 @@ def _pattern(form: str) -> re.Pattern[str]:
 
 
 def has_form(word: str, form: str) -> bool:
-    """True if a word has the form; ``*`` is any characters or none, ``?`` is one."""
+    """True if a word has the form; ``*`` is any number of characters, ``?`` is one."""
     return _pattern(form).fullmatch(word) is not None
 
 
 class WordPredicates:
-    """Predicates by number, in the order they were added where a word satisfies several."""
+    """Predicates by number, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._stems: defaultdict[str, list[int]] = defaultdict(list)
         self._starts: defaultdict[str, list[int]] = defaultdict(list)
-        # By the words that are left of them without a letter or two: a look-up, however many there are.
+        # By the words that result from leaving out one or two letters: a look-up, however many there are.
         self._near: defaultdict[str, list[tuple[Fuzzy, int]]] = defaultdict(list)
-        self._lengths: Counter[tuple[int, int]] = Counter()  # of words with likeness, and distance
+        self._lengths: Counter[tuple[int, int]] = Counter()  # of fuzzy words, and distance
         self._forms: list[tuple[str, int]] = []
 
     def add(self, alternative: WordAlternative, predicate: int) -> None:
@@ -116,7 +117,7 @@ class WordPredicates:
                     withdraw(self._near, left, (alternative, predicate))
 
     def of(self, token: Token) -> Iterator[int]:
-        """The predicates that a word satisfies, each perhaps several times."""
+        """The predicates that a word satisfies, possibly repeated."""
         if not token.searchable:
             return
         yield from self._stems.get(token.stem, ())
@@ -131,7 +132,7 @@ class WordPredicates:
                     yield predicate
 
     def _farthest(self, length: int) -> int:
-        """How far words of a length may be from any that is looked for; 0 if they are too long or short."""
+        """The greatest distance at which words of a length can match; 0 if they are too long or too short."""
         return max((d for (size, d) in self._lengths if abs(size - length) <= d), default=0)
 
 
@@ -139,7 +140,7 @@ _Of = TypeVar("_Of")
 
 
 def withdraw(listed: dict[str, list[_Of]], key: str, item: _Of) -> None:
-    """Remove an item under a key, and the key with its last one."""
+    """Remove an item under a key, and the key with its last item."""
     listed[key].remove(item)
     if not listed[key]:
         del listed[key]
@@ -161,11 +162,11 @@ def satisfies(token: Token, alternative: WordAlternative) -> bool:
 
 
 Pairs: TypeAlias = Mapping[tuple[str, ...], Sequence[int]]
-"""Where each two stems of a text that follow each other stand."""
+"""The positions of each pair of consecutive stems of a text."""
 
 
 def pairs_of(words: Sequence[str]) -> Pairs:
-    """The pairs of a text that very many phrases are looked for in. ``words``: the stems of its pieces."""
+    """The pairs of a text in which very many phrases are searched. ``words``: the stems of its pieces."""
     places: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairwise(words)):
         places.setdefault(pair, []).append(at)
@@ -173,7 +174,10 @@ def pairs_of(words: Sequence[str]) -> Pairs:
 
 
 def contains(words: Sequence[str], phrase: Phrase, text: str, pairs: Pairs | None = None) -> bool:
-    """True if a text contains a phrase. ``words``: the stems of its pieces; ``pairs`` of these, if known."""
+    """True if a text contains a phrase.
+
+    ``words``: the stems of its pieces; ``pairs``: those of these words.
+    """
     stems, size = phrase.stems, len(phrase.stems)
     if pairs is None or size == 1:
         starts: Iterable[int] = (i for i in range(len(words) - size + 1) if words[i] == stems[0])
@@ -187,7 +191,10 @@ def contains(words: Sequence[str], phrase: Phrase, text: str, pairs: Pairs | Non
 
 
 def runs(words: Sequence[Token], phrase: Phrase, text: str) -> Iterator[tuple[int, int]]:
-    """Where a text has a phrase, each time it is there, in characters. ``words``: the tokens of the text."""
+    """The offsets of every occurrence of a phrase in a text, in characters.
+
+    ``words``: the tokens of the text.
+    """
     pieces = [word for word in words if not word.whole]
     size = len(phrase.stems)
     dot = phrase.spelled.startswith(".")
@@ -200,14 +207,14 @@ def runs(words: Sequence[Token], phrase: Phrase, text: str) -> Iterator[tuple[in
 
 
 LEAST: Final = {1: 3, 2: 5}
-"""The fewest letters of a word with so many typing errors: shorter ones are like too many others."""
+"""The fewest letters of a word, by its number of typing errors; shorter words resemble too many others."""
 _LEAST_LITERAL: Final = 2  # letters of a word with wildcards
 _PARTS: Final = re.compile(r"([*?])")
 _VERSION: Final = re.compile(r"\d+\.\d+")
 
 
 class TermScope(NamedTuple):
-    """Where a term is looked for: a scope, and of it the columns with an analyzer; None for all of them."""
+    """The scope of a term, and the columns in it with an analyzer; None for all columns."""
 
     scope: Scope | None
     analyzer: Analyzer = Analyzer.ENGLISH
@@ -215,14 +222,14 @@ class TermScope(NamedTuple):
 
 
 def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) -> tuple[TermScope, ...]:
-    """The places that scopes are, one for each analyzer. ``names``: those of relations are looked at, too."""
+    """A scope for each of ``scopes`` and each analyzer. ``names``: names of relations are also searched."""
     by_analyzer: dict[Analyzer, set[tuple[int, int]]] = {}
     for relation, described in enumerate(schema.relations):
         for column in described.search_columns:
             by_analyzer.setdefault(described.attributes[column].analyzer, set()).add((relation, column))
     if by_analyzer.keys() <= {Analyzer.ENGLISH}:
         return tuple(map(TermScope, scopes))
-    if names:  # which are English
+    if names:  # which are in English
         by_analyzer.setdefault(Analyzer.ENGLISH, set())
     scopes_of = []
     for scope in scopes:
@@ -238,8 +245,8 @@ def alternatives_of(
 ) -> Iterator[Alternative]:
     """The alternatives of a word or phrase in some places; none if analysis leaves nothing of it.
 
-    A single word without quotes also stands for its ``synonyms``. Raises QueryError that shows
-    ``text``, the query, for a part of a word that cannot be looked for.
+    A single word without quotes also stands for its ``synonyms``. Raises QueryError, which shows
+    ``text``, the query, for a part of a word that cannot be searched.
     """
     for analyzer in dict.fromkeys(place.analyzer for place in places):
         its = [place for place in places if place.analyzer is analyzer]
@@ -252,7 +259,7 @@ _Meaning = Term | Phrase | Prefix | Fuzzy | Wildcard
 
 
 def synonyms_of(word: str, groups: Groups, analyzer: Analyzer = Analyzer.ENGLISH) -> tuple[str, ...]:
-    """The other words and phrases of the groups that a word is in, by its stem."""
+    """The other words and phrases of the groups to which a word belongs, by its stem."""
     stem_of_word = _stem_of(word, analyzer) if groups else None
     if stem_of_word is None:
         return ()
@@ -264,7 +271,7 @@ def synonyms_of(word: str, groups: Groups, analyzer: Analyzer = Analyzer.ENGLISH
 
 @lru_cache(maxsize=64)
 def _by_stem(groups: Groups, analyzer: Analyzer) -> Mapping[str, list[int]]:
-    """The numbers of the groups that words are in, by their stems."""
+    """The numbers of the groups to which words belong, by their stems."""
     groups_of_stem: dict[str, list[int]] = {}
     for number, group in enumerate(groups):
         for stem in dict.fromkeys(_stem_of(each, analyzer) for each in group):
@@ -274,7 +281,7 @@ def _by_stem(groups: Groups, analyzer: Analyzer) -> Mapping[str, list[int]]:
 
 
 def _stem_of(text: str, analyzer: Analyzer) -> str | None:
-    """The stem of a single word; None for several words, and for texts that are compared as they are."""
+    """The stem of a single word; None for several words, and for texts that are compared unchanged."""
     if analyzer is Analyzer.NONE or len(text.split()) != 1:
         return None
     first = next(iter(_word(text, analyzer)), None)
@@ -302,16 +309,16 @@ def _words(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _word(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A typed word: as it is; a version such as ``2.31.0`` also with the letter before it, ``v2.31.0``."""
+    """A typed word; a version such as ``2.31.0`` also with the letter before it, ``v2.31.0``."""
     if analyzer is Analyzer.NONE or not _VERSION.match(text):
         return _as_typed(text, analyzer)
     return [*_as_typed(text, analyzer), *_as_typed(f"v{text}", analyzer)]
 
 
 def _as_typed(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A word: by itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only so.
+    """A word as itself; ``spider-man`` also as the phrase of its pieces; ``ac/dc`` only as that phrase.
 
-    A compound in which it matters what joins the pieces (AT&T is not "at t") may be part of a longer one.
+    If the signs between the pieces of a compound matter (AT&T is not "at t"), it may be part of a longer one.
     """
     word_tokens = list(tokens(text, analyzer))
     pieces = [token for token in word_tokens if not token.whole]
@@ -329,7 +336,7 @@ def _as_typed(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _phrase(text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """A quoted phrase. Quotes make stop words count, so that films called "It" can be found."""
+    """A quoted phrase. In quotes stop words count, so that films called "It" can be found."""
     pieces = [token for token in tokens(text, analyzer) if not token.whole]
     if len(pieces) == 1 and pieces[0].searchable:
         return [Term(pieces[0].stem)]
@@ -355,12 +362,12 @@ def _prefix(node: syntax.PrefixNode, text: str, analyzer: Analyzer) -> list[_Mea
     if word_tokens[-1].width == len(pieces):
         return [Prefix(word_tokens[-1].word)]
     if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
-        return _phrase(node.text, analyzer)  # unspaced script: whatever follows, the phrase is there
+        return _phrase(node.text, analyzer)  # unspaced script: the phrase is found whatever follows it
     raise fault("a prefix is one word; put quotes around several", text, node.startchar)
 
 
 def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
-    """What the word alone finds, and words with typing errors."""
+    """The matches of the word itself, and words with typing errors."""
     distance = int(node.distance or "1")
     if distance not in LEAST:
         message = f"'~{node.distance}': expected '~' or '~1' for one typing error, '~2' for two"
@@ -376,7 +383,7 @@ def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meani
     if not LEAST[distance] <= len(word) <= MEMORABLE:
         message = (
             f"{word!r} has {len(word)} letters: '~{node.distance}' needs {LEAST[distance]} to {MEMORABLE}, "
-            "as shorter words are like too many others"
+            "as shorter words resemble too many others"
         )
         raise fault(message, text, node.startchar)
     alone = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]
@@ -392,7 +399,7 @@ def _wildcard(node: syntax.WildcardNode, text: str, analyzer: Analyzer) -> list[
         found = [token.word for token in tokens(part, analyzer)]
         if found[:1] != [part] or UNSPACED.search(part):
             message = (
-                "wildcards stand for characters of one word: beside them are letters and digits only,"
+                "wildcards stand for characters of one word: only letters and digits may be next to them,"
                 " of a script with blanks between words"
             )
             raise fault(message, text, node.startchar)

@@ -1,8 +1,8 @@
 """The keyword bitmap of a tuple (S-KWS paper, Section 4), and the spans of keywords in a text.
 
-Row by row, or by whole columns, for batch and stream alike. Every searched column has a table from its words
-to bits of the query; here they are combined, with exclusions and with keywords in names of relations and
-attributes.
+Bitmaps are computed row by row or by whole columns, for batch and stream alike. Every searched column has a
+table from its words to bits of the query. This module combines them, with exclusions and with keywords in
+names of relations and attributes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Matcher:
     """The keyword bitmaps of a query's tuples. Pickles as its query and schema.
 
     ``excluding``: the bit that exclusions set. ``torn``: the bitmaps that exclude a tuple because of the
-    order of keywords. ``names``: the bits that the name of each relation, or of its attributes, sets.
+    order of keywords. ``names``: the bits that the names of each relation and of its attributes set.
     """
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
@@ -42,7 +42,7 @@ class Matcher:
         self.excluding = 1 << len(query.slots)
         carried = range(1 << len(query.slots)) if query.sequence else ()
         self.torn = frozenset(bits for bits in carried if not query.sequence.allows(bits))
-        # Columns with the same alternatives share a table and its memory.
+        # Columns with the same alternatives share a table and its cache.
         table = cache(ChunkTable)
         self._columns = tuple(
             tuple(
@@ -117,7 +117,7 @@ class Matcher:
         return tuple(pair for pair in self.alternatives() if pair[1].applies(relation, column))
 
     def _unscoped(self) -> Numbered:
-        """The alternatives that names in the schema can satisfy; exclusions are only about content."""
+        """The alternatives that names in the schema can satisfy; exclusions apply only to content."""
         return tuple(
             (bit, alternative)
             for bit, alternative in self.alternatives()
@@ -134,9 +134,9 @@ class Matcher:
 
 
 def _heading(schema: Schema, relation: int) -> Iterator[str]:
-    """The names that a keyword can match: of a relation, and of its attributes with facts.
+    """The names that a keyword can match: that of a relation, and those of its attributes with facts.
 
-    These are not searched for words, identify no row, and refer to none.
+    These attributes are not searched, do not identify rows, and are not references.
     """
     described = schema.relations[relation]
     referring = {
@@ -160,9 +160,9 @@ Span = tuple[int, int, int]
 
 
 def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str, text: str) -> list[Span]:
-    """Spans (start, end, slot) of the keywords in an attribute's value, sorted, none overlapping.
+    """Spans (start, end, slot) of the keywords in an attribute's value, sorted and without overlaps.
 
-    Offsets are in characters. Among overlapping spans the first one is used, among those the longest. A value
+    Offsets are in characters. Of overlapping spans, the first is used, and of those the longest. A value
     that satisfies a condition of the query is one span. Empty if the relation or the attribute was removed
     from the schema.
     """

@@ -1,4 +1,4 @@
-"""The chunks of texts, all of which are split at once.
+"""The chunks of texts, which are split all at once.
 
 A chunk is a part of a text that is analysed separately (``skws.keywords.analysis.chunks``).
 """
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FEW: Final = 2_000
-"""The most texts that are split by Python, as Arrow takes longer to load."""
+"""The most texts that are split by Python, since loading Arrow takes longer."""
 
 
 class Occurrences(NamedTuple):
-    """``chunks``: distinct ones. ``which``: the number of a chunk, for each occurrence in a ``text``."""
+    """``chunks``: the distinct chunks.
+
+    ``which``: the number of a chunk, for each occurrence in a ``text``.
+    """
 
     chunks: list[str]
     which: Ints
@@ -35,7 +38,7 @@ def occurrences(texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurren
     if len(texts) >= _FEW:
         from skws.data.arrow import of_texts  # noqa: PLC0415 - as above
 
-        with suppress(UnicodeDecodeError):  # by a lone surrogate
+        with suppress(UnicodeDecodeError):  # a lone surrogate
             return occurrences_in(of_texts(texts), analyzer)
     numbers: dict[str, int] = {}
     chunks_of_texts = [chunks(text, analyzer) for text in texts.tolist()]

@@ -31,9 +31,9 @@ from skws_schema.model import Analyzer, Op, Schema
 MAX_SLOTS: Final = 8
 """The expanded schema doubles with every slot."""
 MAX_CHARACTERS: Final = 10_000
-"""Parsing takes a second or two for a text of this length; the time is quadratic."""
+"""Parsing a text of this length takes a second or two; the time is quadratic."""
 _SIGNS: Final = re.compile(r"[:~\\]")
-"""What is in every term that is a text in spite of its operators."""
+"""The common part of all terms that are texts in spite of their operators."""
 _POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
@@ -46,7 +46,7 @@ def parse_query(text: str, schema: Schema, *, match_names: bool = False) -> Keyw
     """
     if len(text) > MAX_CHARACTERS:
         raise QueryError(
-            f"a query may have {MAX_CHARACTERS:,} characters at most; this one has {len(text):,}"
+            f"a query may have at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
         )
     schema = nameable(schema)
     reader = _Reader(text, schema, match_names=match_names)
@@ -98,7 +98,7 @@ def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope
         raise fault(str(error), text, position) from None
     if must and not isinstance(found, ComparedAttribute):
         message = (
-            "'!' goes before a condition on an attribute that is not searched; an exclusion begins with '-'"
+            "'!' must precede a condition on an attribute that is not searched; an exclusion begins with '-'"
         )
         raise fault(message, text, position)
     return found
@@ -120,7 +120,7 @@ def _unwrap(node: syntax.Node) -> syntax.Node:
 
 
 class _Leaf(NamedTuple):
-    """``restricts``: a condition without '!', which is no keyword."""
+    """``restricts``: True for a condition without '!', which is not a keyword."""
 
     text: str
     alternatives: tuple[Alternative, ...]
@@ -141,7 +141,7 @@ class _Reader:
         self.ignored: list[str] = []
         self.repeated: list[str] = []
         self.synonyms: dict[str, dict[str, None]] = {}
-        self.without: dict[int, int] = {}  # relations, with the places where they are named
+        self.without: dict[int, int] = {}  # relations, with the positions at which they are named
         self.without_joins: set[int] = set()
         self.restricted: dict[int, str] = {}  # relations, with conditions on them
         self._known = _words(schema, match_names)
@@ -163,7 +163,7 @@ class _Reader:
 
         Keywords before the slot ``first`` precede it in time.
         """
-        if isinstance(node, syntax.Word) and not node.fieldname:  # as most are, of very many queries
+        if isinstance(node, syntax.Word) and not node.fieldname:  # most terms of very many queries
             self._read_word(node, first)
             return
         negated = isinstance(node, syntax.Not)
@@ -198,7 +198,7 @@ class _Reader:
 
     def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:
         if any(slot.same(other) for other in self.slots[:first]):
-            message = f"{slot.text!r} stands before ';' as well: no tuple comes before itself"
+            message = f"{slot.text!r} is also before ';', but no tuple precedes itself"
             raise fault(message, self.text, node.startchar)
         self._add(slot, self.slots)
 
@@ -211,7 +211,7 @@ class _Reader:
     def _exclude(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
         if any(leaf.text.startswith("!") for leaf in leaves if isinstance(leaf.alternatives[0], Condition)):
             raise fault(
-                "'!' asks for a tuple, which '-' excludes; write one of them", self.text, node.startchar
+                "'!' requires a tuple that '-' excludes; use only one of them", self.text, node.startchar
             )
         self._add(_slot(leaves), self.exclusions)
 
@@ -242,9 +242,7 @@ class _Reader:
             for child in node:
                 yield from self._leaves(child, negated=negated)
         elif isinstance(node, syntax.Without):
-            message = (
-                f"'-{node.text}:' leaves something out of the whole query; write it outside of OR, NOT and -"
-            )
+            message = f"'-{node.text}:' applies to the whole query; write it outside of OR, NOT and -"
             raise fault(message, self.text, node.startchar)
         elif isinstance(node, syntax.Not):
             message = (
@@ -253,7 +251,7 @@ class _Reader:
             raise fault(message, self.text, node.startchar)
         elif isinstance(node, syntax.All):
             message = (
-                "one of several terms is excluded by '-a -b' or '-(a OR b)'; all of them together cannot be"
+                "write '-a -b' or '-(a OR b)' to exclude each term; a combination of terms cannot be excluded"
             )
             if not negated:
                 message = (
@@ -269,7 +267,7 @@ class _Reader:
         if isinstance(node, syntax.ComparisonNode) or isinstance(known, ComparedAttribute):
             return self._condition(node, name, known)
         if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
-            message = f"{name} is searched for words, which have no range; write {name}>=... {name}<=..."
+            message = f"{name} is searched for words, and these have no ranges; write {name}>=... {name}<=..."
             raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
         if isinstance(node, syntax.Word):
@@ -308,11 +306,11 @@ class _Reader:
             if other is not None:
                 return versus(attribute, node.sign, other, self.schema)
             return compare(attribute, node.sign, node.text, self.schema)
-        assert isinstance(attribute, ComparedAttribute)  # noqa: S101 - the caller has looked
+        assert isinstance(attribute, ComparedAttribute)  # noqa: S101 - checked by the caller
         if isinstance(node, syntax.Range):
             return in_range(attribute, node.low, node.high, self.schema)
         if not isinstance(node, syntax.Word | syntax.Phrase):
-            raise QueryError(f"{name} is compared as a whole: it takes no '*', '?' or '~'")
+            raise QueryError(f"{name} is compared as a whole, without '*', '?' or '~'")
         other = other_attribute(attribute, node.text, self.schema) if isinstance(node, syntax.Word) else None
         if other is not None:
             return versus(attribute, Op.EQUAL, other, self.schema)
@@ -320,7 +318,7 @@ class _Reader:
 
 
 class _TypedWord(NamedTuple):
-    """The alternatives of a single word in some places, and its ignored parts."""
+    """The alternatives of a single word in some places, and the parts of it that are ignored."""
 
     slot: Slot
     synonyms: tuple[str, ...]
@@ -329,7 +327,7 @@ class _TypedWord(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _words(schema: Schema, names: bool) -> Callable[[str, tuple[Scope | None, ...]], _TypedWord]:
-    """A cached reader of words over a schema, as many queries have the same words."""
+    """A cached reader of words over a schema, since many queries have the same words."""
     return lru_cache(maxsize=1 << 16)(partial(_word, schema=schema, names=names))
 
 
@@ -344,7 +342,7 @@ def _word(text: str, scopes: tuple[Scope | None, ...], *, schema: Schema, names:
 
 
 def _exact(places: Sequence[TermScope]) -> bool:
-    """True if every character of a term counts."""
+    """True if every character of a term matters."""
     return bool(places) and all(place.analyzer is Analyzer.NONE for place in places)
 
 
@@ -364,7 +362,7 @@ def _slot(leaves: list[_Leaf]) -> Slot:
 
 
 def _reason(dropped: list[str]) -> str:
-    """The message of ``_stop_words``, if there are any."""
+    """The message of ``_stop_words``; empty if there are none."""
     if not dropped:
         return ""
     return f"; {_stop_words(dropped)}"
@@ -372,15 +370,15 @@ def _reason(dropped: list[str]) -> str:
 
 def _nothing_left(text: str, dropped: list[str]) -> str:
     if any(map(_is_word, dropped)):
-        return f"nothing is left to look for: {_stop_words(dropped)}"
-    return f"the query {text!r} has no word to look for"
+        return f"no keyword is left: {_stop_words(dropped)}"
+    return f"the query {text!r} contains no word"
 
 
 def _stop_words(dropped: list[str]) -> str:
-    """Why the dropped terms do not count, and how to insist on one."""
+    """The reason why the dropped terms do not count, and how to search for them."""
     words = list(dict.fromkeys(filter(_is_word, dropped)))
     if not words:
-        return f"{' '.join(dict.fromkeys(dropped))} is no word"
+        return f"{' '.join(dict.fromkeys(dropped))} is not a word"
     named = ", ".join(map(repr, words))
     one = len(words) == 1
     return (
@@ -394,7 +392,7 @@ def _is_word(text: str) -> bool:
 
 
 def _check_left_out(reader: _Reader, schema: Schema) -> None:
-    """Raises QueryError if a keyword can be in no relation that is not left out."""
+    """Raises QueryError if a keyword can only be in relations that are left out."""
     removed = schema.evolution.removed_relations
     for relation, position in reader.without.items():
         name = schema.relations[relation].name
@@ -402,7 +400,7 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
             if all(
                 each.scope is not None and each.scope.relation in reader.without for each in slot.alternatives
             ):
-                message = f"nothing can match: {slot.text!r} is looked for in what is left out"
+                message = f"nothing can match: {slot.text!r} can only be in relations that are left out"
                 raise fault(message, reader.text, position)
         if relation in reader.restricted:
             message = f"{reader.restricted[relation]!r} restricts {name!r}, which is left out"
@@ -416,19 +414,19 @@ def _check(reader: _Reader, text: str) -> None:
     if not slots:
         if reader.restricted:
             raise QueryError(
-                f"the query {text!r} only restricts; add a keyword, or '!' before a condition that a tuple"
-                f" of the result must satisfy{_reason(dropped)}"
+                f"the query {text!r} only restricts results; add a keyword, or '!' before a condition that a"
+                f" tuple of the result must satisfy{_reason(dropped)}"
             )
         if exclusions or reader.without:
-            raise QueryError(f"the query {text!r} only excludes; add a keyword to look for{_reason(dropped)}")
+            raise QueryError(f"the query {text!r} only excludes; add a keyword{_reason(dropped)}")
         if dropped:
             raise QueryError(_nothing_left(text, dropped))
         raise QueryError("the query is empty; type at least one keyword")
     if len(slots) > MAX_SLOTS:
-        raise QueryError(f"a query may have {MAX_SLOTS} keywords at most; this one has {len(slots)}")
+        raise QueryError(f"a query may have at most {MAX_SLOTS} keywords; this one has {len(slots)}")
     for slot in slots:
         if any(slot.same(exclusion) for exclusion in exclusions):
-            raise QueryError(f"nothing can match: {slot.text!r} is both looked for and excluded")
+            raise QueryError(f"nothing can match: {slot.text!r} is both a keyword and excluded")
 
 
 class KeywordGroup(NamedTuple):
@@ -473,6 +471,6 @@ def _semicolons(text: str) -> Iterator[int]:
             opened += 1 if character == "(" else -1
         elif character == ";":
             if opened > 0:
-                message = "';' says that all keywords before it come first; it cannot stand in parentheses"
+                message = "';' orders all keywords before it and after it; it cannot be inside parentheses"
                 raise fault(message, text, place)
             yield place

@@ -25,17 +25,18 @@ _EVALUATORS: Final = tuple(EvaluatorName)
 
 @dataclass(frozen=True)
 class Plan:
-    """One keyword query, ready to be run.
+    """One keyword query, ready to run.
 
     ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in
     microseconds of event time. ``frequencies``, one a keyword, order the mesh
-    by the rarest. ``evaluated_by``: what runs candidate networks by default; where records may
-    be late it is the columnar mesh. ``mesh``: one of the paper's in its place (``skws_mesh.paper``).
-    Results depend on none of these three.
-    ``ranking``: how results are scored, None for not at all.
-    ``updates``: how updates of results are told. ``name``: what results call the query, its text if it has
-    no name; plans of different names may be equal.
-    Raises UsageError for an evaluator that is not there.
+    by the rarest. ``evaluated_by``: the default evaluator of candidate networks; if records may
+    be late, it is the columnar mesh. ``mesh``: one of the paper's meshes instead (``skws_mesh.paper``).
+    Results do not depend on these three.
+    ``ranking``: how results are scored; None for no scores.
+    ``updates``: how updates of results are reported. ``name``: the name of the query in results, its text if
+    it
+    has no name; plans of different names may be equal.
+    Raises UsageError for an unknown evaluator.
     """
 
     schema: Schema
@@ -55,12 +56,12 @@ class Plan:
 
     @property
     def called(self) -> str:
-        """The name of the query, else its text."""
+        """The name of the query, or its text if it has none."""
         return self.name or self.query.text
 
     @cached_property
     def matcher(self) -> Matcher:
-        """The keywords of tuples."""
+        """Finds the keywords of tuples."""
         return Matcher(self.query, self.schema)
 
     @cached_property
@@ -104,14 +105,14 @@ def _check(what: str, name: str, known: Sequence[str]) -> None:
 
 
 MOST: Final = 1_000_000
-"""Networks that are made one by one: some ten seconds on one core, and a gigabyte."""
+"""The most networks that are made one by one: some ten seconds on one core, and a gigabyte."""
 _MANY: Final = 100_000_000
-_FEW: Final = 20  # keywords times T_max: below that there are not so many networks
-ADVICE: Final = "fewer keywords or a smaller --max-size leave fewer"
+_FEW: Final = 20  # keywords times T_max: below this there are few networks
+ADVICE: Final = "use fewer keywords or a smaller --max-size"
 
 
 def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]:
-    """Networks by size, from 1 to T_max, and whether these are all: else more than ``most`` were found."""
+    """The networks by size, from 1 to T_max, and False if there are more, since ``most`` were found."""
     try:
         return count_networks(plan.generator()), True
     except TooManyKindsError:
@@ -119,7 +120,7 @@ def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]
 
 
 def many_networks(plan: Plan) -> str:
-    """A line on a query that has so many networks that its mesh may grow large; empty for others."""
+    """A line for the user if a query has so many networks that its mesh may grow large; otherwise empty."""
     if len(plan.query.slots) * plan.max_size < _FEW:
         return ""
     try:

@@ -14,7 +14,7 @@ from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
 from skws_schema.model import Analyzer, Op, Value, VersionOrder
 
-if TYPE_CHECKING:  # keywords are below what reads data
+if TYPE_CHECKING:  # this module is below those that read data
     from skws.data.versions import VersionKey
 
 
@@ -27,9 +27,9 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Scoped:
-    """``without``: the relations, by position, that the query leaves out.
+    """The scope of a predicate. ``without``: the relations, by position, that the query leaves out.
 
-    ``analyzer``: the analyzer of the words that it is compared with. ``columns``: the searched columns with
+    ``analyzer``: the analyzer of the words with which it is compared. ``columns``: the searched columns with
     this analyzer, as (relation, column); None if all searched columns have it.
     """
 
@@ -94,9 +94,9 @@ class Wildcard(_Scoped):
 
 
 class Interval(NamedTuple):
-    """Values between two ends, None for no end; with ``outside`` all other values. Never NULL.
+    """Values between two ends, None for no end; with ``outside``, all other values. Never NULL.
 
-    ``order``: the values are versions, and the ends their keys (``skws.data.versions``).
+    ``order``: if given, the values are versions, and the ends are their keys (``skws.data.versions``).
     """
 
     low: Value | VersionKey
@@ -133,7 +133,7 @@ class Condition(_Scoped):
             raise ValueError("a condition is on one relation")
 
     def applies(self, relation: int, column: int) -> bool:  # noqa: ARG002 - same signature as its siblings
-        """False: no text satisfies a condition."""
+        """Always False: no text satisfies a condition."""
         return False
 
     @property
@@ -142,13 +142,13 @@ class Condition(_Scoped):
 
     @property
     def relation(self) -> int | None:
-        """The relation whose tuples can satisfy it; None if the query leaves that out."""
-        assert self.scope is not None  # noqa: S101 - as checked
+        """The relation whose tuples can satisfy it; None if the query leaves this relation out."""
+        assert self.scope is not None  # noqa: S101 - see __post_init__
         return None if self.scope.relation in self.without else self.scope.relation
 
 
 WordAlternative: TypeAlias = Term | Prefix | Fuzzy | Wildcard
-"""One word is enough to satisfy it."""
+"""Predicates that a single word can satisfy."""
 Alternative: TypeAlias = WordAlternative | Phrase | Condition
 
 
@@ -164,7 +164,7 @@ class Slot:
 
     def same(self, other: Slot) -> bool:
         """True if both are the same predicate, however typed."""
-        if len(self.alternatives) == 1:  # as is usual; sets take several times as long
+        if len(self.alternatives) == 1:  # the usual case; sets take several times as long
             return self.alternatives == other.alternatives
         return set(self.alternatives) == set(other.alternatives)
 
@@ -198,7 +198,7 @@ class KeywordQuery:
     repeated: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """That of the text: equal queries have one, and queries may be very many."""
+        """The hash of the text: equal queries have equal texts, and queries may be very many."""
         return hash(self.text)
 
     @property

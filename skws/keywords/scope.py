@@ -1,4 +1,4 @@
-"""Resolves names in a query on the schema, and makes conditions on the attributes that they name.
+"""Resolves names in a query by the schema, and makes conditions on the attributes that they name.
 
 Before a colon: ``actor``, ``actor.name`` or ``name``. Before a comparison: ``movie.year`` or ``year``.
 """
@@ -33,7 +33,7 @@ class ComparedAttribute(NamedTuple):
 def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
     """The scopes of a name: one, or one for each relation that searches such an attribute.
 
-    An attribute that is no text is compared, if no relation searches an attribute of that name. Raises
+    An attribute that is not a text is compared, if no relation searches an attribute of that name. Raises
     ``QueryError`` if there is no such relation or attribute, if it is not searched, or if several could be
     compared.
     """
@@ -48,7 +48,7 @@ def resolve(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
 
 
 _SHORT: Final = 3
-"""Length of a name that resembles too many others, such as ``std`` in ``std::vector``."""
+"""The length up to which names resemble too many others, such as ``std`` in ``std::vector``."""
 
 
 def is_near_name(name: str, schema: Schema) -> bool:
@@ -122,7 +122,7 @@ def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, sc
 
 def _operator(attribute: ComparedAttribute, sign: str, schema: Schema) -> Op:
     if sign not in _SIGNS:
-        raise QueryError(f"no comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
+        raise QueryError(f"unknown comparison {sign!r}; expected one of {' '.join(_SIGNS)}")
     kind, name = _described(attribute, schema)
     if kind is AttributeType.BOOLEAN and sign not in {Op.EQUAL, Op.DIFFERENT}:
         raise QueryError(f"{name} is a boolean, which has no order; expected = or !=")
@@ -134,7 +134,7 @@ def _order(attribute: ComparedAttribute, schema: Schema) -> VersionOrder | None:
 
 
 def comparable(schema: Schema) -> tuple[str, ...]:
-    """The shortest unambiguous names of attributes that are no texts, for conditions."""
+    """The shortest unambiguous names of attributes that are not texts, for conditions."""
     owners: dict[str, list[str]] = {}
     for relation in _present(schema):
         for attribute in relation.attributes:
@@ -148,7 +148,7 @@ def comparable(schema: Schema) -> tuple[str, ...]:
 
 
 def completable(schema: Schema) -> tuple[str, ...]:
-    """The names before a keyword, with their colon, or before a condition."""
+    """The names that may precede a keyword, with their colon, and those that may begin a condition."""
     searched = [relation for relation in _present(schema) if relation.search]
     whole = [relation.name for relation in searched]
     bare = [name for relation in searched for name in relation.search if name not in schema.index]
@@ -201,17 +201,15 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
     bare = meant(name, list(dict.fromkeys(map(_attribute_of, comparing))))
     attributes = [exact] if exact else [each for each in comparing if _attribute_of(each) == bare]
     if len({frozenset(comparing[each]) for each in attributes}) > 1:
-        raise QueryError(
-            f"{name!r} is compared by several joins; write one of {', '.join(sorted(attributes))}"
-        )
+        raise QueryError(f"{name!r} is in several joins; write one of {', '.join(sorted(attributes))}")
     if attributes:
         return OmittedParts(None, frozenset(comparing[attributes[0]]))
     hint = (
         nearest(name, [*relations, *(join.name for join in joins.values()), *comparing])
-        or f"; there are {', '.join(relations)}"
+        or f"; relations are {', '.join(relations)}"
     )
     raise QueryError(
-        f"no relation {name!r}, and no join or attribute of a join, which '-{name}:' would leave out{hint}"
+        f"'-{name}:' leaves out nothing: {name!r} is not a relation, a join or an attribute of a join{hint}"
         " (to exclude the word, leave out the colon)"
     )
 
@@ -222,7 +220,7 @@ def _attribute_of(name: str) -> str:
 
 def _whole_relation(schema: Schema, name: str) -> Scope:
     if not schema.relation(name).search:
-        raise QueryError(f"relation {name!r} has no attribute that keywords are looked for in")
+        raise QueryError(f"relation {name!r} has no searched attribute")
     return Scope(schema.index[name], None)
 
 
@@ -251,7 +249,7 @@ def _column(relation: Relation, name: str) -> int:
 
 def _searched(relation: Relation) -> str:
     names = ", ".join(f"{relation.name}.{name}" for name in relation.search)
-    return f"searched are: {names}" if names else f"no attribute of {relation.name!r} is"
+    return f"searched: {names}" if names else f"no attribute of {relation.name!r} is"
 
 
 def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttribute:
@@ -393,7 +391,7 @@ _ROUNDED: Final[dict[Op, Callable[[float], int]]] = {
     Op.AT_MOST: floor,
     Op.GREATER: floor,
 }
-"""The integer in place of a fraction: no integer is between the two."""
+"""Replaces a fraction in a comparison; no integer lies in between."""
 
 
 def _integer(text: str, op: Op) -> Value:
@@ -459,7 +457,7 @@ def _holds(interval: Interval, value: Value) -> bool:
 
 
 def _between(interval: Interval, value: Any) -> Any:
-    """For one value, or element by element for an array. Ends have the type of the values."""
+    """True if a value, or element by element for an array, is between the ends, which have its type."""
     low: Any = interval.low
     high: Any = interval.high
     inside = True

@@ -14,7 +14,7 @@ from skws.spec.query import last_word
 from skws_schema.model import Analyzer
 
 _SHORT: Final = 5
-"""Words up to this length are similar only with one wrong letter, or two exchanged ones."""
+"""Up to this length, words are similar only if one letter is wrong or two are exchanged."""
 
 _PREFIX: Final = 4
 """The least length of a word that counts as the beginning of others, and not as a typing error."""
@@ -27,7 +27,7 @@ _NAMED: Final = 2
 
 
 class Vocabulary(Counter[str]):
-    """The frequency of each searchable word, folded; of more than ``limit`` only the most frequent."""
+    """The frequency of each searchable folded word; only the most frequent of more than ``limit``."""
 
     def __init__(self, limit: int = 200_000) -> None:
         super().__init__()
@@ -62,10 +62,10 @@ def completions(
 
 
 def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
-    """The slot's text with similar words of the data, the likeliest first; empty if it is no single word.
+    """The slot's text with similar words of the data, the likeliest first; empty if it is not a single word.
 
-    If words begin with it, the most frequent one if it is similar, and all of them, as ``braz*``. A fuzzy
-    word has no similar words, as it has matched none.
+    If words begin with it, the most frequent of them if it is similar, and all of them, as ``braz*``. A fuzzy
+    word has no similar words, since it has matched none.
     """
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
         return ()
@@ -84,7 +84,7 @@ def _begun(word: str, words: Mapping[str, int]) -> list[str]:
 
 
 def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str]:
-    """A line for each slot of ``meant_for``; ``where``: which rows were looked at."""
+    """A line for each slot of ``meant_for``; ``where``: the rows that were examined."""
     return [
         f"no row{where} matches {text!r}"
         + (f"; did you mean {' or '.join(map(repr, others))}?" if others else "")
@@ -95,15 +95,16 @@ def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str
 def meant_for(
     slots: Sequence[Slot], counts: Sequence[int], words: Mapping[str, int]
 ) -> dict[str, tuple[str, ...]]:
-    """The texts of slots that no tuple satisfies, each with what ``similar`` gives."""
+    """The texts of slots that no tuple satisfies, each with the result of ``similar``."""
     return {slot.text: similar(slot, words) for slot, count in zip(slots, counts, strict=True) if not count}
 
 
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:
     """Up to ``limit`` words of ``vocabulary`` (frequencies of folded words) that are similar to ``word``.
 
-    Nearest first (letters inserted, deleted or replaced: at most two, or one in a short word unless two are
-    exchanged), then the more frequent. Empty if the vocabulary has the word.
+    The nearest are first (letters inserted, deleted or replaced: at most two, or one in a short word unless
+    two
+    are exchanged), then the more frequent. Empty if the vocabulary has the word.
     """
     typed = fold(word)
     if not typed or typed in vocabulary:

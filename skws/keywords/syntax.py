@@ -1,13 +1,13 @@
 """The grammar of keyword queries: Whoosh's query parser, configured and made strict.
 
 Whoosh tags the text and builds the tree of groups, scopes and operators. It
-repairs whatever is malformed by silently dropping it, which for a standing
-query is worse than an error, so the tags are checked in between: what passes
-is well-formed, and Whoosh has nothing to repair.
+silently drops malformed parts, which for a standing query is worse than an
+error. So the tags are checked before the tree is built: a text that passes is
+well-formed, and Whoosh has nothing to repair.
 
-Analysis drops punctuation, so ``timeout^`` would be searched as ``timeout``. A
-sign that another search engine, SQL or a shell takes for an operator is
-therefore an error whose message says what to write instead.
+Analysis drops punctuation, so ``timeout^`` would be searched as ``timeout``. If
+another search engine, SQL or a shell has an operator with that sign, it is
+therefore an error, and the message says what to write instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whoosh.qparser.default import QueryParser
 from skws_schema.errors import QueryError, pointed, printable
 
 MAX_DEPTH: Final = 40
-"""Nested parentheses; Whoosh's filters recurse."""
+"""The deepest nesting of parentheses, since Whoosh's filters recurse."""
 
 # Whoosh is typed only in part, and its nodes not at all.
 plugins: Any = whoosh_plugins
@@ -38,7 +38,7 @@ _PLAIN_TERM: Final = re.compile(
     re.ASCII,
 )
 _PLAIN: Final = re.compile(rf" *(?:{re.sub('P<.*?>', ':', _PLAIN_TERM.pattern)})+", re.ASCII)
-"""Words and phrases without operators, perhaps after a name: most terms of most queries."""
+"""Words and phrases without operators, possibly after a name: most terms of most queries."""
 QUOTES: Final = '"\u201c\u201d\u201e'
 _START: Final = r"(?<![^\s(:])"  # where a term may begin
 _NAME: Final = rf"(?P<text>[^\s():*{QUOTES}-][^\s():*{QUOTES}]*)"
@@ -52,11 +52,11 @@ Not = syntax.NotGroup
 
 
 class PrefixNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
-    """A word with a star at its end; ``text`` lacks the star."""
+    """A word with a star at its end; ``text`` is without the star."""
 
 
 class FuzzyNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
-    """A word with ``~``, ``~1`` or ``~2`` at its end; ``text`` lacks it, ``distance`` may be empty."""
+    """A word with ``~``, ``~1`` or ``~2`` at its end; ``text`` is without it, ``distance`` may be empty."""
 
     def __init__(self, text: str, distance: str) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class FuzzyNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
 
 
 class WildcardNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
-    """A word with stars or question marks, but for a single star at its end."""
+    """A word with stars or question marks, other than a single star at its end."""
 
 
 class ComparisonNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
@@ -77,7 +77,7 @@ class ComparisonNode(syntax.TextNode):  # type: ignore[misc]  # untyped base
 
 
 class Range(syntax.TextNode):  # type: ignore[misc]  # untyped base
-    """``price:100..500``: ``text`` is what follows the colon; either end may be empty."""
+    """``price:100..500``: ``text`` is the part after the colon; either end may be empty."""
 
     def __init__(self, name: str, low: str, high: str) -> None:
         super().__init__(f"{low}..{high}")
@@ -85,11 +85,11 @@ class Range(syntax.TextNode):  # type: ignore[misc]  # untyped base
 
 
 class NegationNode(syntax.PrefixOperator):  # type: ignore[misc]  # untyped base
-    """``-`` or ``NOT``, before the node it excludes."""
+    """``-`` or ``NOT``, before the node that it excludes."""
 
 
 class Without(syntax.TextNode):  # type: ignore[misc]  # untyped base
-    """``-relation:`` with nothing behind the colon; ``text`` is the name."""
+    """``-relation:`` with nothing after the colon; ``text`` is the name."""
 
 
 class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
@@ -99,14 +99,14 @@ class Connective(syntax.InfixOperator):  # type: ignore[misc]  # untyped base
 WORDS: Final = Word | PrefixNode | FuzzyNode | WildcardNode
 """Nodes that are one word."""
 TERMS: Final = WORDS | Phrase | ComparisonNode | Range
-"""What is looked for."""
+"""Nodes that are search terms."""
 Open = plugins.GroupPlugin.OpenBracket
 Close = plugins.GroupPlugin.CloseBracket
 Scope = syntax.FieldnameNode
 
 
 def _tagging(kind: type[Node], expression: str) -> Any:
-    """Makes nodes of a kind of the places that an expression finds; its groups are what they are made of."""
+    """A plugin that makes nodes of a kind from the matches of an expression, given its groups."""
     plugin = plugins.TaggingPlugin(expression)
     plugin.nodetype = kind
     return plugin
@@ -171,28 +171,28 @@ _WIDE: Final = {"\uff02": '"', "\uff08": "(", "\uff09": ")", "\uff0a": "*", "\uf
 
 
 _ANYWHERE: Final = (
-    (r"&&", "AND is written AND, or left out"),
-    (r"[|\uff5c]", "alternatives are joined by OR"),
+    (r"&&", "write AND instead, or nothing"),
+    (r"[|\uff5c]", "join alternatives with OR"),
     (r"[<>=]", "a condition is an attribute, a comparison and a value without blanks: price<500"),
-    (r"[\[\]{}]", "a range is written price:100..500, and there are no classes of characters"),
+    (r"[\[\]{}]", "write a range as price:100..500; there are no character classes"),
 )
 _AT_WORDS: Final = (
-    (r"[~\uff5e]", "'~' stands only at the end of a word, for typing errors (travlota~ or travlota~2)"),
-    (r"\?$", "'?' stands for one character inside of a word (t?avolta); leave it out at the end"),
-    (r"\uff1f", "this sign is full-width, which makes it no operator"),
-    (r"\^", "no word weighs more than others: there is no '^'"),
-    (r"^[+\uff0b](?=[^\W\d]|\()", "all keywords are looked for, without '+'"),
+    (r"[~\uff5e]", "'~' is only allowed at the end of a word, for typing errors (travlota~ or travlota~2)"),
+    (r"\?$", "'?' stands for one character within a word (t?avolta); omit it at the end"),
+    (r"\uff1f", "this sign is full-width, so it is not an operator"),
+    (r"\^", "'^' is not supported: all words have the same weight"),
+    (r"^[+\uff0b](?=[^\W\d]|\()", "all keywords are required; omit '+'"),
     (
         r"^[!\uff01](?=[\w(])",
-        "an exclusion begins with '-', not with '!', which goes before a condition (!price<500)",
+        "an exclusion begins with '-'; '!' precedes a condition (!price<500)",
     ),
     (r"^-(?=[\w(])", "an exclusion needs a blank before its '-'"),
     (rf"^[{_DASHES}](?=[\w(])", "an exclusion begins with '-'; this is another dash"),
-    (r"^:", "there is nothing before this colon"),
-    (r"\\", "'\\' changes no meaning of what follows it"),
+    (r"^:", "the name before this colon is missing"),
+    (r"\\", "'\\' is not an escape character"),
     (r"(?<=[^\W\d])%|%(?=\w)", "'*' stands for any characters of a word (tra*ta), and '?' for one"),
-    (r"^/(?=.*/$)", "there are no regular expressions"),
-    (rf"[{''.join(_WIDE)}]", "this sign is full-width, which makes it no operator"),
+    (r"^/(?=.*/$)", "regular expressions are not supported"),
+    (rf"[{''.join(_WIDE)}]", "this sign is full-width, so it is not an operator"),
 )
 _RULES: Final = tuple(
     (re.compile(pattern), message, lone)
@@ -203,10 +203,10 @@ _FOREIGN_CONNECTIVE: Final = re.compile(r"(?:NEAR|ADJ|WITHIN|ONEAR)(?:/?\d+)?|W/
 
 
 def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, str] | None:
-    """The offset of an operator of another language in a word, and what to say about it.
+    """The offset of an operator of another language in a word, and a message about it.
 
     ``follows``, ``leads``: a phrase or a parenthesis is next to the word, without
-    a blank. Otherwise punctuation by itself is mostly no operator.
+    a blank. Otherwise punctuation by itself is usually not an operator.
     """
     stands_alone = not (follows or leads or any(map(str.isalnum, word)))
     seen = word + "(" * leads
@@ -219,7 +219,7 @@ def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, st
 
 
 def _literally(word: str) -> str:
-    """How to search for a text with such signs in it."""
+    """How to search for a text that contains such signs."""
     if not any(map(str.isalnum, word)):
         return "put quotes around it to mean the sign itself"
     return f'to search for the text itself, write "{printable(word)}"'
@@ -231,19 +231,19 @@ _TERM: Final = re.compile(
 _SCOPE: Final = re.compile(r"(?P<name>[^\s:*<>=!]+):(?=\S)")
 _PASTED: Final = re.compile(
     r"[^\W\d_][\w+.-]*://\S"  # an address, whatever signs it has
-    r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path of Windows, of a server, of a home
+    r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path of Windows, of a server, or of a home folder
     r"|[\w.+-]*\d~[^\W\d]"  # a version that comes before another
-    r"|(?:[0-9a-fA-F]{1,4}:){2}[0-9a-fA-F:]+|[\w:]*::\w"  # an address of a network, a qualified name
+    r"|(?:[0-9a-fA-F]{1,4}:){2}[0-9a-fA-F:]+|[\w:]*::\w"  # a network address, a qualified name
     r"|\d{1,2}:\d{2}$"
-    # A time, a version with an epoch, a host with a port; but no range of times.
+    # A time, a version with an epoch, a host with a port; but not a range of times.
     r"|(?!.*\.\.)(?:\d(?=\S*[.:-]\S*:|\S*:\S*[.:-])[^\s:*?<>=]*|[\w-]+(?:\.[\w-]+)+(?=:\d)):[^\s*?<>=]+$"
 )
 
 
 def pasted(text: str, named: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
-    """Where terms stand that are texts, in spite of signs of operators: addresses, paths, versions, times.
+    """The ranges of terms that are texts in spite of signs of operators: addresses, paths, versions, times.
 
-    A colon after a name of the schema (``named``) is an operator. In quotes all signs are text already.
+    A colon after a name of the schema (``named``) is an operator. In quotes all signs are already text.
     """
     for found in _TERM.finditer(text):
         start, end = found.span("term")
@@ -257,13 +257,12 @@ def pasted(text: str, named: Callable[[str], bool]) -> Iterator[tuple[int, int]]
 def parse(
     text: str, shown: str | None = None, plain: Sequence[tuple[int, int]] = ()
 ) -> tuple[Node, dict[str, int]]:
-    """The tree of a query and the position of each scope in it. Errors show ``shown``, else the text.
+    """The tree of a query and the position of each scope in it. Errors show ``shown``, or the text.
 
-    ``plain``: places of terms without operators.
-
+    ``plain``: the ranges of terms without operators.
     The tree's leaves are ``TERMS`` and ``Without`` (with ``fieldname``, ``text``, ``startchar``,
     ``endchar``), its groups ``All``, ``Either`` and ``Not``. Raises
-    ``QueryError`` for what the grammar does not allow.
+    ``QueryError`` for a text outside the grammar.
     """
     if not plain and _PLAIN.fullmatch(text) is not None:
         return _plain_terms(text)
@@ -289,11 +288,11 @@ def parse(
 
 
 _LETTER: Final = "x"
-"""In place of each character of a plain term: it has no meaning of its own."""
+"""Replaces each character of a plain term; it has no meaning of its own."""
 
 
 def _plain_terms(text: str) -> tuple[Node, dict[str, int]]:
-    """As ``parse``, of what cannot be wrong, without trying each of Whoosh's expressions at every place."""
+    """Like ``parse``, for texts that cannot be wrong; it does not try every expression everywhere."""
     nodes = All()
     scopes: dict[str, int] = {}
     for found in _PLAIN_TERM.finditer(text):
@@ -321,12 +320,12 @@ def _check_balance(tags: list[Node], text: str) -> None:
                 raise fault(f"parentheses nested deeper than {MAX_DEPTH}", text, node.startchar)
         elif isinstance(node, Close):
             if not opened:
-                raise fault("this parenthesis closes nothing", text, node.startchar)
+                raise fault("this parenthesis has no opening one", text, node.startchar)
             opened.pop()
             scoped.pop()
         elif isinstance(node, Scope | Without | ComparisonNode | Range) and any(scoped):
             name = _name(node)
-            raise fault(f"{name!r} stands inside a group that has a scope already", text, node.startchar)
+            raise fault(f"{name!r} is inside a group that already has a scope", text, node.startchar)
     if opened:
         raise fault("this parenthesis is never closed", text, opened[-1])
 
@@ -344,13 +343,13 @@ def _check_word(_before: Node | None, node: Node, _after: Node | None, text: str
         if char in QUOTES:
             raise fault("this quotation mark has no partner", text, node.startchar + offset)
         if char == "*":
-            message = "'*' goes with the letters of a word (trav*, tra*ta); put quotes around a literal one"
+            message = "'*' must be next to letters of a word (trav*, tra*ta); put quotes around a literal one"
             raise fault(message, text, node.startchar + offset)
 
 
 def _check_group(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
     if isinstance(node, Open) and isinstance(after, Close):
-        raise fault("there is nothing between these parentheses", text, node.startchar)
+        raise fault("these parentheses are empty", text, node.startchar)
 
 
 def _check_scope(_before: Node | None, node: Node, after: Node | None, text: str) -> None:
@@ -359,7 +358,7 @@ def _check_scope(_before: Node | None, node: Node, after: Node | None, text: str
         if isinstance(after, ComparisonNode):
             hint = f" (a condition is written {node.fieldname}.{after.name}{after.sign}...)"
         elif isinstance(after, Scope | Range | NegationNode | Without):
-            hint = " (a scope goes after the minus and before one term; literal colons go in quotes)"
+            hint = " (a scope follows the minus and precedes one term; put literal colons in quotes)"
         raise fault(f"{node.fieldname}: is followed by no term{hint}", text, node.startchar)
 
 
@@ -406,7 +405,7 @@ def _check_quotes(tags: list[Node], text: str) -> None:
     for number, node in enumerate(words):
         closing = _FOREIGN_QUOTES.get(node.text[:1])
         if closing is not None and any(other.text.endswith(closing) for other in words[number + 1 :]):
-            message = 'double quotes make a phrase: "pulp fiction"; others are left out'
+            message = 'use double quotes for a phrase: "pulp fiction"; omit other quotes'
             raise fault(message, text, node.startchar)
 
 

@@ -135,8 +135,8 @@ _PREFIXES: Final = st.one_of(
 
 # Errors of the whole text, which have no place in it.
 _WHOLE: Final = (
-    "the query is empty|nothing is left to look for|has no word to look for|nothing can match|"
-    "only (excludes|restricts)|keywords at most|characters at most|needs? a keyword"
+    "the query is empty|no keyword is left|contains no word|nothing can match|"
+    "only (excludes|restricts)|at most [0-9,]+ (keywords|characters)|needs? a keyword"
 )
 _OF_PREFIX: Final = re.compile("half-life|window|ranking|best|expected", re.IGNORECASE)
 

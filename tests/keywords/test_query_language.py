@@ -240,7 +240,7 @@ def test_dropped_terms_are_kept_for_display() -> None:
     [
         ("", "the query is empty"),
         ("   ", "the query is empty"),
-        ("a" * 10_001, "a query may have 10,000 characters at most; this one has 10,001"),
+        ("a" * 10_001, "a query may have at most 10,000 characters; this one has 10,001"),
         ("(" * 41 + "pulp" + ")" * 41, "nested deeper than 40"),
     ],
 )
@@ -309,7 +309,7 @@ def test_joins_that_are_left_out(text: str, joins: set[int]) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("mid", "'mid' is compared by several joins; write one of movie.mid, plays.mid"),
+        ("mid", "'mid' is in several joins; write one of movie.mid, plays.mid"),
         ("movie.plot", "no relation 'movie.plot', and no join or attribute of a join"),
         ("shot_bi", "did you mean 'shot_by'?"),
         ("plays.mit", "did you mean 'plays.mid'?"),

@@ -267,7 +267,7 @@ def test_a_reading_counts_slots_and_suggests(moving: tuple[View, LatestRows, Sch
     assert [(slot.count, slot.meant) for slot in reading.slots] == [(0, "travolta"), (1, "")]
     assert reading.dropped == ("the",)
     assert view.analyzer.analyse("uma, thurman!", rows).ignored == (",", "!")
-    assert "'~' stands only at the end of a word" in view.analyzer.analyse("u~ma", rows).fault
+    assert "'~' is only allowed at the end of a word" in view.analyzer.analyse("u~ma", rows).fault
     assert [slot.count for slot in view.analyzer.analyse("travolta -actor:", rows).slots] == [0]
     assert reading.corrected == "travolta actor:uma the"
     assert view.analyzer.analyse("(uma", rows).fault

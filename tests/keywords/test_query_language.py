@@ -310,7 +310,7 @@ def test_joins_that_are_left_out(text: str, joins: set[int]) -> None:
     ("name", "reason"),
     [
         ("mid", "'mid' is in several joins; write one of movie.mid, plays.mid"),
-        ("movie.plot", "no relation 'movie.plot', and no join or attribute of a join"),
+        ("movie.plot", "'movie.plot' is not a relation, a join or an attribute of a join"),
         ("shot_bi", "did you mean 'shot_by'?"),
         ("plays.mit", "did you mean 'plays.mid'?"),
     ],
@@ -322,7 +322,7 @@ def test_what_is_no_join_to_leave_out(name: str, reason: str) -> None:
 
 def test_a_join_that_is_gone_cannot_be_left_out() -> None:
     gone = replace(JOINED, evolution=replace(JOINED.evolution, removed_joins=frozenset({1})))
-    with pytest.raises(QueryError, match="no relation 'shot_by'"):
+    with pytest.raises(QueryError, match="'shot_by' is not a relation"):
         parse_query("pulp -shot_by:", gone)
 
 

@@ -27,7 +27,7 @@ from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 @scenario
 async def test_a_typed_query_gives_its_results_as_the_stream_goes_on() -> None:
     async with opened(movies()) as driver:
-        assert "Type words to look for" in driver.text()
+        assert "Type words to search for" in driver.text()
         await driver.press(*"tarantino", "space", *"travolta", "enter")
         assert driver.app.view.queries == (QUERY,)
         assert f"No result for {QUERY!r} yet" in driver.text()
@@ -81,7 +81,7 @@ async def test_a_database_file_has_rows_without_times(tmp_path: Path) -> None:
         shown = driver.text()
         assert "No result for 'red kettel' (2 rows so far)." in shown
         assert "no row matches 'kettel'; did you mean 'kettle'?" in shown
-        assert "Try the word that is meant: a, ↑, then Tab." in shown
+        assert "Try the suggested word: a, ↑, then Tab." in shown
         assert not driver.search.time_line.display  # no row has a time
         assert "■ all read" in shown
         assert "rows/s" not in shown
@@ -121,7 +121,7 @@ async def test_the_start_offers_words_that_have_results_and_earlier_queries() ->
             assert driver.search.results.listed
             assert driver.app.focused is driver.search.results
             await driver.press("x")
-            assert "Type words to look for" in driver.text()  # once no query is left
+            assert "Type words to search for" in driver.text()  # once no query is left
 
 
 @scenario
@@ -692,7 +692,7 @@ async def test_a_message_that_needs_lines_has_three_at_most() -> None:
         assert [line.count("word") for line in driver.text().splitlines()[-2:]] == [15, 5]
         driver.app.tell("error", "word " * 90, shown=True)
         await driver.settle()
-        assert driver.text().endswith("l: all of it")
+        assert driver.text().endswith("l: the whole message")
 
 
 @scenario
@@ -705,7 +705,7 @@ async def test_the_list_says_whether_it_follows() -> None:
         await driver.press("g")
         assert "FOLLOW" in driver.text()
         await driver.press("space")
-        assert "PAUSED: space plays on" in driver.text()
+        assert "PAUSED: space continues" in driver.text()
 
 
 def test_of_connecting_rows_the_thing_stays_that_tells_results_apart() -> None:

@@ -172,7 +172,7 @@ def test_the_same_keywords_can_be_asked_for_in_two_ways() -> None:
         ("window 1 hour: uma", "share the window of the stream"),
         ("window open when nothing: uma", "window"),
         (f"top 2 window {FEVER}: hopper", "cannot be combined with a window expression"),
-        ("top 3: the", "nothing is left to look for"),
+        ("top 3: the", "no keyword is left"),
         ("pattern: nonsense ;", "the text ends here"),
     ],
 )

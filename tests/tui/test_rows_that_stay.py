@@ -78,7 +78,7 @@ async def test_rows_without_times_are_shown_without_what_times_have(tmp_path: Pa
         assert "4 read" in driver.text()
         assert "event time" not in driver.text()
         assert figures["answer"][:2] == ["0.0", "2"]
-        assert "none that stands" in driver.text()
+        assert "no standing query" in driver.text()
         assert "no query yet" not in driver.text()
 
 

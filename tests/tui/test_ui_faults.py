@@ -146,7 +146,9 @@ async def test_an_app_in_which_nothing_works_ends_with_a_line() -> None:
         driver.app.caught(ValueError("again"))
         await until(lambda: not driver.app.is_running, driver.pilot.pause)
         assert driver.app.return_code == 1
-        assert driver.app.broken.startswith("the terminal UI could not go on: unexpected ValueError: again")
+        assert driver.app.broken.startswith(
+            "the terminal UI could not continue: unexpected ValueError: again"
+        )
 
 
 @scenario
@@ -197,7 +199,7 @@ async def test_the_app_answers_keys_while_a_query_is_checked_and_gives_the_check
             assert driver.search.box.value == "next"
             await driver.settle()
             told = [line.text for line in driver.app.view.log if line.level == "error"]
-            assert told == ["given up after 1 s: it takes too long to check; make it shorter or simpler"]
+            assert told == ["the check was stopped after 1 s; make the text shorter or simpler"]
             patch.undo()
             await driver.press("enter")  # not held up by the one that was given up
             assert driver.app.view.queries == ("next",)
@@ -212,10 +214,10 @@ async def test_a_text_that_takes_too_long_to_read_is_told_under_the_box() -> Non
         async with opened(movies()) as driver:
             driver.search.query_one(SearchBox).off_thread = OffThread(0.2)
             await driver.write("slow")
-            assert "given up after 0.2 s" in driver.text()
+            assert "the check was stopped after 0.2 s" in driver.text()
             patch.undo()
             await driver.write("er tarantino")
-            assert "given up" not in driver.text()
+            assert "stopped" not in driver.text()
             may_end.set()
 
 
@@ -241,9 +243,9 @@ async def test_work_off_the_thread_goes_one_by_one_and_passes_what_it_raises() -
 async def test_of_work_that_never_ends_only_so_many_threads_are_left() -> None:
     off, may_end = OffThread(0.05), threading.Event()
     for _ in range(3):
-        with pytest.raises(TooLongError, match="given up"):
+        with pytest.raises(TooLongError, match="was stopped"):
             await off.run(may_end.wait)
-    with pytest.raises(TooLongError, match="have not ended yet"):
+    with pytest.raises(TooLongError, match="are still running"):
         await off.run(may_end.wait)
     may_end.set()
     await until_done(off)

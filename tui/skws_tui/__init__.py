@@ -1,1 +1,1 @@
-"""The terminal UI: a Textual app over a live search. ``services`` hold all that needs no terminal."""
+"""The terminal UI: a Textual app over a live search. ``services`` is everything that needs no terminal."""

@@ -1,4 +1,4 @@
-"""The app: its screens, their common actions, and the way of the job's events to them."""
+"""The app: its screens, their common actions, and the path of the job's events to them."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from skws_tui.services.live_job import LiveJob
 
 _LEAST_GAP: Final = 0.1
-"""Seconds between two drawings of events, fast enough to read along."""
+"""The least seconds between two drawings of events: fast enough to watch."""
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEED_STEP: Final = 2.0
 _SHOWN: Final[dict[SeverityLevel, float]] = {"information": 3.0, "warning": 10.0, "error": 10.0}
 """Seconds for which a message is shown."""
 _QUICK_CHECK: Final = 0.5
-"""A longer check shows a message."""
+"""The seconds after which a check shows a message."""
 
 
 class SkwsApp(FencedApp):
-    """``new_job`` makes the job of the request on the app's event queue; None without a source.
+    """The app. ``new_job`` makes the job of the request on the app's event queue; None without a source.
 
-    ``show_machine``: show figures that differ between machines: memory and the time of stages.
+    ``show_machine``: True to show figures that differ between machines: memory and the time of stages.
     """
 
     TITLE = "skws"
@@ -95,7 +95,7 @@ class SkwsApp(FencedApp):
         self._sought_at: Metrics | None = None
         self.message: Notice | None = None
         self.keys: Mapping[str, str] = {}
-        """The user's own keys, by actions."""
+        """The user's own keys, by action."""
         self._message_timer: Timer | None = None
         self.job: LiveJob | None = None
         if new_job is not None:
@@ -110,17 +110,17 @@ class SkwsApp(FencedApp):
         self.set_interval(1.0, self.tick)
 
     def on_ready(self) -> None:
-        """Start the job behind the first picture, which loading its modules would delay."""
+        """Start the job after the first picture, which loading its modules would delay."""
         if self.job is not None:
             self.job.start()
-        self._events_ready()  # for the events from before the queue had a listener
+        self._events_ready()  # for events from before the queue had a listener
 
     def _events_ready(self) -> None:
-        """Called by the job's thread."""
+        """Called by the thread of the job."""
         self.post_message(EventsReady())
 
     def on_events_ready(self) -> None:
-        """Draw now, or after the gap since the last drawing."""
+        """Draw now, or when the least time since the last drawing has passed."""
         wait = self._drawn_at + self._gap - time.monotonic()
         if wait <= 0:
             self.take_events()
@@ -128,7 +128,7 @@ class SkwsApp(FencedApp):
             self._waiting = self.set_timer(wait, self.take_events)
 
     def take_events(self) -> None:
-        """Bring the view up to date with all events, and the screen with the view."""
+        """Update the view by all events, and the screen by the view."""
         self._waiting = None
         self._drawn_at = time.monotonic()
         events = self.events.take()
@@ -144,7 +144,7 @@ class SkwsApp(FencedApp):
         self._gap = min(max(_LEAST_GAP, _SHARE * (time.monotonic() - began)), _MOST_GAP)
 
     async def add_query(self, name: str, instead_of: str | None = None) -> str:
-        """Add a query, or replace one; returns why it cannot be added, which is empty if it was."""
+        """Add a query, or replace one; returns the reason if it cannot be added, otherwise an empty text."""
         if name in self.view.queries:
             if instead_of is not None and instead_of != name:
                 self.remove_query(instead_of)
@@ -160,7 +160,7 @@ class SkwsApp(FencedApp):
         return ""
 
     async def _checked(self, name: str) -> str:
-        """Why a query cannot be added; empty if it can."""
+        """The reason why a query cannot be added; empty if it can."""
         message = self.set_timer(_QUICK_CHECK, lambda: self.notify(f"checking {name}"))
         try:
             await self.checks.run(lambda: self.view.analyzer.check(name))
@@ -188,7 +188,7 @@ class SkwsApp(FencedApp):
         """Choose among rows with a join value, and show them."""
         by_text = {place.text: place for place in places}
         if not by_text:
-            self.notify("no join leads on from here")
+            self.notify("no join continues from here")
             return
         self.push_screen(
             PickScreen("Rows with", [(text, "") for text in by_text]),
@@ -200,7 +200,7 @@ class SkwsApp(FencedApp):
         self.call_later(self._show_rows, place)
 
     def _show_rows(self, place: RowPlace) -> None:
-        from skws_tui.screens.rows_screen import RowsScreen  # noqa: PLC0415 - loads when the user first goes there
+        from skws_tui.screens.rows_screen import RowsScreen  # noqa: PLC0415 - loads at the first visit
 
         screen = self._screen_of("rows")
         assert isinstance(screen, RowsScreen)  # noqa: S101 - the mode has been switched to
@@ -208,7 +208,7 @@ class SkwsApp(FencedApp):
 
     def export(self, results: Sequence[Result], path: str) -> None:
         """Write results to a file. Raises SkwsError."""
-        from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports alone
+        from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports only
 
         if not results:
             raise UsageError("the list has no result to export")
@@ -224,7 +224,7 @@ class SkwsApp(FencedApp):
             return ""
 
     def tell(self, level: Level, text: str, *, shown: bool = False) -> None:
-        """Add a line to the log, and perhaps show it as a message."""
+        """Add a line to the log, and show it as a message if ``shown``."""
         line = LogLine(time.time(), level, text)
         self.view.note(line)
         if shown:
@@ -235,12 +235,12 @@ class SkwsApp(FencedApp):
         self.tell("error", message.text, shown=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The screen that is shown cannot be gone to."""
+        """Disable the action of going to the current screen."""
         return not (action == "go" and parameters == (self.current_mode,))
 
     def action_help(self) -> None:
-        """The menu of what can be done here."""
-        from skws_tui.screens.menu_entries import menu_of  # noqa: PLC0415 - loads when it is first asked for
+        """The menu of the actions that are possible here."""
+        from skws_tui.screens.menu_entries import menu_of  # noqa: PLC0415 - loads at the first use
 
         entries = {entry.text: entry for entry in menu_of(self)}
         choices = [(entry.text, entry.note) for entry in entries.values()]
@@ -261,7 +261,7 @@ class SkwsApp(FencedApp):
         self.theme = name
 
     def write_query(self, text: str) -> None:
-        """Put a text into the query box, to be changed or asked."""
+        """Put a text into the query box, to be edited or entered."""
         screen = self._search_screen()
         self.switch_mode("search")
         self.call_later(screen.write_query, text)
@@ -290,7 +290,7 @@ class SkwsApp(FencedApp):
 
     @property
     def position(self) -> int | None:
-        """Where a replay stands, in microseconds: at its latest record, or past it where none followed."""
+        """The position of a replay in microseconds: the time of its latest record, or a later instant."""
         now, sought = self.view.event_time, self._sought
         if now is None or (sought is not None and self._sought_at is self.view.metrics):
             return sought
@@ -319,7 +319,7 @@ class SkwsApp(FencedApp):
 
     def _search_screen(self) -> SearchScreen:
         screen = self._screen_of("search")
-        assert isinstance(screen, SearchScreen)  # noqa: S101 - it is the default mode
+        assert isinstance(screen, SearchScreen)  # noqa: S101 - the default mode
         return screen
 
     def _screen_of(self, mode: str) -> Screen[Any] | None:
@@ -349,9 +349,9 @@ class SkwsApp(FencedApp):
         title: str = "",
         severity: SeverityLevel = "information",
         timeout: float | None = None,
-        markup: bool = False,  # noqa: ARG002 - Textual's parameter; texts are shown as they are
+        markup: bool = False,  # noqa: ARG002 - Textual's parameter; texts are shown unchanged
     ) -> None:
-        """Replaces Textual's toasts, which cover results: the last line of the screen has the message."""
+        """Replaces Textual's toasts, which cover results: the last line of the screen shows the message."""
         text = " ".join(visible(f"{title} {without_picture(message)}").split())
         self.message = Notice(text, severity)
         self._redraw()
@@ -361,12 +361,12 @@ class SkwsApp(FencedApp):
         self._message_timer = self.set_timer(seconds, self._message_over)
 
     def withdraw(self, text: str) -> None:
-        """Hide a message that holds no longer, if it is still shown."""
+        """Hide a message that no longer holds, if it is still shown."""
         if self.message is not None and self.message.text == " ".join(visible(without_picture(text)).split()):
             self._message_over()
 
     async def on_event(self, event: Event) -> None:
-        """A message about what was done goes with the next key."""
+        """Hide a message about a completed action at the next key."""
         if isinstance(event, Key) and self.message is not None and self.message.severity == "information":
             self._message_over()
         await super().on_event(event)
@@ -376,7 +376,7 @@ class SkwsApp(FencedApp):
         self._redraw()
 
     def _restored(self, request: UiRequest) -> UiRequest:
-        """The request with the queries of the last session, if it has none."""
+        """The request, with the queries of the last session if it has none."""
         return request if request.queries else replace(request, queries=tuple(self.session.queries))
 
     def _known_theme(self, name: str) -> str | None:

@@ -39,7 +39,7 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
         app = SkwsApp(request, new_job if job.source else None)
         if os.isatty(_STDIN):
             Thread(target=_end_on_hang_up, name="hang-up", daemon=True).start()
-        with hooks(app), watch_steps(None):  # nothing may be written over the screen
+        with hooks(app), watch_steps(None):  # the output of others would overwrite the screen
             app.run(mouse=mouse)
         if app.broken:
             raise SkwsError(app.broken)
@@ -48,7 +48,7 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
 def _end_on_hang_up() -> None:
     """End the process once its terminal is gone.
 
-    A terminal hangs up on the processes that it controls by itself. Others, such as one started by an
+    A terminal hangs up on the processes that it controls. Others, such as one started by an
     editor, would read the end of their input again and again.
     """
     watched = select.poll()
@@ -56,7 +56,7 @@ def _end_on_hang_up() -> None:
     while not watched.poll(_HANG_UP_MS):
         pass
     os.kill(os.getpid(), signal.SIGHUP)
-    os._exit(128 + signal.SIGHUP)  # the signal is ignored, as under nohup
+    os._exit(128 + signal.SIGHUP)  # the signal may be ignored, as under nohup
 
 
 def new_job(request: UiRequest, events: EventQueue) -> LiveJob:
@@ -68,19 +68,19 @@ def new_job(request: UiRequest, events: EventQueue) -> LiveJob:
 
 def _spark_host(job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
-    from skws.spark.session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark alone
+    from skws.spark.session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark only
 
-    ahead = session_ahead(job.request.job.master)  # while the rest is loaded
+    ahead = session_ahead(job.request.job.master)  # while other modules load
     return job.host_with(ahead=ahead)
 
 
 @contextmanager
 def _spark_at_hand(master: str | None) -> Iterator[None]:
-    """On this machine, Spark's Python processes are forked from one that has loaded their modules.
+    """Fork Spark's Python processes on this machine from one that has loaded their modules.
 
     Java's output does not reach the terminal.
     """
-    from skws.spark.preloaded import preloaded_python  # noqa: PLC0415 - for Spark alone
+    from skws.spark.preloaded import preloaded_python  # noqa: PLC0415 - for Spark only
 
     with stderr_to_file(), preloaded_python(master):
         yield
@@ -88,9 +88,9 @@ def _spark_at_hand(master: str | None) -> Iterator[None]:
 
 @contextmanager
 def stderr_to_file() -> Iterator[None]:
-    """Redirect file descriptor 2 to a file; Textual draws on the terminal as before.
+    """Redirect file descriptor 2 to a file; Textual still draws on the terminal.
 
-    Java writes to the descriptor, over whatever is on the terminal.
+    Java writes to the descriptor, and would overwrite the screen.
     """
     path = state_folder() / "spark.log"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
 """Keeps the app usable: errors become messages, control characters are not drawn, long work runs in threads.
 
 Textual ends the app with a traceback when a handler, a timer, a worker or a drawing raises. For a
-handler it also ends the widget, before the app knows; so messages are dispatched inside a fence.
+handler it also ends the widget, before the app is notified; so messages are dispatched inside a boundary.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ViewChanged(_Coalescing):
 
 
 class WorkFailed(Message):
-    """Something cannot be done: a message, and a line in the log."""
+    """An action has failed: shown as a message, and as a line in the log."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -55,9 +55,9 @@ class WorkFailed(Message):
 
 
 class Printable(LineFilter):
-    """Drops control characters from everything that widgets draw, so that none moves the cursor.
+    """Removes control characters from everything that widgets draw, so that none moves the cursor.
 
-    They have no width, so no cell moves. Widgets show them visibly in data; editors cannot.
+    They have no width, so no cell moves. Widgets make them visible in data; editors cannot.
     """
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - the name is given
@@ -74,9 +74,9 @@ _COLOURLESS: Final = NoColor()
 
 
 class FencedApp(App[None]):
-    """A subclass shows ``WorkFailed`` as a message. ``broken``: why the app ended by itself.
+    """An app that survives errors. Subclasses show ``WorkFailed`` as a message.
 
-    ``few_colours``: the terminal has 16.
+    ``broken``: why the app ended by itself. ``few_colours``: True if the terminal has 16 colours.
     """
 
     def __init__(self, *, few_colours: bool = False) -> None:
@@ -95,9 +95,7 @@ class FencedApp(App[None]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = super().get_line_filters()
-        if (
-            self._few_colours
-        ):  # Under NO_COLOR, Textual has greys, of which these terminals have two: black, white
+        if self._few_colours:  # Under NO_COLOR, Textual uses greys; these terminals only have black and white
             filters = [_COLOURLESS if isinstance(one, Monochrome) else one for one in filters]
         return [*filters, _PRINTABLE]
 
@@ -111,13 +109,13 @@ class FencedApp(App[None]):
         if not self._begun:
             self.broken = self.broken or line
         elif self.faults.too_many and not self.broken:
-            self.broken = f"the terminal UI could not go on: {self.faults.last}"
+            self.broken = f"the terminal UI could not continue: {self.faults.last}"
             self.call_later(self.exit, return_code=1)
         elif line:
             self.post_message(WorkFailed(line))
 
     def _of_loop(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Catch an error of a task without an awaiter."""
+        """Report an error of a task that nothing awaits."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.caught(error)
@@ -168,14 +166,14 @@ class TooLongError(SkwsError):
 
     @classmethod
     def over(cls, seconds: float) -> TooLongError:
-        return cls(f"given up after {seconds:g} s: it takes too long to check; make it shorter or simpler")
+        return cls(f"the check was stopped after {seconds:g} s; make the text shorter or simpler")
 
 
 class OffThread:
-    """Runs one piece of work at a time, without holding up the event loop.
+    """Runs one piece of work at a time, without blocking the event loop.
 
-    A thread cannot be ended from outside. One that passes the limit is left running as a stray, and the next
-    work begins; with too many strays none does. Threads are daemons: none delays the end of the process.
+    A thread cannot be ended from outside. One that exceeds the limit is left running as a stray, and the next
+    work begins; with too many strays none does. Threads are daemons, so none delays the end of the process.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -194,7 +192,7 @@ class OffThread:
         return future.result()
 
     async def _turn(self) -> None:
-        """Wait until the work before has ended or passed its limit."""
+        """Wait until the previous work has ended or exceeded its limit."""
         while (before := self._busy) is not None:
             done = await _done_within(before, self._due - _now())
             if before is self._busy:
@@ -202,17 +200,17 @@ class OffThread:
                 self._strays += [] if done else [before]
         self._strays = [stray for stray in self._strays if not stray.done()]
         if len(self._strays) >= _MOST_STRAYS:
-            raise TooLongError("earlier checks that took too long have not ended yet; try again later")
+            raise TooLongError("earlier checks are still running; try again later")
 
 
 def _in_thread(work: Callable[[], T]) -> Future[T]:
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+    future.set_running_or_notify_cancel()  # it can no longer be cancelled
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # raised again where the result is taken
+        except BaseException as error:  # raised again in the awaiting task
             future.set_exception(error)
 
     Thread(target=run, name="skws check", daemon=True).start()
@@ -228,7 +226,7 @@ async def _done_within(future: Future[Any], seconds: float) -> bool:
 
 
 def _ignore_error(waiter: asyncio.Future[Any]) -> None:
-    """The error is raised by ``run``: asyncio need not report it as never retrieved."""
+    """Mark the error as retrieved, since ``run`` raises it."""
     if not waiter.cancelled():
         waiter.exception()
 

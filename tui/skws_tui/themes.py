@@ -20,7 +20,7 @@ from skws_tui.services.result_drawing import Palette
 DARK: Final = "skws-dark"
 LIGHT: Final = "skws-light"
 ANSI: Final = "ansi-dark"
-"""Of Textual, which draws borders in black: its own is replaced."""
+"""A theme of Textual that draws borders in black, and is replaced by ours."""
 _DARK_KEYWORDS: Final = (
     *("#ffb454", "#59c2ff", "#d2a6ff", "#7fd962"),
     *("#ff8f40", "#f07178", "#95e6cb", "#e6e1a3"),
@@ -35,7 +35,7 @@ _ANSI_KEYWORDS: Final = ("yellow", "cyan", "magenta", "green", "blue", "red")
 def _theme(
     name: str, *, dark: bool, text: str, dim: str, paper: str, line: str, row: str, accent: str
 ) -> Theme:
-    """``paper``: the background; ``line``: of panes without the focus; ``row``: under the cursor."""
+    """A theme. ``paper``: the background; ``line``: panes without the focus; ``row``: the cursor's row."""
     return Theme(
         name,
         primary=accent,
@@ -53,7 +53,7 @@ def _theme(
             "border": accent,
             "border-blurred": line,
             "text-muted": dim,
-            "text-disabled": dim,  # of placeholders: Textual's own can hardly be read on a light background
+            "text-disabled": dim,  # placeholders: Textual's own colour is hard to read on a light background
             "scrollbar": line,
             "scrollbar-hover": dim,
             "scrollbar-active": accent,
@@ -90,7 +90,7 @@ _OWN_COLOURS: Final = Theme(
         "ansi-background": "ansi_default",
         "ansi-foreground": "ansi_default",
         "border": "ansi_cyan",
-        # Of the 16 colours any may be the terminal's background: black on dark ones, white on light ones.
+        # The terminal's background may be any of the 16 colours: black on dark ones, white on light ones.
         "border-blurred": "ansi_default",
         "scrollbar": "ansi_default",
         "scrollbar-background": "ansi_default",
@@ -142,14 +142,14 @@ def check_theme(name: str) -> None:
 
 
 def has_few_colours(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the terminal has 16 colours at most."""
+    """True if the terminal has at most 16 colours."""
     term, depth = environment.get("TERM", ""), environment.get("COLORTERM", "")
     many = depth in {"truecolor", "24bit"} or "256color" in term or "kitty" in term
     return not many
 
 
 def default_theme(environment: Mapping[str, str] = os.environ) -> str:
-    """The dark theme; the terminal's own text and background if it has 16 colours, or shall show none."""
+    """The dark theme, or the terminal's own colours if it has 16 colours or should show none."""
     return ANSI if has_few_colours(environment) or environment.get("NO_COLOR") else DARK
 
 

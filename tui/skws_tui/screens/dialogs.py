@@ -1,4 +1,4 @@
-"""Dialogs over the screens: yes or no, a line of text, a choice; the names of actions."""
+"""Dialogs over the screens: yes or no, a line of text, a choice; and the names of actions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ ACTIONS: Final = frozenset(
         *("seek-back", "seek-on", "step-back", "step-on", "go-to"),
     }
 )
-"""Ids of bindings; a test compares them to the bindings that exist."""
+"""Ids of bindings; a test compares them with the existing bindings."""
 
 RETIRED: Final = frozenset({"next-hint"})
-"""Ids of actions that are no more: a keymap may still name them."""
+"""Ids of former actions, which a keymap may still name."""
 
 GOING: Final = (
     Binding("f2", "go('search')", "Go to the search", show=False, id="go-search"),
@@ -58,7 +58,7 @@ ScreenMaker: TypeAlias = str | Callable[[], Screen[Any]]
 
 
 def _loaded_late(name: str) -> ScreenMaker:
-    """Makes a screen whose module is loaded when the user first goes there."""
+    """A maker of a screen whose module is loaded at the first visit."""
 
     def load() -> Screen[Any]:
         module = import_module(f"skws_tui.screens.{name}_screen")
@@ -74,13 +74,13 @@ MODES: Final[dict[str, ScreenMaker]] = {
 
 
 _ALIGNED: Final = 46
-"""Cells of a choice before its note."""
+"""The cells of a choice before its note."""
 
 AnswerT = TypeVar("AnswerT")
 
 
 class Dialog(ModalScreen[AnswerT]):
-    """A box in the middle of the screen: the element ``box``."""
+    """A box in the middle of the screen, the element ``box``."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Back")]
     DEFAULT_CSS = """
@@ -98,7 +98,7 @@ class Dialog(ModalScreen[AnswerT]):
 
 
 class ConfirmScreen(Dialog[bool]):
-    """Returns True only for yes."""
+    """A yes-or-no question; returns True only for yes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes"),
@@ -119,7 +119,7 @@ class ConfirmScreen(Dialog[bool]):
 
 
 class PromptScreen(Dialog[None]):
-    """Asks for a line of text, with which ``act`` is called; it may raise SkwsError, and be asked again."""
+    """Asks for a line of text and calls ``act`` with it; on SkwsError, the user can correct the text."""
 
     DEFAULT_CSS = "PromptScreen #refusal { color: $text-error; display: none; }"
 
@@ -149,9 +149,9 @@ class PromptScreen(Dialog[None]):
 
 
 class PickScreen(Dialog[str | None]):
-    """Returns the chosen text, or None if the user closed it. ``choices``: texts with a note each.
+    """A list of choices; returns the chosen text, or None if the user closed it.
 
-    ``preview`` is called with each text that the user moves to.
+    ``choices``: texts with a note each. ``preview`` is called with each text to which the user moves.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "to_list", "Down", show=False)]
@@ -205,7 +205,7 @@ class PickScreen(Dialog[str | None]):
             options.add_option(Option("There is none.", disabled=True))
 
     def _option(self, text: str, note: str) -> Option:
-        """Notes stand below each other."""
+        """The choice with its note in a column of notes."""
         longest = min(max(cell_len(visible(text)) for text, _ in self._choices), _ALIGNED)
         gap = " " * (max(longest - cell_len(visible(text)), 0) + 2)
         return Option(Content(visible(text)) + Content.styled(gap + visible(note), "dim"))

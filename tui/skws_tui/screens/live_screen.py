@@ -1,4 +1,4 @@
-"""What all screens share: status line, key line, drawing the view when it changes, filtering a list."""
+"""The common part of all screens: status line, key line, drawing the view when it changes, list filters."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from skws_tui.services.live_job import LiveJob
 
 _PINNED: Final = ("help", "quit")
-"""Actions that are always shown, at the end."""
+"""The actions that are always shown, at the end."""
 _KEYS: Final = {"enter": "⏎", "tab": "⇥", "escape": "esc", "space": "space", "slash": "/"}
 _GAP: Final = "  "
 _LINES: Final = 3
-_REST: Final = " …  l: all of it"
+_REST: Final = " …  l: the whole message"
 
 
 class Notice(NamedTuple):
-    """A line for the user that goes by itself."""
+    """A message for the user that disappears by itself."""
 
     text: str
     severity: SeverityLevel
 
 
 class KeyLine(Widget):
-    """A key for each action that is to be shown and has one; the mouse may click it. A message hides them."""
+    """Shows a key for each visible action, clickable by the mouse; a message replaces them."""
 
     DEFAULT_CSS = "KeyLine { height: 1; padding: 0 1; color: $text-muted; }"
 
@@ -57,7 +57,7 @@ class KeyLine(Widget):
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.refresh())
 
     def fit(self) -> None:
-        """Have the height of the message, or of the keys, and draw it."""
+        """Adjust the height to the message or the keys, and draw them."""
         notice = cast("SkwsApp", self.app).message
         lines = 1 if notice is None else len(_drawn(notice, self.size.width - 2, self._palette))
         if self._lines != lines:
@@ -98,7 +98,7 @@ class KeyLine(Widget):
         self._places.append((start, line.cell_len, active))
 
     def _hints(self) -> Iterator[tuple[str, ActiveBinding]]:
-        """The shortest key of each action that the focused widget does not take as text."""
+        """The shortest key of each action, unless the focused widget takes the key as text."""
         keys: dict[str, tuple[str, ActiveBinding]] = {}
         for key, active in self.screen.active_bindings.items():
             binding = active.binding
@@ -116,7 +116,7 @@ class KeyLine(Widget):
 
 
 def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
-    """The lines of a message, three at most; the log has what they have no room for."""
+    """The lines of a message, at most three; the rest is in the log."""
     style = "" if notice.severity == "information" else palette.warn
     lines = wrap(notice.text, max(width, 10))
     if len(lines) > _LINES:
@@ -125,7 +125,7 @@ def _drawn(notice: Notice, width: int, palette: Palette) -> list[Text]:
 
 
 def _declared(hint: tuple[str, ActiveBinding]) -> tuple[int, int]:
-    """Where a binding stands: in its widget before its screen before the app, there as they are declared."""
+    """The sort key of a binding: widget, screen, app; within each in the order of declaration."""
     node, binding = hint[1].node, hint[1].binding
     names = [one.action if isinstance(one, Binding) else one[1] for one in type(node).BINDINGS]
     floor = 2 if isinstance(node, App) else 1 if isinstance(node, Screen) else 0
@@ -146,7 +146,7 @@ _MARKS: Final = {"starting": "◌", "running": "●", "paused": "‖", "ended": 
 
 
 class StatusLine(Widget):
-    """State, event time, rate, standing queries; speed, bad and late records where there are any."""
+    """State, event time, rate, standing queries; also speed, bad and late records, if there are any."""
 
     DEFAULT_CSS = "StatusLine { height: 1; padding: 0 1; }"
 
@@ -161,7 +161,7 @@ class StatusLine(Widget):
         line.append(f" › {self._title}" if self._title else "")
         parts = self._state()
         while len(parts) > 1 and cell_len("   ".join(parts)) + line.cell_len + 3 > self.size.width:
-            parts.pop()  # the last one says least
+            parts.pop()  # the last part is the least important
         state = Text("   ".join(parts))
         line.append(" " * max(self.size.width - line.cell_len - state.cell_len, 3))
         return line.append_text(state)
@@ -175,7 +175,8 @@ class StatusLine(Widget):
         if metrics is None:
             return ["◌ starting the engine" + (f" {view.waited:.0f} s" if view.waited >= 1 else "")]
         status = self._job.control.status()
-        all_read = metrics.state == "ended" and not status.ended  # what was read is still searched
+        # the search continues in the records that were read
+        all_read = metrics.state == "ended" and not status.ended
         parts = [f"{_MARKS[metrics.state]} {'all read' if all_read else metrics.state}"]
         speed = status.speed
         if speed != 1:
@@ -183,7 +184,7 @@ class StatusLine(Widget):
         if metrics.event_time is not None:
             parts.append(day_or_time(int(metrics.event_time)))
         if not metrics.rate and (rows := metrics.tuples + self._job.static_rows):
-            parts.append(counted(rows, "row"))  # none comes now
+            parts.append(counted(rows, "row"))  # no rows arrive now
         elif not all_read:
             parts.append(f"{metrics.rate:,.0f} rows/s")
         parts += [f"{n:,} {what}" for n, what in ((metrics.bad, "bad"), (metrics.late, "late")) if n]

@@ -1,4 +1,4 @@
-"""The menu: what can be done where the focus is, with its keys, and how queries are written."""
+"""The menu: the possible actions for the focused widget, with their keys, and the forms of queries."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FORMS: Final = (
     ("top 5: tarantino travolta", "the best five at every instant"),
     ("pattern: movie m ; plays p where m.mid = p.mid", "rows in an order"),
 )
-"""Queries as examples, and what they find."""
+"""Example queries, with their meaning."""
 
 
 class MenuEntry(NamedTuple):
-    """A line of the menu; ``run`` does what it says."""
+    """A line of the menu; ``run`` performs it."""
 
     text: str
     note: str
@@ -47,7 +47,7 @@ def menu_of(app: SkwsApp) -> list[MenuEntry]:
 
 
 def _actions(app: SkwsApp) -> Iterator[MenuEntry]:
-    """Only bindings that have a name: the others move in a text or a list."""
+    """Only named bindings; the others move the cursor in a text or a list."""
     focused = app.screen.focused
     for node in app.screen.ancestors_with_self if focused is None else focused.ancestors_with_self:
         for binding in type(node).__dict__.get("BINDINGS", ()):

@@ -1,4 +1,4 @@
-"""Metrics of the job in groups: each on one scale of its own, over the last minute."""
+"""Metrics of the job in groups, each on its own scale, over the last minute."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _STATM: Final = Path("/proc/self/statm")
 _NAME: Final = 22
 _NUMBER: Final = 12
 _MOST: Final = 100
-"""The longest line of bars."""
+"""The length of the longest line of bars."""
 
 
 _WHOLE: Final = 1000
-"""Scales from here on have no decimals."""
+"""Scales from this number on have no decimals."""
 
 
 class MetricsScreen(LiveScreen):
@@ -56,7 +56,10 @@ class MetricsScreen(LiveScreen):
 
 
 class _Row(NamedTuple):
-    """``history``: the name of the numbers over time; ``value`` now, ``total`` so far, empty for none."""
+    """One metric.
+
+    ``history``: the name of its values over time; ``value``: now, ``total``: so far; may be empty.
+    """
 
     name: str
     value: str
@@ -65,9 +68,9 @@ class _Row(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Rows on one scale, from 0 to the largest of their numbers or to ``most``; ``unit`` names it.
+    """Metrics on one scale, from 0 to the largest value or to ``most``; ``unit`` names it.
 
-    ``none``: what is said where there are no rows.
+    ``none``: the text if there are no metrics.
     """
 
     title: str
@@ -87,9 +90,9 @@ def figures(
     *,
     stages: bool = True,
 ) -> Text:
-    """All metrics of a view; ``memory``: of the process, in bytes; ``stages``: with the time of stages.
+    """All metrics of a view. ``memory``: that of the process, in bytes. ``stages``: True for their times.
 
-    ``static``: rows of static tables, by relation.
+    ``static``: the number of rows of static tables, by relation.
     """
     metrics = view.metrics
     if metrics is None:
@@ -113,9 +116,13 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, search
     found_rows = [
         _Row(q.name, f"{q.rate:,.1f}", f"{q.results:,}", f"query {q.name}") for q in metrics.queries
     ]
-    none = "none that stands: searches for the best are repeated as rows come" if searched else "no query yet"
+    none = (
+        "no standing query: searches for the best results are repeated as rows arrive"
+        if searched
+        else "no query yet"
+    )
     yield _Group("results found", "a second", found_rows, total="so far", none=none)
-    # Ended tuples that are not purged yet are held; queries of several kinds hold the same tuples.
+    # Ended tuples count until they are purged; queries of several kinds hold the same tuples.
     in_memory = [
         _Row("rows", f"{metrics.live_tuples:,}", "", "live tuples"),
         _Row("partial results", f"{metrics.waiting:,}", "", "waiting partials"),
@@ -134,7 +141,7 @@ def _groups(metrics: Metrics, static: Mapping[str, int], *, stages: bool, search
 
 
 def _facts(metrics: Metrics, palette: Palette, memory: int | None, static: int) -> Iterator[Text]:
-    """Numbers without a history, in lines; ``static``: rows of static tables."""
+    """Numbers without a history, in lines. ``static``: the number of rows of static tables."""
     counts = [(metrics.deletions, "deleted"), (metrics.late, "late"), (metrics.bad, "bad")]
     when = "none yet" if metrics.event_time is None else day_or_time(int(metrics.event_time))
     facts = [
@@ -144,7 +151,7 @@ def _facts(metrics: Metrics, palette: Palette, memory: int | None, static: int) 
         ("backlog", visible(metrics.behind)),
         ("rows", ", ".join([f"{metrics.tuples + static:,} read", *(f"{n:,} {what}" for n, what in counts)])),
     ]
-    if static and not metrics.tuples:  # of a folder of tables nothing moves
+    if static and not metrics.tuples:  # nothing moves in a folder of tables
         facts = [fact for fact in facts if fact[0] != "event time"]
     facts = [fact for fact in facts if fact[1]]
     if memory is not None:
@@ -182,14 +189,14 @@ def _scale(most: float, group: _Group) -> str:
 
 
 def resampled(history: Sequence[float], columns: int, points: int) -> list[float]:
-    """The largest number in each of ``columns`` equal parts of the last ``points``, 0 before the first."""
+    """The largest number in each of ``columns`` equal parts of the last ``points``; 0 before the first."""
     padded = [0.0] * (points - len(history)) + list(history)[-points:]
     edges = [at * points // columns for at in range(columns + 1)]
     return [max(padded[start : max(end, start + 1)]) for start, end in pairwise(edges)]
 
 
 def resident_bytes() -> int | None:
-    """Resident memory now; None where there is no ``/proc``."""
+    """The resident memory now; None without ``/proc``."""
     try:
         return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

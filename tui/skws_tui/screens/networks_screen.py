@@ -33,12 +33,15 @@ from skws_tui.widgets.search_box import FilterBox
 
 _NETWORKS: Final = 60
 _MOST_OPERATORS: Final = 60_000
-"""Counted in a third of a second, so that the screen appears quickly."""
+"""The number of operators that are counted in a third of a second, so that the screen appears quickly."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Networks:
-    """Of the query ``name``. ``summary``: what they have come to so far. ``asleep``: why the query sleeps."""
+    """The networks of the query ``name``.
+
+    ``summary``: their counts so far. ``asleep``: why the query sleeps.
+    """
 
     name: str
     branches: tuple[Branch, ...]
@@ -47,7 +50,7 @@ class _Networks:
 
 
 class NetworksScreen(FilteredScreen):
-    """Begins with the query selected on the search screen, else with the first."""
+    """Begins with the query selected on the search screen, or with the first."""
 
     name_shown = "networks"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -83,7 +86,7 @@ class NetworksScreen(FilteredScreen):
     def on_mount(self) -> None:
         super().on_mount()
         self.listing.focus()
-        # An observation costs the engine time, hence one a second.
+        # An observation costs the engine time, so there is only one a second.
         self._looking = self.set_interval(1.0, self.look)
 
     def on_screen_resume(self) -> None:
@@ -102,7 +105,7 @@ class NetworksScreen(FilteredScreen):
         return self.query_one("#tree", Tree)
 
     def look(self) -> None:
-        """Observe the mesh and draw it, as last observed."""
+        """Request an observation of the mesh, and draw the last one."""
         view = self.skws.view
         if self._query not in view.queries:
             self._query = view.queries[0] if view.queries else None
@@ -124,7 +127,7 @@ class NetworksScreen(FilteredScreen):
             networks = await self._off_thread.run(partial(_networks, name, self.skws.view, rows))
         except SkwsError as error:
             networks = _Networks(name, (), asleep=f"cannot be shown: {error}")
-        self.call_later(self._draw, networks)  # dropped if the screen is closed by now
+        self.call_later(self._draw, networks)  # dropped if the screen has been closed
 
     def _draw(self, networks: _Networks) -> None:
         if networks.name != self._query:
@@ -175,7 +178,7 @@ class NetworksScreen(FilteredScreen):
 
 
 def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
-    """Raises SkwsError."""
+    """The networks of a query. Raises SkwsError."""
     typed = parse_typed(name)
     if typed.pattern:
         return _Networks(name, tuple(_indented(_pattern_lines(typed, view))))
@@ -189,7 +192,7 @@ def _networks(name: str, view: View, rows: LiveRows | None) -> _Networks:
 
 
 def _summary(explained: Explanation, observed: Observed | None, *, best: bool) -> str:
-    """How many shapes results may have, and which of their operators work."""
+    """The number of shapes that results may have, and the number of their operators with output."""
     shapes = counted(explained.networks, "shape", at_least=not explained.whole) + " of results"
     if observed is None:
         return shapes
@@ -218,16 +221,16 @@ def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Branch]:
-    """Lines as branches: an indented line belongs to the last one that is not."""
+    """Lines as branches; an indented line belongs to the last one without indentation."""
     heads = [at for at, line in enumerate(lines) if not line.startswith(" ")]
     for at, end in zip(heads, [*heads[1:], len(lines)], strict=True):
-        # Deeper indentation stays: it is part of a drawing.
+        # Deeper indentation remains: it is part of a drawing.
         below = tuple(Branch(line[2:]) for line in lines[at + 1 : end])
         yield Branch(lines[at], below, Role.OPERATOR)
 
 
 def _nodes(plan: Plan, rows: LiveRows) -> Branch:
-    """Rows of each node of the expanded schema that has any."""
+    """The number of rows of each node of the expanded schema that has rows."""
     counts = rows.node_counts(plan.matcher)
     lines = []
     for (relation, bitmap), count in sorted(counts.items()):
@@ -249,7 +252,7 @@ def _network_of(branch: Branch) -> str:
 
 
 def _matching(branch: Branch, words: Sequence[str]) -> Branch | None:
-    """A branch without the networks that lack some of the words; None if nothing is left."""
+    """A branch without the networks that lack some of the words; None if none remains."""
     if all(word in branch.text.casefold() for word in words):
         return branch
     below = tuple(b for b in (_matching(one, words) for one in branch.below) if b is not None)

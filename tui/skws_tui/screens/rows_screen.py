@@ -1,4 +1,4 @@
-"""A browser of the rows that are there, from a relation or a join value to the next one."""
+"""A browser of the live rows, from a relation or a join value to the next."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from skws_tui.services.live_rows import LiveRows
 
 _WIDTH = 40
-"""Cells of a value."""
+"""The cells of a value."""
 
 
 class RowsScreen(FilteredScreen):
-    """Begins with the first relation; Escape goes back through the places that were looked at."""
+    """Begins with the first relation; Escape returns through the visited places."""
 
     name_shown = "rows"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,7 @@ class RowsScreen(FilteredScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._places: list[RowPlace] = []  # the latest last
+        self._places: list[RowPlace] = []  # the latest is last
         self._drawn: tuple[RowPlace, Page] | None = None
         self._question: tuple[object, ...] = ()
         self._off_thread = OffThread()
@@ -65,7 +65,7 @@ class RowsScreen(FilteredScreen):
 
     @property
     def place(self) -> RowPlace | None:
-        """What is looked at; None in a schema without relations."""
+        """The current place; None in a schema without relations."""
         names = self._relations()
         self._places = [each for each in self._places if each.relation in names]
         if not self._places and names:
@@ -80,7 +80,7 @@ class RowsScreen(FilteredScreen):
         self.refresh_view()
 
     def refresh_view(self) -> None:
-        """Look again where rows have come since."""
+        """Read the rows again if others have arrived."""
         view, job, place = self.skws.view, self.skws.job, self.place
         if job is None or job.rows is None or place is None:
             self.query_one("#place", Static).update("There are no rows yet.")
@@ -113,14 +113,14 @@ class RowsScreen(FilteredScreen):
         cells = [[self._cell(value) for value in row.values()] for row in page.rows]
         for at_column, attribute in enumerate(attributes):
             heading = Text(visible(attribute.name))
-            # Columns without a width are measured later, and not at all if the table is filled twice before.
+            # Columns without a width are measured later, and not at all if the table is filled again before.
             width = max(heading.cell_len, *(row[at_column].cell_len for row in cells), 0)
             table.add_column(heading, width=width)
         table.add_rows(cells)
         if before is not None and before[0] == place:
             table.move_cursor(row=at, animate=False)
-        self._worker = None  # it has nothing left to do, though it may not have ended yet
-        self.refresh_view()  # what was asked for meanwhile
+        self._worker = None  # its work is done, even if it has not ended yet
+        self.refresh_view()  # a request that came meanwhile
 
     def _cell(self, value: str | float | bool | None) -> Text:
         if value is None:
@@ -146,7 +146,7 @@ class RowsScreen(FilteredScreen):
         (self.listing.action_cursor_down if step > 0 else self.listing.action_cursor_up)()
 
     def action_back(self) -> None:
-        """Clear the filter, then return to the place before, then to the search."""
+        """Clear the filter; then return to the previous place, and finally to the search."""
         if not self.filter_box.display and len(self._places) > 1:
             self._places.pop()
             self.refresh_view()

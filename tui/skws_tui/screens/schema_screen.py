@@ -1,4 +1,4 @@
-"""The schema: its YAML in an editor that marks errors while it is typed, its join graph beside it."""
+"""The schema: its YAML in an editor that marks errors as the user types, with its join graph beside it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skws_tui.screens.live_screen import LiveScreen
 from skws_tui.services.analyzer import CheckedText, change_text, folded, inferred, read_draft
 
 _SAMPLING: Final = 120.0
-"""Seconds for a sample of a source, which may be remote."""
+"""The most seconds for a sample of a source, which may be remote."""
 
 
 class YamlEditor(TextArea, inherit_bindings=False):
@@ -74,9 +74,9 @@ class YamlEditor(TextArea, inherit_bindings=False):
         self.move_cursor(self.document.end)
 
     def find(self, words: str) -> None:
-        """Select the next place of some words, behind the cursor or else from the start.
+        """Select the next occurrence of some words, after the cursor or from the start.
 
-        Raises UsageError if they are nowhere.
+        Raises UsageError if they do not occur.
         """
         lines = [line.lower() for line in self.document.lines]
         row, column = self.selection.end
@@ -95,11 +95,12 @@ class YamlEditor(TextArea, inherit_bindings=False):
 
 
 class SchemaScreen(LiveScreen):
-    """Edits the file that the schema was read from."""
+    """Edits the file from which the schema was read."""
 
     name_shown = "schema"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "back", priority=True),  # the editor would take it, and move the focus
+        # otherwise the editor takes it, and moves the focus
+        Binding("escape", "back", "back", priority=True),
         Binding("ctrl+s", "save", "save", priority=True, tooltip="Save the schema", id="save-schema"),
         Binding(
             "ctrl+j,ctrl+enter",
@@ -135,7 +136,7 @@ class SchemaScreen(LiveScreen):
         super().__init__()
         self.draft = CheckedText("", None)
         self._saved = ""
-        self._sought = ""  # what was looked for last
+        self._sought = ""  # the last search words
         self._checks = OffThread()
         self._samples = OffThread(_SAMPLING)
 
@@ -168,7 +169,7 @@ class SchemaScreen(LiveScreen):
     @work(group="draft", exclusive=True)
     async def _read(self, text: str) -> None:
         draft = await self._checked(text)
-        self.call_later(self._show_draft, draft)  # dropped if the screen is closed by now
+        self.call_later(self._show_draft, draft)  # dropped if the screen has been closed
 
     async def _checked(self, text: str) -> CheckedText:
         path = self.skws.request.schema_path
@@ -221,7 +222,7 @@ class SchemaScreen(LiveScreen):
 
     def action_apply(self) -> None:
         """Continue the running job with the schema in the editor."""
-        # A worker of the app: it also ends its work if the screen is closed meanwhile.
+        # A worker of the app, so that it completes even if the screen is closed.
         self.skws.run_worker(self._apply(self.editor.text), group="apply", exclusive=True)
 
     async def _apply(self, text: str) -> None:
@@ -229,7 +230,7 @@ class SchemaScreen(LiveScreen):
         if draft.schema is None:
             self.skws.post_message(WorkFailed(f"not applied: {draft.problems[0].message}"))
         elif self.skws.job is None:
-            self.skws.post_message(WorkFailed("no job is running to apply a schema to"))
+            self.skws.post_message(WorkFailed("no job is running that could use the schema"))
         else:
             self.skws.job.apply_schema(draft.text)
 
@@ -239,7 +240,9 @@ class SchemaScreen(LiveScreen):
         if schema is None:
             self.notify("fix the errors first", severity="warning")
         elif not schema.possible:
-            self.notify("no other join is suggested; write one under joins: - orders.customer = customers.id")
+            self.notify(
+                "there is no further suggestion; write a join under joins: - orders.customer = customers.id"
+            )
         else:
             choices = [(one.on, one.reason) for one in schema.possible]
             self.app.push_screen(

@@ -36,27 +36,27 @@ from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_tui.widgets.start_menu import StartMenu
 from skws_tui.widgets.time_line import TimeLine
 
-if TYPE_CHECKING:  # they load behind the first picture
+if TYPE_CHECKING:  # they load after the first picture
     from skws_tui.services.live_job import LiveJob
     from skws_tui.services.live_rows import LiveRows
 
 _EXPLAINED: Final = 3
-"""Queries of which an empty list gives the reasons."""
+"""The most queries for which an empty list shows reasons."""
 _SHARE: Final = 4
-"""How many times as long as reasons took to find, until they are looked for again."""
+"""The time before reasons are searched again, as a multiple of the time that they took."""
 _ALL: Final = "all of them"
 _SHORT: Final = 20
-"""Rows below which the selected result is shown on request alone."""
+"""The height in rows below which the selected result is only shown on request."""
 _YEAR_OR_MONTH: Final = re.compile(r"\d{4}(-\d{2})?")
 
 
 def _first_day(text: str) -> str:
-    """The first day of a year or a month; any other text as it is."""
+    """The first day of a year or a month; any other text unchanged."""
     return text + "-01-01"[len(text) - 4 :] if _YEAR_OR_MONTH.fullmatch(text) else text
 
 
 class SearchScreen(FilteredScreen):
-    """``selection``: what the list is of, but for the filter's words, the selected query and the order."""
+    """``selection``: the contents of the list, except for the filter's words, selected query and order."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         FilterBox.SLASH,
@@ -105,18 +105,18 @@ class SearchScreen(FilteredScreen):
     def __init__(self) -> None:
         super().__init__()
         self.selection = ListSelection()
-        self._sort: ListOrder | None = None  # None: as the query asks
+        self._sort: ListOrder | None = None  # None: the order of the query
         self._drawn_theme = ""
         self._list_state: tuple[object, ...] | None = None  # the inputs of the list
-        self._wanted = ""  # the query to select once it stands
+        self._wanted = ""  # the query to select once it is answered
         self._refusal = ""  # of the last query that was refused
         self._reasons: dict[str, list[str]] = {}  # why the queries of an empty list have no results
-        self._reasoned: tuple[object, ...] = ()  # what they were found for
+        self._reasoned: tuple[object, ...] = ()  # the inputs of the reasons
         self._reasoning: Worker[None] | None = None
         self._off_thread = OffThread()
         self._start = StartContents()
         self._start_thread = OffThread()
-        self._start_of: tuple[object, ...] = ()  # the schema and the rows that the start is of
+        self._start_of: tuple[object, ...] = ()  # the schema and the rows of the start
         self._start_state: tuple[object, ...] = ()  # the inputs of the start
         self._starting: Worker[None] | None = None
         self._removed: list[str] = []  # queries that can be added again, the latest last
@@ -182,7 +182,7 @@ class SearchScreen(FilteredScreen):
         self.time_line.refresh()
 
     def _show_list(self) -> None:
-        """Bring the list up to date, only if it has changed."""
+        """Update the list if it has changed."""
         view, bar, selection, scored = self.skws.view, self.bar, self._selected(), self._scored
         width = self.results.row_width
         several = bar.selected is None and len(view.queries) > 1
@@ -208,7 +208,7 @@ class SearchScreen(FilteredScreen):
         self.pane.hint(best.notes if best is not None and self.results.listed else ())
 
     def _show_start(self) -> None:
-        """Show the start while there is no query; its contents follow."""
+        """Show the start while there is no query; its contents follow later."""
         view, job = self.skws.view, self.skws.job
         shown = job is not None and view.metrics is not None and not view.queries and not view.failure
         if shown:
@@ -225,13 +225,13 @@ class SearchScreen(FilteredScreen):
 
     @work(group="start")
     async def _find_start(self, job: LiveJob, metrics: Metrics) -> None:
-        """Look at the rows, then rest: the engine needs the time."""
+        """Examine the rows, then rest, since the engine needs the time."""
         began = monotonic()
         try:
             contents = await self._start_thread.run(partial(job.start_of, metrics))
         except SkwsError:
-            return  # it took too long: the next rows may be fewer
-        # Words that were offered stay where they are, while they are looked at.
+            return  # it took too long; there may be fewer rows next time
+        # Offered words stay in their places while the user looks at them.
         stay = self._start.whole and self._start_state[:2] == self._start_of
         self._start_of = self._start_state[:2]
         self._start = replace(contents, trials=self._start.trials, whole=True) if stay else contents
@@ -240,7 +240,7 @@ class SearchScreen(FilteredScreen):
         self.post_message(ViewChanged())
 
     def _explain_empty(self, selection: ListSelection) -> None:
-        """Say why the list is empty, if it is; reasons that take a while to find follow."""
+        """Explain an empty list; reasons that take a while to find follow later."""
         if self.results.listed:
             self.pane.explain(None)
             return
@@ -272,21 +272,21 @@ class SearchScreen(FilteredScreen):
         self._reasons = {name: self._reasons[name] for name in asked}
         self._explain_empty(self._selected())
         await sleep(_SHARE * (monotonic() - began))
-        self.post_message(ViewChanged())  # for what has come meanwhile
+        self.post_message(ViewChanged())  # for changes that came meanwhile
 
     def _selected(self) -> ListSelection:
-        """What is listed: ``selection`` with the query, the words and the order."""
+        """The selection with the query, the words and the order."""
         sort = self._sort or (ListOrder.BEST if self._scored else ListOrder.NEWEST)
         return replace(self.selection, query=self.bar.selected, words=self.filter_box.words, sort=sort)
 
     @property
     def _scored(self) -> bool:
-        """True if the results that are looked at have scores."""
+        """True if the listed results have scores."""
         queries = self.skws.view.queries if self.bar.selected is None else (self.bar.selected,)
         return bool(queries) and all(map(self.skws.view.scored, queries))
 
     def _notices(self, selection: ListSelection) -> list[str]:
-        """What the list leaves out."""
+        """Notes on results that the list leaves out."""
         view, results = self.skws.view, self.skws.view.results
         notices = [self._following(selection)] if self._following(selection) else []
         if self.results.unseen:
@@ -303,18 +303,18 @@ class SearchScreen(FilteredScreen):
         if selection.live:
             notices.append("live ones: e lists all")
         if results.dropped:
-            notices.append(f"{results.dropped:,} older ones dropped: the list holds {results.capacity:,}")
+            notices.append(f"{results.dropped:,} older results dropped: the list holds {results.capacity:,}")
         if view.skipped:
-            notices.append(f"{view.skipped:,} not shown: they came too fast")
+            notices.append(f"{view.skipped:,} not shown: too many arrived at once")
         return notices
 
     def _following(self, selection: ListSelection) -> str:
-        """Whether the list moves on with new results; empty where none come, or in another order."""
+        """A note whether the list follows new results; empty if none arrive, or in another order."""
         view, job = self.skws.view, self.skws.job
         if job is None or view.metrics is None or view.metrics.state == "ended":
             return "PAUSED" if self.results.unseen else ""
         if job.control.status().paused:
-            return "PAUSED: space plays on"
+            return "PAUSED: space continues"
         if not self.results.listed or selection.sort is not ListOrder.NEWEST:
             return ""
         return "FOLLOW" if self.results.following else "PAUSED"
@@ -338,7 +338,7 @@ class SearchScreen(FilteredScreen):
 
     @work(group="add")
     async def _add(self, name: str, instead_of: str | None) -> None:
-        """The text stays in the box until the query is accepted, unless the user has changed it."""
+        """Add a query; its text stays in the box until it is accepted, unless the user has changed it."""
         refusal = await self.skws.add_query(name, instead_of)
         typed = self.box.value.strip() == name
         if refusal:
@@ -350,7 +350,7 @@ class SearchScreen(FilteredScreen):
         self.box.remember(self.skws.session.history)
         if typed:
             self.box.value = ""
-        self.refresh_view()  # if it stands already, nothing else draws it selected
+        self.refresh_view()  # if it exists already, nothing else draws it as selected
 
     def on_query_box_save(self, message: QueryBox.Save) -> None:
         name = message.name or self.bar.selected or ""
@@ -382,7 +382,7 @@ class SearchScreen(FilteredScreen):
         self.action_order()
 
     def on_result_list_selected(self) -> None:
-        """The reader has moved: what has ended under them may leave the list now."""
+        """The user has moved: results that have ended since may now leave the list."""
         self.skws.view.results.settle()
         self._show_list()
         self.pane.draw_detail()
@@ -401,7 +401,7 @@ class SearchScreen(FilteredScreen):
         self.pane.set_class(event.size.height < _SHORT, "short")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Undo is there once a query was removed, and moves in time over a replay."""
+        """Enable undo once a query was removed, and moves in time for a replay."""
         if action == "undo_remove":
             return bool(self._removed)
         if action in {"seek", "step", "go_to"}:
@@ -409,7 +409,7 @@ class SearchScreen(FilteredScreen):
         return True
 
     def action_back(self) -> None:
-        """Leave the result that is shown whole, then the filter, then the network and the relation."""
+        """Close the enlarged result; otherwise clear the filter, then the network and the relation."""
         if self.pane.whole:
             self.pane.show_whole(whole=False)
             return
@@ -437,7 +437,7 @@ class SearchScreen(FilteredScreen):
 
     def action_joined(self) -> None:
         """Go from the selected result to all rows with one of its join values."""
-        from skws_tui.services.browsing import places_from  # noqa: PLC0415 - loads behind the first picture
+        from skws_tui.services.browsing import places_from  # noqa: PLC0415 - loads after the first picture
 
         row, schema = self.results.selected, self.skws.view.schema
         if row is not None:
@@ -476,12 +476,12 @@ class SearchScreen(FilteredScreen):
         return None if row is None else row.query
 
     def action_undo_remove(self) -> None:
-        """Add the query again that was removed last."""
+        """Add the last removed query again."""
         self._add(self._removed.pop(), None)
         self.refresh_bindings()
 
     def action_ended(self) -> None:
-        """List ended results, or live ones alone."""
+        """List ended results, or only live ones."""
         self.selection = replace(self.selection, live=not self.selection.live)
         self.skws.view.results.settle()
         self.refresh_view()
@@ -491,7 +491,7 @@ class SearchScreen(FilteredScreen):
         self.refresh_view()
 
     def action_order(self) -> None:
-        """Take the next order; only results with scores can be listed best first."""
+        """Use the next order; only results with scores can be listed best first."""
         orders = [order for order in ListOrder if order is not ListOrder.BEST or self._scored]
         now = self._selected().sort
         self._sort = orders[(orders.index(now) + 1 if now in orders else 0) % len(orders)]
@@ -499,7 +499,7 @@ class SearchScreen(FilteredScreen):
         self.refresh_view()
 
     def action_relation(self) -> None:
-        """Choose a relation: results are listed whose keywords were found there."""
+        """Choose a relation: only results with keywords in it are listed."""
         rows = self.skws.view.results.listed(replace(self._selected(), relation=None))
         counts = Counter(name for row in rows for name in relations_of(row.result))
         choices = [(name, counted(number, "result")) for name, number in counts.most_common()]
@@ -526,7 +526,7 @@ class SearchScreen(FilteredScreen):
         self.app.push_screen(PromptScreen(question, day_or_time(now or 0), self._go_to))
 
     def _go_to(self, text: str) -> None:
-        """Raises UsageError."""
+        """Move to a time. Raises UsageError."""
         try:
             instant = int(timestamp(_first_day(text)))
         except MalformedError:

@@ -1,4 +1,7 @@
-"""What queries mean over a schema: plans, keywords in values, matches. And a schema while it is edited."""
+"""Analyses queries over a schema: plans, keywords in values, matches.
+
+Also checks a schema as it is edited.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from skws_tui.services.typed import Analysis, SlotAnalysis, as_query, parse_type
 from skws_windows.window import window_fault
 
 _PLANS_KEPT: Final = 256
-"""Texts without a fault: a query was most often checked while it was typed, before Enter."""
+"""Texts without a fault: a query has usually been checked while it was typed, before Enter."""
 
 
 def planned(job: Job, name: str, schema: Schema) -> QueryPlan:
@@ -52,22 +55,25 @@ class QueryAnalyzer:
         self._planned = lru_cache(_PLANS_KEPT)(partial(planned, job, schema=schema))
 
     def plan(self, name: str) -> Plan:
-        """How the keywords of a query are searched, by its name. Raises as ``planned``."""
+        """The plan of a keyword query, by its name. Raises like ``planned``."""
         plan = self._planned(name).search
         if plan is None:
             raise UsageError(f"{name}: expected keywords")
         return plan
 
     def check(self, name: str) -> None:
-        """Raises as ``planned``."""
+        """Raises like ``planned``."""
         self._planned(name)
 
     def spans(self, name: str, relation: str, attribute: str, value: str) -> list[tuple[int, int, int]]:
-        """Where the keywords of a query stand in a value."""
+        """The spans of a query's keywords in a value."""
         return highlight(self.plan(name).query, self.schema, relation, attribute, value)
 
     def analyse(self, name: str, rows: LiveRows | None) -> Analysis:
-        """A half-typed text as it would be searched; ``rows`` None, or a busy job, counts no tuples."""
+        """The analysis of a half-typed text.
+
+        No tuples are counted if ``rows`` is None, or if the job is busy.
+        """
         try:
             return self._analysed(name, rows)
         except TimeLimitError:
@@ -111,7 +117,7 @@ class QueryAnalyzer:
         )
 
     def why_nothing(self, name: str, rows: LiveRows) -> list[str]:
-        """Why the live tuples give a query no results; empty for queries that are not of keywords.
+        """Why the live tuples give a keyword query no results; empty for other queries.
 
         Raises QueryError, UsageError.
         """
@@ -121,14 +127,14 @@ class QueryAnalyzer:
 
 
 _CONTINUED: Final = {"├": "│", "│": "│"}
-"""Signs of a tree that go on in the line below."""
+"""Signs of a tree that continue in the line below."""
 _LEAST: Final = 12
-"""Cells for the joins of a folded line."""
+"""The cells for the joins of a folded line."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedText:
-    """A text, checked; ``schema`` is None while it has errors."""
+    """A checked text; ``schema`` is None while it has errors."""
 
     text: str
     schema: Schema | None
@@ -138,7 +144,7 @@ class CheckedText:
 
 
 def read_draft(text: str, path: Path) -> CheckedText:
-    """Check a text as the file at ``path`` would be."""
+    """Check a text as if it were the file at ``path``."""
     try:
         schema = parse_schema(
             text, str(path), check_window=window_fault, default_name=path.stem, folder=path.parent
@@ -172,9 +178,9 @@ def inferred(source: str, name: str, window: str) -> str:
 
 
 def folded(line: str, width: int) -> str:
-    """A line of a graph; its joins, in brackets, go on below themselves where ``width`` cells are too few.
+    """A line of a graph, folded to ``width`` cells: its joins, in brackets, continue below one another.
 
-    Below the relation's name if there is no room beside it.
+    They begin below the relation's name if there is no room beside it.
     """
     split = line.find("(") + 1
     if not split or cell_len(line) <= width:

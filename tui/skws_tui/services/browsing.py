@@ -1,4 +1,4 @@
-"""The rows that are there: those of a relation, or those with a join value; and where a row leads."""
+"""Live rows: those of a relation, or those with a join value; and the places to which a row leads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skws_schema.model import Schema
 from skws_tui.services.live_rows import LiveRows
 
 MOST_ROWS: Final = 500
-"""Rows of a page: the filter finds the others."""
+"""The most rows of a page; the filter finds the others."""
 
 
 class RowPlace(NamedTuple):
@@ -28,9 +28,9 @@ class RowPlace(NamedTuple):
 
 
 class Page(NamedTuple):
-    """The first rows of a place that have all words of a filter; ``found``: how many have them.
+    """The first rows of a place that have all words of a filter; ``found``: the number of such rows.
 
-    ``latest``: so many rows were looked at, of more; 0 if all were.
+    ``latest``: the number of rows that were examined if there are more; 0 if all were.
     """
 
     rows: Sequence[JsonRow]
@@ -63,7 +63,7 @@ def _has(row: JsonRow, words: Sequence[str]) -> bool:
 
 
 def places_from(schema: Schema, relation: str, row: JsonRow) -> list[RowPlace]:
-    """Where the joins of a row lead: to the rows of other relations, and of its own, with its values."""
+    """The places to which the joins of a row lead: rows of other relations and of its own, by its values."""
     places: dict[RowPlace, None] = {}
     for position, join in enumerate(schema.joins):
         if position in schema.evolution.removed_joins:

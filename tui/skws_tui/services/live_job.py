@@ -1,6 +1,6 @@
 """The job behind the app: its queries by their typed names, its latest tuples, its events for the app.
 
-Loading a host takes a while, so the job's thread does it, behind the app's first picture. Commands wait
+Loading a host takes a while, so the job's thread does it, after the app's first picture. Commands wait
 until then.
 """
 
@@ -34,7 +34,7 @@ from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
 from skws_windows.window import MICROSECOND, ExpressionWindow
 
-if TYPE_CHECKING:  # they load behind the first picture
+if TYPE_CHECKING:  # they load after the first picture
     from skws.data.batch import RecordBatch
     from skws.jobs.local import LocalWatch
     from skws.jobs.metrics import Metrics
@@ -46,19 +46,19 @@ if TYPE_CHECKING:  # they load behind the first picture
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 MOST_BEST: Final = 20
-"""Best results of a query: a page of them."""
+"""The best results of a query: one page."""
 _BEST_SECONDS: Final = 10.0
 _LEARNED: Final = 2_000
 """Rows whose words are learned in a step without records: a tenth of a second."""
 _SHARE: Final = 4
-"""How many times as long as searches took, until they are repeated while rows come."""
+"""The time before searches are repeated while rows arrive, as a multiple of the time that they took."""
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
 
 
 class LiveJob:
     """A job whose ``control`` the app uses, and whose queries have the names that the user typed.
 
-    ``new_host`` makes the host, in the job's thread. ``rows``: those that live, None until the host is there.
+    ``new_host`` makes the host, in the job's thread. ``rows``: the live rows, None until the host exists.
     ``calendar`` returns seconds since the epoch.
     """
 
@@ -76,16 +76,16 @@ class LiveJob:
         self.events = events
         self.control = RunControl(request.job, clock, self.run)
         self.rows: LiveRows | None = None
-        self._latest: LatestRows | None = None  # those rows, where the job has them elsewhere
+        self._latest: LatestRows | None = None  # these rows, if the job has its own elsewhere
         self.queries: dict[str, None] = {}
-        """Names of the queries that stand, or will once the host is there."""
+        """Names of the standing queries, including those that wait for the host."""
         self.unanswered: set[str] = set()
         """Names of the queries whose first results are being computed."""
         self.networks: Counter[tuple[str, str]] = Counter()
-        """Results so far by query and network."""
+        """The number of results so far by query and network."""
         self.found: dict[str, TimeBuckets] = {}
-        """When results began, by the names of their queries."""
-        # Since the last move, and before it: in part they are the same results.
+        """The start times of results, by the names of their queries."""
+        # Since the last move, and before it; some results are in both.
         self._found_again: dict[str, TimeBuckets] = {}
         self._found_before: dict[str, TimeBuckets] = {}
         self._arrived = TimeBuckets()
@@ -97,8 +97,9 @@ class LiveJob:
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
-        self._analyzer: QueryAnalyzer | None = None  # for this thread's plans
-        # Of best results: where the stream stood at the search for each query, and lately; when to repeat it.
+        self._analyzer: QueryAnalyzer | None = None  # for the plans of this thread
+        # For best results: the position of the stream at the search for each query, and lately; the time to
+        # repeat it.
         self._searched: dict[str, int] = {}
         self._position = -1
         self._reached: int | None = None  # the event time after the last step
@@ -119,13 +120,13 @@ class LiveJob:
             return
         best_first = self.request.best_first
         for other in [each for each in self.queries if text_of(each) == text_of(name)]:
-            if best_first(name) != best_first(other):  # results of the same words, asked for in another way
+            if best_first(name) != best_first(other):  # the same words with another kind of results
                 self.remove_query(other)
         self.queries[name] = None
-        self._report_queries()  # before the answer, which its first results may precede
+        self._report_queries()  # before the answer, since its first results may precede it
         if best_first(name):
             self.unanswered.add(name)
-            return  # the search follows, behind the next step
+            return  # the search follows after the next step
         try:
             allowed = self.request.job.allow_unbounded_windows
             query = as_query(parse_typed(name), allow_unbounded_windows=allowed)
@@ -142,7 +143,7 @@ class LiveJob:
         if self._refuses():
             return
         best_first = self.request.best_first(name)
-        if self._host is None or best_first:  # show it at once: loading the host may take a while
+        if self._host is None or best_first:  # show it at once, since loading the host may take a while
             self.queries.pop(name, None)
             self._report_queries()
         if best_first:
@@ -150,23 +151,23 @@ class LiveJob:
         self._submit(JobCommand("remove", name), partial(self._removed, name))
 
     def apply_schema(self, text: str) -> None:
-        """Change to the schema of a YAML text and keep the live tuples."""
+        """Change to the schema of a YAML text, keeping the live tuples."""
         if not self._refuses():
             self._submit(JobCommand("schema", "", schema=text), partial(self._schema_applied, text))
 
     @property
     def arrivals(self) -> TimeBuckets:
-        """When records arrived; of a replay also those to come."""
+        """The arrival times of records; for a replay, also those to come."""
         return self.control.times or self._arrived
 
     @property
     def static(self) -> Mapping[str, int]:
-        """Rows of static tables, by relation."""
+        """The number of rows of static tables, by relation."""
         return dict(self._static)
 
     @property
     def static_rows(self) -> int:
-        """Rows of static tables."""
+        """The total number of rows of static tables."""
         return self._static.total()
 
     def start_of(self, metrics: Metrics) -> StartContents:
@@ -185,7 +186,7 @@ class LiveJob:
         self._observing.put(name)
 
     def run(self) -> None:
-        """The work of the job's thread. An error is reported and ends the job; the app stays."""
+        """The work of the job's thread. An error is reported and ends the job, but not the app."""
         try:
             self.open().run()
             self.report_metrics()  # the last step may be later than the last report
@@ -228,14 +229,14 @@ class LiveJob:
         self.events.put(metrics=metrics, windows=self._windows(host))
 
     def load_tables(self, records: Sequence[Record]) -> None:
-        """As a listener of the job."""
+        """Called by the job, as its listener."""
         relations = self._running.schema.relations
         self._static.update(relations[record.relation].name for record in records)
         if self._latest is not None:
             self._latest.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
-        """As a listener of the job."""
+        """Called by the job, as its listener."""
         host = self._running
         removed = host.schema.evolution.removed_relations
         times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
@@ -245,7 +246,7 @@ class LiveJob:
             self._latest.add(batch, host.event_time or 0)
 
     def moved(self) -> None:
-        """As a listener of the job."""
+        """Called by the job, as its listener."""
         self.rows = self._new_rows(self._running)
         self.networks.clear()
         self._searched.clear()
@@ -254,8 +255,8 @@ class LiveJob:
         self.events.put(restarted=True)
 
     def _new_rows(self, host: Host) -> LiveRows:
-        """The rows of the host's session; or the latest ones, if it holds none in this process."""
-        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads behind the first picture
+        """The rows of the host's session; the latest rows if it has none in this process."""
+        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads after the first picture
         from skws_tui.services.live_rows import LatestRows, LiveRows  # noqa: PLC0415 - as above
 
         job = self.request.job
@@ -275,14 +276,14 @@ class LiveJob:
         return self.rows
 
     def _refuses(self) -> bool:
-        """True, with an error in the log, if the job takes no more commands."""
+        """True, with an error in the log, if the job accepts no more commands."""
         ended = self.control.status().ended
         if ended:
             self.log("error", ended)
         return bool(ended)
 
     def _submit(self, command: JobCommand, answered: Callable[[Answer], None]) -> None:
-        """``answered`` is called in the job's thread."""
+        """Submit a command; ``answered`` is called in the job's thread."""
 
         def done(future: Future[Answer]) -> None:
             answered(future.result())
@@ -313,7 +314,7 @@ class LiveJob:
             self._latest.change_schema(text)
         self._searched.clear()
         self.events.put(schema=schema)
-        self.log("info", "the schema is applied; rows stay")
+        self.log("info", "the schema is applied; rows are kept")
 
     def _report_queries(self) -> None:
         self.events.put(queries=tuple(self.queries))
@@ -324,7 +325,7 @@ class LiveJob:
         self.events.put(results=results)
 
     def _note_times(self, results: Sequence[Result]) -> None:
-        """Count results by the time at which they began. After a move some of them come once more."""
+        """Count results by their start times. After a move, some of them arrive again."""
         times: dict[str, list[int]] = {}
         for result in results:
             if result.op == "+" and result.start is not None:
@@ -343,8 +344,8 @@ class LiveJob:
     def _after_step(self) -> None:
         if not self._stepped:
             self._stepped = True
-            expect_short_pauses()  # the host alone would rather have few
-        with suppress(TimeLimitError):  # a reader has the session: the app will ask again
+            expect_short_pauses()  # the host itself prefers fewer collections
+        with suppress(TimeLimitError):  # a reader uses the session: the app will ask again
             while not self._observing.empty():
                 self._observe(self._observing.get(), self._running)
         self._find_best(self._running)
@@ -382,11 +383,12 @@ class LiveJob:
         self.events.put(observed={name: observed})
 
     def _find_best(self, host: Host) -> None:
-        """Search for the best results of queries that are new, and again where rows have come since.
+        """Search for the best results of new queries, and again if rows have arrived since.
 
-        Again only while the source rests, or once the last searches are a while ago: they hold it up.
+        It repeats searches only while the source rests, or some time after the last ones, since they delay
+        it.
         """
-        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads behind the first picture
+        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads after the first picture
 
         names = [name for name in list(self.queries) if self.request.best_first(name)]
         if not names or not isinstance(host, LocalWatch) or not host.ready:
@@ -403,13 +405,13 @@ class LiveJob:
                 self._search_again = now + _SHARE * (now - began)
 
     def _learn_words(self, host: Host) -> None:
-        """Learn the words of rows while nothing comes, so that counts are there when the user types."""
+        """Learn the words of rows while nothing arrives, so that counts are ready when the user types."""
         if self._latest is None and host.event_time == self._reached:
             self._live_rows.learn(_LEARNED)
         self._reached = host.event_time
 
     def _search(self, name: str, host: LocalWatch) -> None:
-        from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads behind the first picture
+        from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads after the first picture
 
         ranked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
         query, live = ranked.named(name, self.request.job.max_size), host.worker.live
@@ -443,7 +445,7 @@ class LiveJob:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
-        from skws.keywords.match import EXCLUDED  # noqa: PLC0415 - loads behind the first picture
+        from skws.keywords.match import EXCLUDED  # noqa: PLC0415 - loads after the first picture
 
         carried = 0
         for _, bitmap in self._live_rows.node_counts(plan.matcher):
@@ -453,7 +455,7 @@ class LiveJob:
     def _fail(self, text: str) -> None:
         self.control.end(_FAILED)
         self.events.put(lines=[LogLine(self._calendar(), "error", text)], failure=text)
-        self.log("info", "the results so far stay; quit with ctrl+q and start again to continue")
+        self.log("info", "the results so far are kept; quit with ctrl+q and start again to continue")
 
 
 class CallSink:
@@ -466,20 +468,20 @@ class CallSink:
         self._write = write
 
     def open(self, run: SinkRun) -> None:
-        """There is nothing to open."""
+        """Nothing to open."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:  # noqa: ARG002 - no batch comes twice here
         self._write([one.parsed for one in results])
 
     def flush(self) -> None:
-        """There is no buffer."""
+        """Nothing to flush."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Nothing to close."""
 
 
 class CallLog(Log):
-    """A log that passes lines to a function. A refused command is an error: the user gave it."""
+    """A log that passes lines to a function. A refused command counts as an error, since the user gave it."""
 
     def __init__(self, write: Callable[[Level, str], None]) -> None:
         super().__init__()
@@ -490,9 +492,9 @@ class CallLog(Log):
 
 
 def expect_short_pauses() -> None:
-    """Collect garbage in small steps, all of it rarely: each collection holds up the keys.
+    """Collect garbage in small steps, and completely only rarely, since each collection delays the keys.
 
-    What is loaded by now is never collected. Results and live tuples are many objects
+    Objects that exist now are never collected. Results and live tuples are many objects
     without cycles, which are freed without the collector.
     """
     gc.freeze()

@@ -1,7 +1,7 @@
-"""The rows that live, as the job's session has them; or the latest ones, where it has none in this process.
+"""The live rows of the job's session, or the latest rows if it has no session in this process.
 
-A job on Spark has its rows in executors, and one that asks only for patterns, or for windows of an
-expression, does not hold rows: there a session without queries keeps the latest.
+A job on Spark has its rows in executors, and a job that only has patterns, or windows of an
+expression, stores no rows. For these jobs, a session without queries stores the latest rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEARNED: Final = 20_000
 """Rows whose words are learned between two turns of the job."""
 _COMPLETIONS: Final = 8
 _SECONDS: Final = 5.0
-"""To wait for a turn."""
+"""Seconds to wait for a turn."""
 
 Turn = Callable[[float], AbstractContextManager[None]]
 
@@ -37,8 +37,9 @@ Turn = Callable[[float], AbstractContextManager[None]]
 class LiveRows:
     """Live rows, which any thread may read. All reads raise TimeLimitError while the job is busy.
 
-    ``session``: gives that of the rows, None before it is ready, and ``turn`` the time in which it does not
-    change. ``since``: event time before which rows have left. ``cut``: some live rows may be missing.
+    ``session``: returns the session with the rows, None before it is ready; ``turn``: a time in which it does
+    not change. ``since``: the event time before which rows have expired. ``cut``: some live rows may be
+    missing.
     """
 
     def __init__(
@@ -65,13 +66,13 @@ class LiveRows:
             return {} if rows is None else self._named(rows.counts())
 
     def node_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
-        """Live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
+        """The number of live tuples by relation and keyword bitmap: the nodes of the expanded schema."""
         self._learn()
         with self._reading() as rows:
             return {} if rows is None else rows.keyword_counts(matcher)
 
     def why_nothing(self, plan: QueryPlan) -> list[str]:
-        """Why live tuples give a query of keywords no results."""
+        """The reasons why live tuples give a keyword query no results."""
         with self._turn(_SECONDS):
             session = self._session()
             diagnosis = None if session is None else session.why_live_rows_give_nothing(plan)
@@ -86,7 +87,7 @@ class LiveRows:
             return rows.latest(session.stream.schema.index[relation], most)
 
     def words(self) -> Mapping[str, int]:
-        """Searchable words with the number of texts that they are in."""
+        """Searchable words with the number of texts that contain them."""
         self._learn()
         with self._reading() as rows:
             return {} if rows is None else rows.vocabulary()
@@ -98,13 +99,13 @@ class LiveRows:
             return [] if rows is None else rows.completions(start, _COMPLETIONS)
 
     def learn(self, most: int) -> bool:
-        """Have the session learn the words of at most so many rows; True if there are more."""
+        """Let the session learn the words of at most ``most`` rows; True if there are more."""
         with self._turn(_SECONDS):
             session = self._session()
             return session is not None and session.prepare_searches(most)
 
     def _learn(self) -> None:
-        """Learn all words, of few rows at a time, since the job waits meanwhile."""
+        """Learn all words, a few rows at a time, since the job waits meanwhile."""
         while self.learn(_LEARNED):
             pass
 
@@ -163,7 +164,7 @@ class LatestRows(LiveRows):
                 pass
 
     def change_schema(self, text: str) -> None:
-        """Continue with the schema of a YAML text; rows of removed relations leave."""
+        """Continue with the schema of a YAML text; rows of removed relations are dropped."""
         with self._turns.turn():
             self._own.change_schema(text)
 

@@ -15,7 +15,7 @@ from skws_tui.services.typed import parse_typed
 def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
     """A live search: local, and skipping bad records, unless ``options``, fields of a job, say otherwise.
 
-    It has neither sinks nor queries: these are added by command, so that each can be refused alone.
+    It has neither sinks nor queries: these are added by commands, so that each can be refused separately.
     """
     defaults = {"engine": EngineName.LOCAL, "on_error": OnError.SKIP}
     return Job({}, schema, source, sinks=(), **{**defaults, **options})
@@ -23,9 +23,10 @@ def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class UiRequest:
-    """``job``: the live search to show; without a source, its schema alone.
+    """``job``: the live search to show; without a source, only its schema.
 
-    ``schema_path``: where the editor saves. ``queries``: typed texts that stand from the start.
+    ``schema_path``: the file that the editor saves. ``queries``: typed texts that are answered from the
+    start.
     ``restore``: continue the last session, and save this one. ``lasting``: rows live until they are deleted.
     """
 
@@ -37,8 +38,8 @@ class UiRequest:
     lasting: bool = False
 
     def best_first(self, name: str) -> bool:
-        """True if a typed text asks for the best results of what is there, not for all as they come.
+        """True if a typed text asks for the best present results, not for all results as they arrive.
 
-        Spark has no such search: its rows are in other processes.
+        Spark has no such search, since its rows are in other processes.
         """
         return self.lasting and self.job.engine is EngineName.LOCAL and not parse_typed(name).prefix

@@ -15,7 +15,7 @@ from skws.results.model import Result
 CAPACITY: Final = 5_000
 
 Ending: TypeAlias = Literal["gone", "expired", "outranked"]
-"""Why a result ended: a deletion retracted it, its window closed, or better ones took its place."""
+"""Why a result ended: a deletion retracted it, its window closed, or better results replaced it."""
 Key: TypeAlias = tuple[str, str]
 """Query and id of a result."""
 
@@ -34,7 +34,7 @@ class ListedResult:
     """A row of the list. ``number`` counts arrivals.
 
     ``alike``: results of the same tuples, which differ only in parallel joins; the row shows the first.
-    ``settled``: the reader has moved since it ended. ``rank``: among the best, if the list shows them first.
+    ``settled``: the user has moved since it ended. ``rank``: its rank if the list shows the best first.
     """
 
     number: int
@@ -55,24 +55,25 @@ class ListedResult:
 
     @property
     def text(self) -> str:
-        """The text that the filter searches, in lower case."""
+        """The text in which the filter searches, in lower case."""
         if not self._text:
             self._text = self.result.to_json().decode().casefold()
         return self._text
 
     def update(self, result: Result) -> None:
-        """Show a result as it is now."""
+        """Show the present version of a result."""
         self.alike = [result if one.id == result.id else one for one in self.alike]
         self._text = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ListSelection:
-    """Which rows are listed, and in which order.
+    """The rows that are listed, and their order.
 
-    ``query``: the name of one, None for all. ``words``: all of them must occur. ``network``: the name of one.
-    ``relation``: one in which keywords were found. ``live``: without ended results, but for those that have
-    ended since the reader moved.
+    ``query``: the name of a query, None for all. ``words``: all of them must occur. ``network``: the name of
+    one.
+    ``relation``: one in which keywords were found. ``live``: without ended results, except those that have
+    ended since the user moved.
     """
 
     query: str | None = None
@@ -92,9 +93,9 @@ EVERYTHING: Final = ListSelection()
 
 
 class BestResults(NamedTuple):
-    """The best results of a query over the rows that are there now.
+    """The best results of a query over the present rows.
 
-    ``found``: how many there are; ``known``: False if there may be more. ``notes``: on rows that they hide.
+    ``found``: their number; ``known``: False if there may be more. ``notes``: on rows that they hide.
     """
 
     results: Sequence[Result]
@@ -104,7 +105,7 @@ class BestResults(NamedTuple):
 
     @property
     def part(self) -> str:
-        """How many of how many, as ``20 of 166,615``; empty if these are all."""
+        """The listed share, as in ``20 of 166,615``; empty if these are all."""
         listed = len(self.results)
         return "" if listed == self.found and self.known else f"{listed:,} of {self.of}"
 
@@ -116,9 +117,9 @@ class BestResults(NamedTuple):
 class ResultBuffer:
     """The latest results of all queries. ``dropped`` counts the rows beyond ``capacity``.
 
-    ``version`` changes with the rows. ``folding``: results that differ only in parallel joins are one row.
+    ``version`` changes with the rows. ``folding``: results that differ only in parallel joins share a row.
     Results of ``lasting`` queries arrive when their windows end, and do not expire. The end of a dropped row
-    stays until its time comes, or until most ends are of dropped rows.
+    is kept until its time comes, or until most ends are of dropped rows.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -130,14 +131,14 @@ class ResultBuffer:
         self.clear()
 
     def clear(self) -> None:
-        """Start anew: the job has moved to another instant."""
+        """Start again, since the job has moved to another instant."""
         self.dropped = 0
         self.version += 1
         self._rows: dict[Key, ListedResult] = {}
         self._folded: dict[object, ListedResult] = {}
         self._order: OrderedDict[int, ListedResult] = OrderedDict()  # by number
         self._ended: OrderedDict[int, ListedResult] = OrderedDict()  # in the order in which they ended
-        self._ends: list[tuple[float, int]] = []  # with numbers
+        self._ends: list[tuple[float, int]] = []  # (end, number)
         self._counts: Counter[str] = Counter()
         self._settled: Counter[str] = Counter()
 
@@ -146,15 +147,15 @@ class ResultBuffer:
 
     @property
     def queued(self) -> int:
-        """Ends that are waited for, which memory grows with."""
+        """The number of ends in memory."""
         return len(self._ends)
 
     def counts(self, *, live: bool) -> Mapping[str, int]:
-        """Rows by the name of their query, as ``listed`` gives them without a filter."""
+        """The number of rows by the name of their query, without a filter."""
         return self._counts - self._settled if live else self._counts
 
     def take(self, results: Iterable[Result]) -> int:
-        """Take in results and retractions in their order; returns the number of new rows."""
+        """Process results and retractions in order; returns the number of new rows."""
         new = 0
         for result in results:
             earlier = self._rows.get((result.name, result.id))
@@ -175,7 +176,7 @@ class ResultBuffer:
         return new
 
     def become(self, query: str, results: Sequence[Result]) -> None:
-        """Let these be the results of a query: others leave at once."""
+        """Replace the results of a query; others leave at once."""
         stay = {result.id for result in results}
         for name, one in [key for key in self._rows if key[0] == query and key[1] not in stay]:
             row = self._rows[name, one]
@@ -194,7 +195,7 @@ class ResultBuffer:
                 self._end(row, "expired")
 
     def settle(self) -> None:
-        """The reader has moved: what had ended may leave a list of live results."""
+        """The user has moved: ended results may now leave a list of live ones."""
         for row in self._ended.values():
             self.version += not row.settled
             self._settled[row.query] += not row.settled
@@ -228,7 +229,7 @@ class ResultBuffer:
         return rows
 
     def _add(self, result: Result) -> bool:
-        """Add a result; False if it joins a row that is there."""
+        """Add a result; False if it joins an existing row."""
         fold = _fold(result) if self.folding and result.network else None
         row = self._folded.get(fold) if fold is not None else None
         self._counts[result.name] += row is None
@@ -247,7 +248,7 @@ class ResultBuffer:
         return True
 
     def _take_out(self, row: ListedResult, result: Result) -> None:
-        """Take a result out of its row, which goes with the last one."""
+        """Remove a result from its row, which disappears with its last result."""
         if len(row.alike) == 1:
             self._drop(row)
             return
@@ -256,7 +257,7 @@ class ResultBuffer:
         self.version += 1
 
     def _update(self, row: ListedResult, result: Result) -> None:
-        """Change a result where it is shown."""
+        """Update a result in its row."""
         self._unfold(row)
         row.update(result)
         if result.end is not None and result.name not in self.lasting:
@@ -271,7 +272,7 @@ class ResultBuffer:
             self.version += 1
 
     def _unfold(self, row: ListedResult) -> None:
-        """No result joins the row any more."""
+        """Let no further result join the row."""
         if self.folding and row.result.network:
             self._folded.pop(_fold(row.result), None)
 
@@ -287,7 +288,7 @@ class ResultBuffer:
         self.version += 1
 
     def _trim(self) -> None:
-        """Make room: ended rows go first, in the order in which they ended."""
+        """Remove rows beyond the capacity: first ended rows, in the order in which they ended."""
         while len(self) > self.capacity:
             self._drop(next(iter((self._ended or self._order).values())))
             self.dropped += 1
@@ -297,20 +298,20 @@ class ResultBuffer:
 
 
 def relations_of(result: Result) -> Collection[str]:
-    """The relations in which the keywords of a result were found; of other results all of their relations."""
+    """The relations in which a result's keywords were found; for other results all of their relations."""
     matching = {shown.relation for shown in result.tuples if shown.keywords}
     return matching or {shown.relation for shown in result.tuples}
 
 
 def _fold(result: Result) -> object:
-    """Equal for results of the same tuples, joined in the same pairs."""
+    """A value that is equal for results of the same tuples, joined in the same pairs."""
     names = [(shown.relation, shown.id) for shown in result.tuples]
     pairs = {frozenset((names[left], names[right])) for left, right, _ in result.joins}
     return result.name, frozenset(names), frozenset(pairs)
 
 
 def _why(retraction: Result) -> Ending:
-    """Why a result ended; among the best ones the retraction says so."""
+    """The reason why a result ended; a retraction among the best results has it."""
     change = retraction.place
     match None if change is None else change.reason:
         case "expired":
@@ -330,7 +331,7 @@ def _best_first(found: list[ListedResult]) -> list[ListedResult]:
 
 
 def _order(row: ListedResult) -> tuple[bool, int, float, str]:
-    """As ``skws.ranking.top`` orders candidates; results without a score come last."""
+    """The order of candidates in ``skws.ranking.top``; results without a score come last."""
     score = row.result.score
     tier, value = (-1, 0.0) if score is None else score.rank
     return row.ending is not None, -tier, -value, row.result.id

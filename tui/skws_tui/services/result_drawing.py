@@ -42,9 +42,9 @@ _SCORE: Final = 8
 _GAP: Final = "  "
 _LABEL: Final = 9
 _VALUE: Final = 60
-"""Cells of a value in a tree."""
+"""The cells of a value in a tree."""
 _NARROW: Final = 12
-"""Cells of a value where there is less room."""
+"""The cells of a value if there is less room."""
 _WIDE: Final = 10_000
 _CHANGED: Final = "reverse"
 _WHOLE: Final = 2_000
@@ -63,9 +63,10 @@ class Palette:
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """The columns of the table, ``width`` cells in all.
+    """The columns of the table, ``width`` cells in total.
 
-    ``query`` and ``badge``: cells for them, 0 without these columns. ``time``: with when results began.
+    ``query`` and ``badge``: their cells, 0 without these columns. ``time``: True for the start times of
+    results.
     """
 
     width: int
@@ -76,14 +77,14 @@ class TableColumns:
 
     @property
     def sentence(self) -> int:
-        """The cells of the column that takes what the others leave."""
+        """The cells of the column that takes the remaining width."""
         others = (_TIME + 2) * self.time + 1 + _SIZE + _SCORE * self.score
         others += sum(cells + 2 for cells in (self.query, self.badge) if cells)
         return max(self.width - others, 8)
 
     @property
     def heading(self) -> str:
-        """The names of the columns, in their places."""
+        """The names of the columns, at their positions."""
         query = f"{'query':<{self.query}}  " if self.query else ""
         score = f"{'score':>{_SCORE}}" if self.score else ""
         time = f"{'time':<{_TIME}}  " if self.time else ""
@@ -91,7 +92,7 @@ class TableColumns:
 
 
 class Drawer:
-    """Draws results of a view in the styles of a palette. ``schema``: the one of its drawings."""
+    """Draws results of a view in the styles of a palette. ``schema``: the one used for drawings."""
 
     def __init__(self, view: View, palette: Palette) -> None:
         self._view = view
@@ -115,7 +116,7 @@ class Drawer:
         return _dimmed(line, dim) if row.ending else line
 
     def tree(self, row: ListedResult, width: int = _WIDE) -> list[Text]:
-        """The tuples of a result, a line each; of other kinds of results than keywords' with labels.
+        """The tuples of a result, one a line; for other results than those of keywords, with labels.
 
         Lines may be wider than ``width``, but keywords are within it if they fit.
         """
@@ -127,14 +128,14 @@ class Drawer:
         return [_dimmed(line, self.palette.dim) for line in lines] if row.ending else lines
 
     def detail(self, row: ListedResult, width: int, *, whole: bool) -> Text:
-        """A result with its lifespan, its score and its network; ``whole``: with every value."""
+        """A result with its lifespan, its score and its network; ``whole``: with all values."""
         tuples = list(self._whole_rows(row.result)) if whole else self.tree(row, width)
         for line in () if whole else tuples:
             line.truncate(width, overflow="ellipsis")
         return Text("\n").join([*tuples, Text(), *self._facts(row, max(width - _LABEL, 10))])
 
     def countdown(self, row: ListedResult) -> str:
-        """When the result ends, or why it has ended."""
+        """The time until the result ends, or the reason why it has ended."""
         end, now = row.result.end, self._view.event_time
         if row.query in self._view.results.lasting:
             return "its window has ended"
@@ -146,7 +147,7 @@ class Drawer:
         return f"{at}, in {duration(end - now)}"
 
     def drawn_at(self, row: ListedResult) -> float | None:
-        """What a drawing depends on besides the row: the event time of a score that fades, else its day."""
+        """The input of a drawing besides the row: the event time for a fading score, otherwise the day."""
         now = self._view.event_time
         if now is None:
             return None
@@ -172,7 +173,7 @@ class Drawer:
         return line
 
     def _phrases(self, result: Result, shown: ResultTuple, called: str) -> Iterator[TuplePhrase]:
-        """What a tuple is called by an attribute that is not searched, if by one, and what it says."""
+        """The phrases for a tuple: the attribute that names it, if this is not searched, and its values."""
         phrase = self._phrase(result, shown)
         if called:
             text = visible(value_text(shown.row[called] or "")).strip()
@@ -197,7 +198,7 @@ class Drawer:
         return TuplePhrase(text, (), matched=matched, names=len(self._relation(shown.relation).key) == 1)
 
     def _name(self, shown: ResultTuple) -> str:
-        """The first searched value of a tuple, else its relation and the first value of its own."""
+        """The first searched value of a tuple, or its relation and the first value of its own."""
         relation, row = self._relation(shown.relation), shown.row
         texts = [value_text(v) for v in map(row.get, relation.search) if v not in {None, ""}]
         if texts:
@@ -223,14 +224,14 @@ class Drawer:
 
     @cached_property
     def _ambiguous(self) -> frozenset[str]:
-        """The joins of pairs of relations that have several."""
+        """The joins of pairs of relations that have several joins."""
         pairs: dict[frozenset[str], list[str]] = {}
         for join in self.schema.joins:
             pairs.setdefault(frozenset((join.left, join.right)), []).append(join.name)
         return frozenset(name for names in pairs.values() if len(names) > 1 for name in names)
 
     def _members(self, result: Result, width: int) -> Iterator[Text]:
-        """Tuples of a pattern match in order, with their labels."""
+        """The tuples of a pattern match in order, with their labels."""
         for shown in result.tuples:
             line = Text(_labelled(shown)).append(visible(shown.relation) + _GAP, self.palette.dim)
             line.append_text(self._values(result, shown, width - line.cell_len))
@@ -239,8 +240,8 @@ class Drawer:
     def _values(self, result: Result, shown: ResultTuple, width: int, called: str = "") -> Text:
         """Searched values, those with keywords first; then others with their names, those of joins last.
 
-        Before all the one that the tuple is ``called`` by.
-        The first keyword of each is within ``width``, or close to the start of its value.
+        The value by which the tuple is ``called`` comes first.
+        The first keyword of each value is within ``width``, or close to the start of the value.
         """
         relation = self._relation(shown.relation)
         searched, joining = relation.search, self._joining(relation)
@@ -283,7 +284,7 @@ class Drawer:
             text.stylize(style, start + shift, end + shift)
 
     def _relation(self, name: str) -> Relation:
-        """One without attributes if it was removed."""
+        """The relation; one without attributes if it was removed."""
         at = self.schema.index.get(name)
         return Relation(name, ()) if at is None else self.schema.relations[at]
 
@@ -318,7 +319,7 @@ class Drawer:
                     yield line.append_text(drawn)
 
     def _facts(self, row: ListedResult, width: int) -> Iterator[Text]:
-        """Everything about a result but its tuples; values are wrapped to a width."""
+        """All facts about a result except its tuples; values are wrapped to a width."""
         for label, value in self._named_facts(row):
             lines = wrap(value, width) or [""]
             yield Text.assemble((f"{label:<{_LABEL}}", self.palette.dim), lines[0])
@@ -351,7 +352,7 @@ class Drawer:
         yield "id", visible(result.id)
 
     def _score_facts(self, row: ListedResult, result: Result) -> Iterator[tuple[str, str]]:
-        """How the score is made up, and when the result entered the best."""
+        """The parts of the score, and when the result entered the best."""
         score, place = self._score(result), result.place
         if score is not None:
             lines = list(explained(replace(result, score=score))) or [short(score.value)]
@@ -384,7 +385,7 @@ def _dimmed(line: Text, dim: Style) -> Text:
 
 
 def _reading_order(result: Result) -> Sequence[int]:
-    """The places of the tuples as a tree shows them, so that joined ones are neighbours."""
+    """The positions of the tuples in the order of a tree, so that joined ones are neighbours."""
     if result.network:
         return [branch.node for branch in tree(result)]
     return range(len(result.tuples))
@@ -406,14 +407,14 @@ def _matched(result: Result, shown: ResultTuple) -> bool:
 
 
 def _size(row: ListedResult) -> str:
-    """The number of tuples, or of matches for a row that matches show; ``4×2`` if two results are one row."""
+    """The number of tuples, or of matches; ``4×2`` if two results share a row."""
     times = row.result.count
     size = f"{len(row.result.tuples) if times is None else times:,}"
     return f"{size}×{len(row.alike)}" if len(row.alike) > 1 else size
 
 
 def when(seconds: float | None, now: float | None) -> str:
-    """An instant in ten cells: the time if it is of today in event time, else the day; empty without one."""
+    """An instant in ten cells: the time if it is on the current day of event time, otherwise the day."""
     if seconds is None:
         return ""
     day, _, clock = instant(int(seconds)).removesuffix("Z").partition("T")
@@ -427,7 +428,7 @@ def day_or_time(seconds: float) -> str:
 
 
 def day_or_second(text: str) -> str:
-    """A written instant without midnight, the Z that all of them have, and the zeros of a fraction."""
+    """The text of an instant without midnight, its final Z, and zeros of a fraction."""
     cut = text.removesuffix("Z").removesuffix("T00:00:00").replace("T", " ")
     return cut.rstrip("0") if "." in cut else cut
 
@@ -452,7 +453,7 @@ def duration(seconds: float) -> str:
 
 SEPARATOR: Final = " · "
 GAP: Final = "…"
-"""In the place of connecting phrases; no separators stand beside it."""
+"""Replaces connecting phrases; no separators are next to it."""
 _CONNECTING: Final = 32
 """The most cells of a phrase without keywords."""
 _SHORTEST: Final = 10
@@ -463,7 +464,7 @@ _SHORTEST_BESIDE_THINGS: Final = 7
 class TuplePhrase:
     """The values of one tuple. ``spans``: its keywords. ``matched``: False if it only connects others.
 
-    ``names``: it is of a thing with a key of its own, such as a film, which tells results apart.
+    ``names``: it belongs to a thing with a key of its own, such as a film, which distinguishes results.
     """
 
     text: str
@@ -473,10 +474,11 @@ class TuplePhrase:
 
 
 def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
-    """The phrases that stand in ``width`` cells with separators between them; ``…`` for those left out.
+    """The phrases that fit in ``width`` cells with separators between them; ``…`` for those left out.
 
-    Of connecting phrases the longest go first, those that name a thing once all phrases are short;
-    matched ones stay, cut around their first keywords.
+    The longest connecting phrases are left out first; those that name a thing only once all phrases are
+    short.
+    Matched phrases are kept, cut around their first keywords.
     """
     shown = [
         p if p.matched else replaced(p, text=shortened(p.text, (), _CONNECTING)[0]) for p in phrases if p.text
@@ -488,7 +490,7 @@ def sentence(phrases: Sequence[TuplePhrase], width: int) -> list[TuplePhrase]:
 
 
 def _without(phrases: list[TuplePhrase], width: int, *, names: bool) -> list[TuplePhrase]:
-    """Phrases in which ``…`` stands for connecting ones, until they fit; for those of names only if asked."""
+    """The phrases with ``…`` for connecting ones, until they fit; ``names``: also for names of things."""
     shown = phrases
     while _width(shown) > width:
         connecting = [
@@ -503,12 +505,12 @@ def _without(phrases: list[TuplePhrase], width: int, *, names: bool) -> list[Tup
 
 
 def _is_thing(phrase: TuplePhrase) -> bool:
-    """Whether it connects others, but tells results apart."""
+    """True if it connects others, but distinguishes results."""
     return phrase.names and not phrase.matched
 
 
 def _fitted(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
-    """Phrases cut as little as need be; shorter than usual only if one is of a thing, which stays."""
+    """Phrases cut as little as necessary; shorter than usual only if one names a thing, which is kept."""
     cut = _cut(phrases, _width(phrases) - width)
     if _width(cut) > width and any(map(_is_thing, phrases)):
         cut = _cut(phrases, _width(phrases) - width, _SHORTEST_BESIDE_THINGS)
@@ -516,7 +518,7 @@ def _fitted(phrases: list[TuplePhrase], width: int) -> list[TuplePhrase]:
 
 
 def _cut(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> list[TuplePhrase]:
-    """Take ``over`` cells from the longest phrases that are matched or of things, as far as these go."""
+    """Remove ``over`` cells from the longest phrases that are matched or name things, as far as possible."""
     sizes = [cell_len(p.text) if p.matched or _is_thing(p) else 0 for p in phrases]
     while over > 0 and (most := max(sizes, default=0)) > shortest:
         sizes[sizes.index(most)] -= 1
@@ -529,7 +531,7 @@ def _cut(phrases: list[TuplePhrase], over: int, shortest: int = _SHORTEST) -> li
 
 
 def separator(before: TuplePhrase, after: TuplePhrase) -> str:
-    """What stands between two phrases."""
+    """The sign between two phrases."""
     return " " if GAP in {before.text, after.text} else SEPARATOR
 
 

@@ -12,14 +12,14 @@ from skws_schema.model import Join, Relation, Row, Schema, key_getter
 
 _TRIALS: Final = 3
 LOOKED_AT: Final = 2_000
-"""Rows of each relation: enough to find words, and fast at every size of data."""
+"""The rows of each relation that are examined: enough to find words, and fast at every size of data."""
 _LETTERS: Final = 4
-"""The shortest word to offer: shorter ones are codes, or match much."""
+"""The least length of an offered word; shorter ones are codes, or match too much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A query to try, and the relations that its words are from."""
+    """A query to try, and the relations that contain its words."""
 
     text: str
     relations: tuple[str, ...]
@@ -27,7 +27,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class RelationShown:
-    """``searched``: the attributes in which keywords are looked for."""
+    """A relation on the start. ``searched``: the attributes in which keywords are searched."""
 
     name: str
     rows: int
@@ -36,7 +36,7 @@ class RelationShown:
 
 @dataclass(frozen=True, slots=True)
 class StartContents:
-    """``whole``: all trials are of joined rows, as many as there should be."""
+    """The contents. ``whole``: True if all trials are of joined rows, and there are enough of them."""
 
     relations: tuple[RelationShown, ...] = ()
     trials: tuple[Trial, ...] = ()
@@ -46,7 +46,7 @@ class StartContents:
 def start_of(
     schema: Schema, rows: Mapping[str, Sequence[Row]], counts: Mapping[str, int], max_size: int
 ) -> StartContents:
-    """``rows``: live ones by relation; ``counts``: how many there are, which may be more."""
+    """The start for ``rows``, live ones by relation; ``counts``: their numbers, which may be larger."""
     removed = schema.evolution.removed_relations
     there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
     shown = [RelationShown(each.name, counts.get(each.name, 0), each.search) for each in there]
@@ -82,14 +82,14 @@ def _joined_trials(schema: Schema, rows: Mapping[str, Sequence[Row]], max_size: 
                 names = (path.left.name, path.right.name)
                 yield Trial(" ".join(words), names)
                 used |= {*names}
-                del paths[: at + 1]  # those before it have no words
+                del paths[: at + 1]  # earlier ones have no words
                 break
         else:
             return
 
 
 def _searched_values(relation: Relation, rows: Sequence[Row]) -> int:
-    """How many values the first searched attribute has: few are kinds of things, many are their names."""
+    """The number of values of the first searched attribute: few are kinds of things, many are their names."""
     return len({row[relation.search_columns[0]] for row in rows})
 
 
@@ -146,7 +146,7 @@ def _single_trials(relations: Sequence[Relation], rows: Mapping[str, Sequence[Ro
 
 
 def _word(relation: Relation, row: Row) -> str:
-    """The longest word of the first searched value that has one; empty if none has."""
+    """The longest word of the first searched value with a word; empty if there is none."""
     for column in relation.search_columns:
         if row[column] is None:
             continue

@@ -1,10 +1,10 @@
 """The text of the query box: keywords, or a prefix for another kind of query.
 
-Keywords alone give their best results where rows live until they are deleted, else all in
-order of time, as ``all: ...`` does everywhere.
+Keywords alone give their best results if rows live until they are deleted, otherwise all results in
+order of time, as ``all: ...`` always does.
 ``pattern: ...`` is a pattern; ``rank: ...`` keywords with scores; ``top 5: ...``
 their best results, ``top 5 window 1 hour: ...`` in a window of its own, ``top 5
-group: ...`` near-duplicates as one; both fade by ``half-life 2 hours``;
+group: ...`` with near-duplicates as one; both fade by ``half-life 2 hours``;
 ``window open when ... close when ...: ...`` keywords over the windows of an
 expression. The whole text names the query; results name it without the prefix.
 
@@ -21,7 +21,7 @@ from skws.spec.query import DEFAULT, WINDOW, Query, RankingChoice, TopChoice, co
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 
-# A colon directly before a word binds a keyword to a relation.
+# A colon directly before a word limits the keyword to a relation.
 _PREFIX: Final = re.compile(
     r"\s*(?:(?P<pattern>pattern\s*:)|all:(?=\s)"
     r"|(?P<rank>rank)(?:\s+(?P<ranking>\w+))?(?:\s+half-life\s+(?P<fading>.+?))?:(?=\s)"
@@ -39,7 +39,7 @@ _FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TypedQuery:
-    """``text``: everything after ``prefix``; the other fields come from the prefix."""
+    """A parsed text. ``text``: everything after ``prefix``; the other fields come from the prefix."""
 
     text: str
     prefix: str = ""
@@ -81,7 +81,7 @@ def text_of(name: str) -> str:
 
 
 def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
-    """The query that a typed text stands for. Raises UsageError."""
+    """The query of a typed text. Raises UsageError."""
     if typed.pattern:
         return Query.of_pattern(typed.text)
     if (meant := _MEANT.match(typed.text)) is not None:
@@ -115,7 +115,10 @@ def _scored(typed: TypedQuery) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class SlotAnalysis:
-    """A slot and how many live tuples match it. ``meant``: a word of the data to use if none does."""
+    """A slot and the number of live tuples that match it.
+
+    ``meant``: a word of the data to use if none does.
+    """
 
     text: str
     count: int
@@ -124,12 +127,12 @@ class SlotAnalysis:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A half-typed query, analysed. ``fault``: why it cannot run.
+    """The analysis of a half-typed query. ``fault``: why it cannot run.
 
-    ``completions``: words that the last one may become, with their counts; 0 for names of attributes that
-    are compared. ``restricting``: conditions that are no slots.
-    ``dropped``: stop words; ``ignored``: punctuation. ``start``: where the keywords
-    begin. ``tuples``: the number of live tuples that were counted, ``whole`` if those are all.
+    ``completions``: completions of the last word, with their counts; 0 for names of compared attributes.
+    ``restricting``: conditions that are not slots. ``dropped``: stop words; ``ignored``: punctuation.
+    ``start``: the offset of the keywords. ``tuples``: the number of live tuples that were counted; ``whole``:
+    True if these are all.
     """
 
     text: str

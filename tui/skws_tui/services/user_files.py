@@ -28,15 +28,15 @@ _HISTORY: Final = 200
 _VERSION: Final = 1
 ADVICE: Final = "try again, or another query"
 _AGAIN: Final = 10.0
-"""Seconds before the same line is reported again."""
+"""The seconds before the same line is reported again."""
 _MOST: Final = 500
-"""Faults in that time that end the app."""
+"""The number of faults in that time that ends the app."""
 _LARGEST: Final = 1_000_000
-"""Bytes of the file before it is overwritten."""
+"""The size in bytes at which the file is overwritten."""
 
 
 def state_folder() -> Path:
-    """For sessions and logs."""
+    """The folder for sessions and logs."""
     return _folder("XDG_STATE_HOME", Path(".local") / "state")
 
 
@@ -47,9 +47,9 @@ def _folder(variable: str, default: Path) -> Path:
 
 
 class SavedSession(msgspec.Struct):
-    """What outlives the app, by schema. ``history``: queries in order of use, latest last.
+    """The state that is kept for a schema between runs. ``history``: queries in order of use, latest last.
 
-    ``saved``: queries that the user keeps. ``trees``: results are listed as whole
+    ``saved``: queries that the user saved. ``trees``: results are listed as whole
     trees. ``selected``: the query that is shown, empty for all.
     """
 
@@ -66,7 +66,7 @@ class SavedSession(msgspec.Struct):
         self.history = [*(known for known in self.history if known != name), name][-_HISTORY:]
 
     def toggle_saved(self, name: str) -> bool:
-        """Save a query, or unsave it; returns whether it is saved now."""
+        """Save a query, or remove it from the saved ones; True if it is saved now."""
         if name in self.saved:
             self.saved.remove(name)
             return False
@@ -90,7 +90,7 @@ def load_session(path: Path) -> SavedSession:
 
 
 def save_session(session: SavedSession, path: Path) -> None:
-    """Raises StateError if it cannot be written."""
+    """Store the session. Raises StateError if it cannot be written."""
     with explained(f"{path.parent}: cannot keep the session"):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     replaced(path, msgspec.json.format(msgspec.json.encode(session)) + b"\n")
@@ -103,9 +103,8 @@ def keymap_file() -> Path:
 def load_keymap(path: Path, actions: Collection[str], retired: Collection[str] = ()) -> dict[str, str]:
     """Keys by action, several of them separated by commas; empty if there is no file.
 
-    ``retired``: actions that are no more, whose lines are passed over.
-
-    Raises SchemaError with every problem: unknown actions, values that are no keys.
+    ``retired``: former actions, whose lines are ignored. Raises SchemaError with every problem: unknown
+    actions, values that are not keys.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -135,7 +134,10 @@ def faults_file() -> Path:
 
 
 def fault_line(error: BaseException, path: Path | None = None, advice: str = ADVICE) -> str:
-    """The message for an error. One that is no SkwsError goes to the file with its traceback."""
+    """The message for an error.
+
+    An error that is not a SkwsError is written to the file with its traceback.
+    """
     if isinstance(error, SkwsError):
         return str(error)
     path = path or faults_file()
@@ -160,7 +162,7 @@ def _written(error: BaseException, path: Path) -> bool:
 
 
 class Faults:
-    """Faults of one app, from any thread; ``caught`` counts them. Repetitions are not reported."""
+    """The faults of one app, from any thread; ``caught`` counts them. Repetitions are not reported."""
 
     def __init__(self) -> None:
         self.path = faults_file()
@@ -185,7 +187,7 @@ class Faults:
 
     @property
     def too_many(self) -> bool:
-        """True if they come so fast that nothing else is done."""
+        """True if faults come so fast that the app does nothing else."""
         return len(self._times) == _MOST and self._times[-1] - self._times[0] < _AGAIN
 
 
@@ -197,9 +199,9 @@ FORMATS: Final = {
 
 
 def export(results: Sequence[Result], path: Path) -> None:
-    """Write results in the order given, in the format of the file name's ending.
+    """Write results in the given order, in the format of the file name's suffix.
 
-    Raises UsageError for another ending, and for results of patterns in other formats than JSON; OutputError.
+    Raises UsageError for another suffix, and for results of patterns in formats other than JSON; OutputError.
     """
     if path.suffix not in FORMATS:
         raise UsageError(f"{path}: expected a name that ends in {', '.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""The state behind all screens, brought up to date by the events of the job."""
+"""The state behind all screens, updated by the events of the job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skws_tui.services.analyzer import QueryAnalyzer
 
 KEPT_RESULTS: Final = 5_000
-"""Results that may wait for the app. Beyond that, the oldest are dropped and counted."""
+"""The most results that wait for the app; beyond that, the oldest are dropped and counted."""
 _KEPT_LINES: Final = 500
 
 
@@ -40,12 +40,13 @@ class LogLine:
 
 @dataclass(slots=True)
 class JobEvents:
-    """Everything new since the app last looked; None means unchanged.
+    """The changes since the app last looked; None means unchanged.
 
-    ``dropped``: results that the app was too slow for. ``restarted``: the job has moved in time, and the
-    results are those alive there. ``queries``: names of all standing queries.
+    ``dropped``: the number of results for which the app was too slow. ``restarted``: the job has moved in
+    time,
+    and the results are those alive at the new instant. ``queries``: names of all standing queries.
     ``observed``: the mesh of a query, ``best``: its best results, by its name. ``windows``: the windows of
-    queries over an expression, by their names. ``failure``: why the job broke.
+    queries over an expression, by their names. ``failure``: why the job failed.
     """
 
     results: list[Result] = field(default_factory=list)
@@ -62,7 +63,7 @@ class JobEvents:
 
 
 class EventQueue:
-    """Between the job's thread and the app. Calls ``on_events`` for the first event after each ``take``."""
+    """Passes events from the job's thread to the app; ``on_events`` is called once after a ``take``."""
 
     def __init__(self, on_events: Callable[[], None] = lambda: None, kept: int = KEPT_RESULTS) -> None:
         self.on_events = on_events
@@ -110,7 +111,7 @@ class EventQueue:
 
 
 POINTS: Final = 240
-"""Of a number's history: a minute at four a second."""
+"""The points of a number's history: a minute at four a second."""
 _LOG_LINES: Final = 2_000
 
 
@@ -121,9 +122,9 @@ def parallel_joins(schema: Schema) -> bool:
 
 
 class View:
-    """``queries``: the names of the standing ones.
+    """The state. ``queries``: the names of the standing queries.
 
-    ``histories``: the last ``POINTS`` of each number, by its name.
+    ``histories``: the last ``POINTS`` values of each number, by its name.
     """
 
     def __init__(self, request: UiRequest) -> None:
@@ -142,9 +143,9 @@ class View:
         self.skipped = 0
         self.failure = ""
         self.step = ""
-        """What the job last said that it does; errors are of queries, and no state of it."""
+        """The last notice of the job about its work; errors of queries are not among them."""
         self.waited = 0.0
-        """Seconds that the engine has taken to start."""
+        """The seconds that the engine has taken to start."""
         self._began: float | None = None
         self._analyzer: QueryAnalyzer | None = None
         self._own_windows: dict[str, bool] = {}
@@ -154,7 +155,7 @@ class View:
         return self.metrics.event_time if self.metrics else None
 
     def absorb(self, events: JobEvents) -> None:
-        """Take in events."""
+        """Apply events."""
         if events.schema is not None:
             self.schema = events.schema
             self.results.folding = parallel_joins(self.schema)
@@ -187,7 +188,7 @@ class View:
         self.logged += 1
 
     def tick(self, now: float) -> None:
-        """Let results end as time passes, and count how long the engine takes to start."""
+        """Let results expire as time passes, and count how long the engine takes to start."""
         if self.metrics is None:
             self._began = now if self._began is None else self._began
             self.waited = now - self._began
@@ -196,7 +197,7 @@ class View:
 
     @property
     def analyzer(self) -> QueryAnalyzer:
-        """For queries over the current schema."""
+        """The analyzer of queries over the current schema."""
         if self._analyzer is None:
             from skws_tui.services.analyzer import QueryAnalyzer  # noqa: PLC0415 - loads behind the first picture
 
@@ -208,7 +209,7 @@ class View:
         return parse_typed(name).scored or self.request.best_first(name)
 
     def windowed(self, name: str) -> bool:
-        """True for queries over the windows of an expression, whose results come as these end."""
+        """True for queries over the windows of an expression, whose results arrive when windows end."""
         try:
             typed = parse_typed(name)
             window = parse_window(typed.window) if typed.window else self.request.job.plan_window
@@ -221,7 +222,7 @@ class View:
     def _has_window(self, pattern: str) -> bool:
         """True if the text of a pattern defines its window. Raises PatternError."""
         if pattern not in self._own_windows:
-            from skws.queries.patterns.text import read_query  # noqa: PLC0415 - loads only for patterns
+            from skws.queries.patterns.text import read_query  # noqa: PLC0415 - loads for patterns only
 
             self._own_windows[pattern] = read_query(pattern, nameable(self.schema)).window is not None
         return self._own_windows[pattern]

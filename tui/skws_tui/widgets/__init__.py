@@ -1,1 +1,1 @@
-"""The widgets of the terminal UI, by the part of the screen."""
+"""The widgets of the terminal UI, by part of the screen."""

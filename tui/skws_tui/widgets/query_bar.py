@@ -1,4 +1,4 @@
-"""The standing queries side by side, each with the results that are listed of it; the windows of one."""
+"""The standing queries side by side, each with its number of listed results; and the windows of one query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 _WIDTH: Final = 32
-"""Of a query's name."""
+"""The most cells of a query's name."""
 _GAP: Final = "   "
 
 
@@ -37,7 +37,7 @@ class QueryBar(Widget):
         """Another query, or all, was selected."""
 
     class ListClicked(Message):
-        """The list of all queries was asked for."""
+        """The user asked for the list of all queries."""
 
     class SortClicked(Message):
         """The order of the list was clicked."""
@@ -50,7 +50,7 @@ class QueryBar(Widget):
         self.sort = ListOrder.NEWEST
         self._view = view
         self._places: list[tuple[int, int, str | None]] = []
-        self._listed: int | None = None  # where the way to the list of queries begins
+        self._listed: int | None = None  # the start of the link to the list of queries
 
     def select(self, query: str | None) -> None:
         self.selected = query
@@ -58,7 +58,7 @@ class QueryBar(Widget):
         self.post_message(self.Selected())
 
     def move(self, step: int) -> None:
-        """Select the next query, after the last one all."""
+        """Select the next query; after the last one, all."""
         choices = [None, *self._view.queries]
         at = choices.index(self.selected) if self.selected in choices else 0
         self.select(choices[(at + step) % len(choices)])
@@ -89,7 +89,7 @@ class QueryBar(Widget):
         return line
 
     def _tabs(self, cards: list[tuple[str | None, str]], room: int) -> Text:
-        """The cards in a row; if they do not fit, the selected one and the way to the list of all."""
+        """The cards in a row; if they do not fit, the selected card and the link to the list of all."""
         self._listed = None
         if sum(cell_len(text) + len(_GAP) + 2 for _, text in cards) > room:
             chosen = [card for card in cards if card[0] == self.selected]
@@ -123,7 +123,7 @@ class WindowLines(Static):
     """
 
     def show(self, view: View, query: str | None, palette: Palette) -> None:
-        """``query``: None for all of them."""
+        """Show windows; ``query``: None for all queries."""
         drawn = draw_windows(view, query, palette, self.screen.size.width - 2) if view.windows else None
         self.display = drawn is not None
         if drawn is not None:
@@ -131,14 +131,14 @@ class WindowLines(Static):
 
 
 def draw_windows(view: View, query: str | None, palette: Palette, width: int) -> Text | None:
-    """A line per key, open windows first; None if the query has no windows of its own.
+    """A line a key, open windows first; None if the query has no windows of its own.
 
-    ``query``: None for all of them, which share the windows of the schema, or of which one only has any.
+    ``query``: None for all queries, if they share the windows of the schema or only one has any.
     """
     if query is None and (
         len(view.windows) == 1 or isinstance(view.request.job.plan_window, ExpressionWindow)
     ):
-        query = next(iter(view.windows), None)  # the oldest one, which has seen the most
+        query = next(iter(view.windows), None)  # the oldest query has seen the most
     if query is None or query not in view.windows:
         return None
     windows = list(view.windows[query])
@@ -155,7 +155,7 @@ def draw_windows(view: View, query: str | None, palette: Palette, width: int) ->
 
 
 def _heading(windows: list[WindowSpan], now: int, palette: Palette, width: int) -> Text:
-    """Counts, and the times at the left and the right edge of the line."""
+    """The counts, and the times at the left and the right edge of the line."""
     open_now = sum(window.end is None for window in windows)
     left = instant(min(window.start for window in windows) // MICROSECOND)
     right = instant(now // MICROSECOND)

@@ -1,4 +1,4 @@
-"""The table of results, and beside or below it the selected one; or why there is none.
+"""The table of results, and the selected result beside or below it; or the reason for an empty list.
 
 Only visible lines are drawn, so that a list of thousands costs no more than a short one.
 """
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from skws_tui.services.live_job import LiveJob
 
 _DRAWN: Final = 600
-"""Drawn results in the cache: a page is drawn again at every key."""
+"""Drawn results in the cache, since a page is drawn again at every key."""
 _MARGIN: Final = 2
-"""Cells before a line, for the mark of the cursor."""
+"""The cells before a line, for the mark of the cursor."""
 _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """The smallest visible change of a scroll bar, as a share of its length."""
@@ -48,9 +48,9 @@ _State: TypeAlias = tuple[int, int, str | None, int | None, float | None, TableC
 
 
 class ResultList(ScrollView, can_focus=True):
-    """``following``: the first row is selected. ``unseen``: rows that came since it followed.
+    """``following``: the first row stays selected. ``unseen``: rows that arrived since it stopped.
 
-    ``trees``: each result is a whole tree below its line.
+    ``trees``: True to show the whole tree of each result below its line.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,13 +70,13 @@ class ResultList(ScrollView, can_focus=True):
     """
 
     class Selected(Message):
-        """The reader has moved."""
+        """The user has moved."""
 
     class Opened(Message):
-        """The selected result is to be shown whole."""
+        """The selected result should be shown in full."""
 
     class Resized(Message):
-        """Rows have another width."""
+        """The width of rows has changed."""
 
     def __init__(self, drawer: Drawer, *, id: str | None = None) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
@@ -88,11 +88,11 @@ class ResultList(ScrollView, can_focus=True):
         self._columns = TableColumns(0)
         self._tops: list[int] = [0]
         self._cursor: int | None = None  # the number of a result
-        self._last = 0  # the place that it had
-        self._newest = 0  # number that was listed while following
+        self._last = 0  # its last index
+        self._newest = 0  # the greatest number that was listed while following
         self._sorted = False
         self._width = 0
-        self._marked: int | None = None  # the place that the cursor is drawn at
+        self._marked: int | None = None  # the index at which the cursor is drawn
         self._strips: dict[tuple[_State, bool, int], list[Strip]] = {}
 
     @property
@@ -103,7 +103,7 @@ class ResultList(ScrollView, can_focus=True):
 
     @property
     def row_width(self) -> int:
-        """Cells of a line; before the first layout, as if the list filled what is around it."""
+        """The cells of a line; before the first layout, as if the list filled its surroundings."""
         around = self.parent
         width = self.scrollable_content_region.width
         if not width and isinstance(around, Widget):
@@ -113,7 +113,7 @@ class ResultList(ScrollView, can_focus=True):
     def show(
         self, listed: Sequence[ListedResult], columns: TableColumns, *, newest_first: bool = True
     ) -> None:
-        """List these. What is in sight stays in its place."""
+        """List these results. Visible ones keep their position."""
         if not listed:
             self.following, self._cursor = True, None
         anchor = None if self.following else self._anchor()
@@ -130,7 +130,7 @@ class ResultList(ScrollView, can_focus=True):
         self.refresh()
 
     def redraw(self, drawer: Drawer) -> None:
-        """Draw everything again, for another theme or schema."""
+        """Draw everything again, after a change of theme or schema."""
         self.drawer = drawer
         self._strips.clear()
         self.refresh()
@@ -172,7 +172,7 @@ class ResultList(ScrollView, can_focus=True):
         self._go(min(max(bisect_right(self._tops, line) - 1, 0), len(self.listed) - 1))
 
     def action_follow(self) -> None:
-        """Return to the newest."""
+        """Return to the newest result."""
         self.following, self.unseen, self._cursor = True, 0, None
         self._newest = max((row.number for row in self.listed), default=self._newest)
         self.scroll_to(y=0, animate=False)
@@ -223,7 +223,7 @@ class ResultList(ScrollView, can_focus=True):
             self.scroll_to(y=self.max_scroll_y, animate=False, force=True)
 
     def _place(self) -> int | None:
-        """The index of the cursor; of the nearest result if its own is gone."""
+        """The index of the cursor, or of the nearest result if its own is gone."""
         if not self.listed:
             return None
         if self.following or self._cursor is None:
@@ -231,11 +231,11 @@ class ResultList(ScrollView, can_focus=True):
         return self._find(self._cursor)
 
     def _find(self, number: int) -> int:
-        """The index of a result; if it is gone, the one that it had, or the nearest."""
+        """The index of a result; if it is gone, its former index, or the nearest."""
         if self._sorted:
             numbers = [row.number for row in self.listed]
             return numbers.index(number) if number in numbers else min(self._last, len(numbers) - 1)
-        # Numbers decrease from the newest on.
+        # Numbers decrease from the newest result on.
         return max(bisect_right(self.listed, -number, key=lambda row: -row.number) - 1, 0)
 
     def _go(self, place: int) -> None:
@@ -253,7 +253,7 @@ class ResultList(ScrollView, can_focus=True):
         self.post_message(self.Selected())
 
     def _anchor(self) -> tuple[int, int] | None:
-        """The number of the first result in sight, and how many of its lines are scrolled away."""
+        """The number of the first visible result, and how many of its lines are scrolled away."""
         if not self.listed:
             return None
         line = min(self.scroll_offset.y, self._tops[-1] - 1)
@@ -264,7 +264,7 @@ class ResultList(ScrollView, can_focus=True):
         self.scroll_to(y=self._tops[self._find(number)] + offset, animate=False, force=True, immediate=True)
 
     def _drawn(self, row: ListedResult, width: int, *, at_cursor: bool) -> Iterator[Strip]:
-        """A result in its lines."""
+        """The lines of a result."""
         style = self.get_component_rich_style("result--cursor") if at_cursor else self.rich_style
         below = [Text("  ").append_text(line) for line in self.drawer.tree(row)] if self.trees else []
         for number, text in enumerate([self.drawer.line(row, self._columns), *below]):
@@ -279,7 +279,7 @@ class ResultList(ScrollView, can_focus=True):
 
 
 WIDE: Final = 120
-"""Columns from which on the result stands beside the table; below them its texts would be cut to a word."""
+"""The width from which the result is beside the table; in a narrower one its texts would be cut to a word."""
 
 
 class ResultDetail(VerticalScroll):
@@ -293,10 +293,10 @@ class ResultDetail(VerticalScroll):
     DEFAULT_CSS = "ResultDetail { scrollbar-size-vertical: 1; background: $background; }"
 
     class Closed(Message):
-        """The table takes the focus again."""
+        """The table gets the focus again."""
 
     class Resized(Message):
-        """Lines have another width."""
+        """The width of lines has changed."""
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())
@@ -306,11 +306,11 @@ class ResultDetail(VerticalScroll):
 
 
 class Reason(Static, can_focus=True):
-    """Why a list is empty, in its place."""
+    """The reason for an empty list, in place of the list."""
 
 
 class ResultPane(Horizontal):
-    """``whole``: the selected result is shown with every value, in more room."""
+    """``whole``: the selected result is shown with all values, in more room."""
 
     DEFAULT_CSS = """
     ResultPane { height: 1fr; }
@@ -364,7 +364,7 @@ class ResultPane(Horizontal):
 
     @property
     def listing(self) -> Widget:
-        """What takes the focus: the list, or what is in its place."""
+        """The widget that gets the focus: the list, or its replacement."""
         if self.start.display:
             return self.start
         return self.empty if self.empty.display else self.results
@@ -393,14 +393,14 @@ class ResultPane(Horizontal):
         self.query_one("#columns", Static).update(columns.heading, layout=False)
 
     def note(self, parts: list[str]) -> None:
-        """Say in the border what the list leaves out."""
+        """Show in the border what the list leaves out."""
         notice = " · ".join(parts)
         if notice != self._notice:
             self._notice = notice
             self.query_one("#table").border_subtitle = Text(visible(notice))
 
     def hint(self, lines: Sequence[str]) -> None:
-        """Say below the list how to ask for what its results hide."""
+        """Show below the list how to find results that it hides."""
         if tuple(lines) != self._hint:
             self._hint = tuple(lines)
             below = self.query_one("#hint", Static)
@@ -408,7 +408,7 @@ class ResultPane(Horizontal):
             below.update(visible_lines("\n".join(lines)))
 
     def show_start(self, *, shown: bool) -> None:
-        """Show the start instead of everything else, or no longer."""
+        """Show the start instead of everything else, or hide it."""
         if shown == self.start.display:
             return
         self.start.display = shown
@@ -419,14 +419,14 @@ class ResultPane(Horizontal):
             self.empty.display = self.results.display = False
             self.query_one("#columns").display = False
         else:
-            self._why = ""  # what is shown instead is drawn anew
+            self._why = ""  # the replacement is drawn again
         if not shown and self.start.has_focus:
             self.results.focus()
 
     def explain(self, why: str | None) -> None:
         """Show a text instead of the list; None shows the list."""
         if why == self._why:
-            return  # a new text would be laid out with the whole screen, once a second
+            return  # a new text would lay out the whole screen, once a second
         self._why = why
         self.set_class(why is not None, "none")
         had_focus = self.empty.has_focus or self.results.has_focus
@@ -434,21 +434,21 @@ class ResultPane(Horizontal):
         self.results.display = self.query_one("#columns").display = why is None
         if why is not None:
             self.empty.update(visible_lines(why))
-        if had_focus:  # else what is typed next would go into the search box
+        if had_focus:  # otherwise the next keys would go into the search box
             self.listing.focus()
 
     def on_result_detail_resized(self) -> None:
         self.draw_detail()
 
     def draw_detail(self) -> None:
-        """Draw the selected result as it is now."""
+        """Draw the present version of the selected result."""
         row = self.results.selected
         width = self.detail.scrollable_content_region.width
         if not width:
-            return  # it was hidden, and is drawn once it has its size
+            return  # it is hidden, and is drawn once it has a size
         text = self.results.drawer.detail(row, width, whole=self.whole) if row else Text()
         if (row, text) != self._drawn:
-            # Of the same result most often only the lifespan changes, and the height stays.
+            # For the same result usually only the lifespan changes, and the height is the same.
             layout = row is not self._drawn[0] or text.plain.count("\n") != self._drawn[1].plain.count("\n")
             self._drawn = row, text
             self.query_one("#detail-text", Static).update(text, layout=layout)
@@ -461,7 +461,7 @@ def why_empty(
 ) -> str:
     """The reason for an empty list and the next step, in a few lines.
 
-    ``query``: a name, None for all. ``reasons``: why there are no results, where it is known.
+    ``query``: a name, None for all. ``reasons``: why there are no results, if known.
     """
     if job is None:
         return "No source: start with --source or --replay.\ns edits the schema."
@@ -486,7 +486,7 @@ def _nothing_of(
     reasons: Sequence[str],
     job: LiveJob,
 ) -> str:
-    """Why standing queries have no result to list."""
+    """The reason why standing queries have no result to list."""
     if selection.filtered and len(view.results):
         return "No result matches the filter.\nEscape clears it."
     only = view.queries[0] if len(view.queries) == 1 else query
@@ -509,9 +509,9 @@ _PATTERN_TO_TRY: Final = "Try one of its parts alone, or a longer window; n show
 
 
 def _to_try(reasons: str) -> str:
-    """One thing to do about an empty list."""
+    """One suggestion for an empty list."""
     if "did you mean" in reasons:
-        return "Try the word that is meant: a, ↑, then Tab."
+        return "Try the suggested word: a, ↑, then Tab."
     if "possible: " in reasons:
         return "Try a join: s shows the schema, Ctrl+L adds one."
     return "Try fewer words: a types another query."

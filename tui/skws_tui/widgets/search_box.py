@@ -1,4 +1,4 @@
-"""The search box: a line to type a query in, and its analysis in the border below."""
+"""The search box: a line for a query, with its analysis in the border below."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LineInput(Input):
 
 
 class FilterBox(LineInput):
-    """Narrows down a screen's list; shown from ``/`` until Escape, which the screen handles."""
+    """Filters a screen's list; shown from ``/`` until Escape, which the screen handles."""
 
     DEFAULT_CSS = """
     FilterBox { height: 1; border: none; padding: 0 1; display: none; background: $background; }
@@ -50,7 +50,7 @@ class FilterBox(LineInput):
         """The words have changed."""
 
     class Done(Message):
-        """The list takes the focus."""
+        """The list gets the focus."""
 
     def __init__(self, what: str) -> None:
         super().__init__(placeholder=f"filter {what} by words", compact=True)
@@ -80,7 +80,7 @@ class FilterBox(LineInput):
 
 _COMPLETIONS: Final = 3
 _NAMED: Final = 56
-"""Characters of the attributes that the empty box names."""
+"""The most characters of the attributes that the empty box names."""
 
 
 class _Completions(Suggester):
@@ -99,7 +99,7 @@ class _Completions(Suggester):
 
 
 class QueryBox(LineInput):
-    """The line to type a query in, with completions and a history. ``correction``: suggested for Tab."""
+    """The line for a query, with completions and a history. ``correction``: suggested for Tab."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "add"),
@@ -123,7 +123,7 @@ class QueryBox(LineInput):
     """
 
     class Entered(Message):
-        """A query was entered; ``replace``: in place of the selected one."""
+        """A query was entered; ``replace``: it replaces the selected one."""
 
         def __init__(self, name: str, *, replace: bool) -> None:
             self.name = name
@@ -131,14 +131,14 @@ class QueryBox(LineInput):
             super().__init__()
 
     class Save(Message):
-        """Save or unsave a query, the selected one if the name is empty."""
+        """Save a query, or remove it from the saved ones; the selected one if the name is empty."""
 
         def __init__(self, name: str) -> None:
             self.name = name
             super().__init__()
 
     class Leave(Message):
-        """The results take the focus."""
+        """The results get the focus."""
 
     def __init__(self, schema: Schema) -> None:
         self._completions = _Completions()
@@ -156,11 +156,11 @@ class QueryBox(LineInput):
         self._completions.words = words
 
     def remember(self, history: Sequence[str]) -> None:
-        """Queries for the arrow keys, latest last."""
+        """Set the queries for the arrow keys, latest last."""
         self.history, self._at = history, len(history)
 
     def write(self, text: str) -> None:
-        """Replace the text, the cursor behind it."""
+        """Replace the text, with the cursor after it."""
         self.value = text
         self.cursor_position = len(text)
 
@@ -168,13 +168,13 @@ class QueryBox(LineInput):
         self.post_message(self.Entered(self.value.strip(), replace=False))
 
     async def action_complete(self) -> None:
-        """Take the first completion, else the correction; leave the box if there is neither."""
+        """Take the first completion, or the correction; leave the box if there is neither."""
         if self._completions.words:
             self.write(completed(self.value, self._completions.words[0][0]))
         elif self.correction not in {"", self.value}:
             self.write(self.correction)
         else:
-            self.action_leave()  # the list may be hidden, and is not the next widget then
+            self.action_leave()  # the list may be hidden, and then is not the next widget
 
     def action_history(self, step: int) -> None:
         if self.history:
@@ -195,7 +195,7 @@ class QueryBox(LineInput):
 
 
 def _placeholder(names: Sequence[str]) -> str:
-    """Names as many attributes as a narrow terminal has room for."""
+    """Names as many attributes as fit in a narrow terminal."""
     if not names:
         return "pattern: ..."
     first = names[: sum(size <= _NAMED for size in accumulate(len(name) + 2 for name in names)) or 1]
@@ -204,14 +204,14 @@ def _placeholder(names: Sequence[str]) -> str:
 
 
 def searched(schema: Schema) -> list[str]:
-    """The attributes in which keywords are looked for."""
+    """The attributes in which keywords are searched."""
     removed = schema.evolution.removed_relations
     there = [relation for at, relation in enumerate(schema.relations) if at not in removed]
     return [f"{relation.name}.{name}" for relation in there for name in relation.search]
 
 
 def analysis_line(analysis: Analysis, palette: Palette) -> Text:
-    """Slots with their counts, the correction, completions: what a border has room for comes first."""
+    """Slots with their counts, the correction, completions; the most important parts come first."""
     if analysis.fault:
         return Text(f"✗ {visible(analysis.fault)}", palette.warn)
     dim, parts = palette.dim, list[Text]()
@@ -246,7 +246,7 @@ class SearchBox(Vertical):
     """
 
     class Corrected(Message):
-        """The text is no longer the one that was refused."""
+        """The text is no longer the refused one."""
 
     def __init__(self, view: View, job: LiveJob | None, palette: Palette) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class SearchBox(Vertical):
         self._start_analysis(event.value)
 
     def _count_again(self) -> None:
-        """Follow the stream, but let an analysis under way end."""
+        """Follow the stream, but let a running analysis end."""
         if self.box.value and self.analysis.text == self.box.value and self._tuples != self._counted_at:
             self._start_analysis(self.box.value)
 
@@ -294,7 +294,7 @@ class SearchBox(Vertical):
             analysis = await self.off_thread.run(partial(_analysis, text, self._view, job))
         except TooLongError as error:
             analysis = Analysis(text, fault=str(error))
-        self.call_later(self._show, analysis)  # dropped if the app is closed by now
+        self.call_later(self._show, analysis)  # dropped if the app has been closed
 
     def _show(self, analysis: Analysis) -> None:
         if analysis.text == self.box.value:
@@ -310,7 +310,7 @@ class SearchBox(Vertical):
         return cell_len(self.analysis.fault) + 6 <= self.size.width
 
     def draw(self) -> None:
-        """Draw the analysis, as after a change of the palette."""
+        """Draw the analysis again, after a change of the palette."""
         line = analysis_line(self.analysis, self.palette)
         line.truncate(max(self.size.width - 4, 1), overflow="ellipsis")
         self.border_subtitle = line

@@ -18,12 +18,12 @@ from skws_tui.services.start import RelationShown, StartContents, Trial
 
 _EARLIER: Final = 3
 _NAMED: Final = 56
-"""Characters of the attributes that the line of a relation names."""
-_INTRODUCTION: Final = "Type words to look for: results are joined rows that together have them all."
+"""The most characters of the attributes in the line of a relation."""
+_INTRODUCTION: Final = "Type words to search for: results are joined rows that together contain all of them."
 
 
 class StartMenu(OptionList):
-    """Hidden until it is shown. Its keys 1 to 3 ask for the words to try."""
+    """Hidden until it is needed. Its keys 1 to 3 enter the words to try."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select", "choose"),
@@ -73,7 +73,7 @@ class StartMenu(OptionList):
         if at is not None and at < len(lines) and lines[at][2]:
             self.highlighted = at
         elif self.has_focus:
-            self.action_first()  # the contents may come after the focus
+            self.action_first()  # the contents may arrive after the focus
 
     def on_focus(self) -> None:
         if self.highlighted is None:
@@ -92,7 +92,7 @@ class StartMenu(OptionList):
     def _entries(
         self, start: StartContents, earlier: Sequence[str]
     ) -> Iterator[tuple[Text, str | None, bool]]:
-        """Each line, the query that it asks for, and whether it can be chosen."""
+        """Each line, its query, and True if it can be chosen."""
         dim = self.palette.dim
         yield Text(_INTRODUCTION), None, False
         if start.trials:
@@ -119,7 +119,7 @@ def _heading(relations: Sequence[RelationShown]) -> str:
 
 
 def _searched(relation: RelationShown) -> str:
-    """The searched attributes of a relation, as many as a line has room for."""
+    """The searched attributes of a relation, as many as fit in a line."""
     names = list(relation.searched)
     while len(", ".join(names)) > _NAMED and len(names) > 1:
         names.pop()

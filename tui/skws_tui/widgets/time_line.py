@@ -1,4 +1,4 @@
-"""The time line: how many tuples arrived and how many results were found when, and where the job stands."""
+"""The time line: the numbers of arriving tuples and of results over time, and the position of the job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 class TimeLine(Widget):
-    """Two rows of bars, each on a scale of its own; over a replay a click moves to its time.
+    """Two rows of bars, each on its own scale; over a replay a click moves to its time.
 
-    ``query_name``: of the query whose results are shown, None for all. ``position``: where the job stands,
-    in microseconds.
+    ``query_name``: that of the query whose results are shown, None for all. ``position``: the position of the
+    job, in microseconds.
     """
 
     DEFAULT_CSS = "TimeLine { height: 2; padding: 0 1; }"
@@ -108,13 +108,13 @@ class TimeLine(Widget):
 
 
 def edges(first: int, last: int) -> tuple[str, str]:
-    """Both ends of the line, in microseconds, as days; as times if they are of one day."""
+    """The ends of the line, in microseconds, as days; as times if they are on the same day."""
     days, times = zip(*(instant(time // MICROSECOND)[:19].split("T") for time in (first, last)), strict=True)
     return days if days[0] != days[1] else times
 
 
 def bars(counts: Sequence[float], most: float | None = None) -> str:
-    """A bar for each count, from nothing for 0 to a full one for the largest, or for ``most``."""
+    """A bar for each count, from empty for 0 to full for the largest, or for ``most``."""
     largest = most or max(counts, default=0)
     return "".join(
         BARS[min(int(count / largest * len(BARS)), len(BARS) - 1)] if count else " " for count in counts

@@ -1,1 +1,1 @@
-"""A running job behind HTTP: searches, saved searches, their events, a page for people."""
+"""A running job behind HTTP: searches, saved searches, their events, a page for users."""

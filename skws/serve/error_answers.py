@@ -19,7 +19,7 @@ from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
 
 FAULTS: Final = {
-    400: "It cannot be understood.",
+    400: "The request cannot be understood.",
     401: "The token of the server is missing.",
     403: "The request comes from a page of another origin.",
     404: "Nothing has this name.",
@@ -30,15 +30,15 @@ FAULTS: Final = {
     421: "The Host header names another server.",
     422: "A field is missing, unknown or out of range.",
     503: "The job is starting or ending, or too many requests wait.",
-    504: "It took too long.",
-    507: "The memory that --memory gives is used up.",
+    504: "The request took too long.",
+    507: "The memory budget (--memory) is used up.",
 }
 _TOLD: Final = 5
-"""The most faults of one request in a message."""
+"""The most faults of one request that a message lists."""
 _EXPECTED: Final = {
     "bool": "true or false",
     "dict": "a JSON object",
-    "finite_number": "a number that is finite",
+    "finite_number": "a finite number",
     "float": "a number",
     "greater_than": "more than {gt:g}",
     "greater_than_equal": "{ge:,} or more",
@@ -57,7 +57,7 @@ _EXPECTED: Final = {
 
 
 class Fault(BaseModel):
-    """Every error."""
+    """The form of every error."""
 
     error: str
 
@@ -75,7 +75,7 @@ def error_body(text: str) -> bytes:
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Have each error answered with JSON."""
+    """Answer every error with JSON."""
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for these
@@ -85,13 +85,13 @@ def handle_errors(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)  # noqa: S101 - as above
         headers, text = dict(error.headers or {}), str(error.detail)
         path = request.url.path
-        if error.status_code == 404 and text == "Not Found":  # of no route of ours
-            text = f"nothing is at {path}; /docs describes what there is"
+        if error.status_code == 404 and text == "Not Found":  # no route matches
+            text = f"there is nothing at {path}; /docs describes all addresses"
         if error.status_code == 405:  # the header only has the methods of the first route
             routes = [each for each in app.routes if each.matches(request.scope)[0] is not Match.NONE]
             methods = {m for each in routes for m in getattr(each, "methods", ())}
             if "GET" in methods:
-                methods.add("HEAD")  # the guard turns it into GET
+                methods.add("HEAD")  # the guard turns HEAD into GET
             headers["Allow"] = ", ".join(sorted(methods))
             text = f"{request.method} {path}: expected {headers['Allow'].replace(', ', ' or ')}"
         return Json(error_body(text), error.status_code, headers)
@@ -102,7 +102,7 @@ def handle_errors(app: FastAPI) -> None:
         )
 
     async def unforeseen(_: Request, error: Exception) -> Response:
-        return Json(error_body(f"unexpected {type(error).__name__}"), 500)  # the guard logs more
+        return Json(error_body(f"unexpected {type(error).__name__}"), 500)  # the guard logs details
 
     app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(RequestValidationError, invalid)

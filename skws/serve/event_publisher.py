@@ -1,8 +1,8 @@
 """The job's side of event streams: makes events from each micro-batch, and digests when they are due.
 
-A digest has the results of a saved search in one interval. Intervals begin at multiples of their length since
-the epoch, in UTC, so a day ends at midnight. A digest that was due while no process ran is sent at the start
-of the next one.
+A digest contains the results of a saved search in one interval. Intervals begin at multiples of their length
+since the epoch, in UTC, so a day ends at midnight. A digest that became due while no process ran is sent at
+the start of the next one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from skws.spec.query import Query
 from skws_windows.window import parse_duration
 
 DIGESTED: Final = 1_000
-"""The most results that a digest lists; it counts the others."""
+"""The most results that a digest lists; it only counts the others."""
 
 
 @dataclass(slots=True)
 class Digest:
     """An open digest. ``due``: its end, in microseconds since the epoch.
 
-    ``more``: the number of results left out. ``updates``: it has updates, too.
+    ``more``: the number of results left out. ``updates``: True if it includes updates.
     """
 
     every: int
@@ -142,7 +142,7 @@ _told = msgspec.json.Decoder(_Told)
 
 
 class EventPublisher:
-    """Listens to a job (``BatchListener``).
+    """Makes and stores events, as a listener of a job (``BatchListener``).
 
     ``folder``: the folder for events; None to store none. ``most``: the bytes of events to store. ``now``:
     the time in microseconds since the epoch. ``wake`` is called in the job's thread with the names that have
@@ -219,9 +219,10 @@ class EventPublisher:
             settle()
 
     def saved_at(self, name: str, at: EventPosition) -> SavedSearch | None:
-        """The search that an event belongs to: the one that had the name then."""
+        """The search to which an event belongs: the one that had the name at that time."""
         saved = self.saved.get(name)
-        ended = self.log.ended(name, at)  # behind the look at what stands: it is known before that changes
+        # after reading the standing searches, since the log is updated before they change
+        ended = self.log.ended(name, at)
         return saved if ended is None else SavedSearch.described(orjson.loads(ended.data))
 
     def tick(self) -> None:

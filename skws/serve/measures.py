@@ -30,15 +30,15 @@ class Measures:
         self._seconds.append(seconds)
 
     def text(self) -> str:
-        """In Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return generate_latest(self).decode()
 
     def collect(self) -> Iterator[Metric]:
-        """As families, for the library that writes them."""
+        """The metrics as families, for the library that writes them."""
         counters = (
             ("serve_searches", "Searches answered.", self.searches),
             ("serve_streams_opened", "Event streams opened.", self.streams.opened),
-            ("serve_streams_slow", "Event streams ended since they fell behind.", self.streams.slow),
+            ("serve_streams_slow", "Event streams ended because they fell behind.", self.streams.slow),
             ("serve_events", "Events of saved searches.", self.hub.log.count),
         )
         for name, about, value in counters:
@@ -46,7 +46,7 @@ class Measures:
         gauges = (
             ("serve_streams", "Open event streams.", len(self.streams)),
             ("serve_saved_searches", "Saved searches.", len(self.hub.saved)),
-            ("serve_event_bytes", "Bytes of the events that are kept.", self.hub.log.bytes),
+            ("serve_event_bytes", "Bytes of stored events.", self.hub.log.bytes),
         )
         for name, about, value in gauges:
             yield GaugeMetricFamily(f"skws_{name}", about, value=value)

@@ -1,8 +1,8 @@
 """Checks every request before its route: host, origin, token, sizes; adds headers to all answers.
 
-A page of another site can make a browser send requests here, and rebind its own name to this machine. So the
-Host header must name this server, the origin of a request must be this server, and no other site may read an
-answer (there are no CORS headers). Cookies are ignored.
+A page of another site can make a browser send requests here, and can rebind its own name to this machine. So
+the Host header must name this server, the origin of a request must be this server, and no other site may read
+an answer (there are no CORS headers). Cookies are ignored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _HEADERS: Final = (
 class Access:
     """The rules of access. ``token``: None to accept all requests. ``names``: the names of this server.
 
-    ``addresses``: whether the Host header may be any address; a name could be rebound, but not an address.
+    ``addresses``: True if the Host header may be any address; a name could be rebound, but an address cannot.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -104,7 +104,7 @@ class Guard:
             self._check(scope)
             scope = _without_slash(scope)
             body = await _whole_body(scope, receive)
-            if head:  # as a GET that ends after its head, as an event stream would continue
+            if head:  # like a GET that ends after its head, since an event stream would continue
                 scope, body = {**scope, "method": "GET"}, _left
             await self._app(scope, body, sent)
         except RefusedError as error:
@@ -149,11 +149,11 @@ class Guard:
                 401, "expected the header Authorization: Bearer TOKEN, with the token of this server"
             )
         if not compare_digest(token.strip(), (self._access.token or "").encode()):
-            raise RefusedError(401, "This token is not right.")
+            raise RefusedError(401, "This token is wrong.")
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """The request without the slash after an address of one part; a PUT may lack the name after it."""
+    """The request without the slash after an address of one part; for a PUT, the name may be missing."""
     path: str = scope["path"]
     if scope["method"] == "PUT" or not _ONE_PART.fullmatch(path):
         return scope
@@ -161,7 +161,7 @@ def _without_slash(scope: Scope) -> Scope:
 
 
 async def _left() -> Message:
-    """The message of a client that has disconnected."""
+    """The message that a client has disconnected."""
     return {"type": "http.disconnect"}
 
 
@@ -216,7 +216,7 @@ MOST_ANSWER: Final = 32 << 20
 """Bytes of the results of a search."""
 MOST_SECONDS: Final = 30.0
 MOST_SIZE: Final = 12
-"""Tuples of a result: the number of candidate networks grows quickly with it."""
+"""The most tuples of a result, since the number of candidate networks grows quickly with it."""
 MOST_AT_ONCE: Final = 100_000
 _NAME: Final[dict[str, Any]] = {
     "type": "string",
@@ -228,7 +228,7 @@ SavedName: TypeAlias = Annotated[str, WithJsonSchema(_NAME)]
 
 
 def _whole(value: Any) -> Any:
-    """A whole float as an integer, as JSON does not distinguish 8.0 from 8."""
+    """A whole float as an integer, since JSON does not distinguish 8.0 from 8."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -239,7 +239,7 @@ Top: TypeAlias = Annotated[int, Field(ge=1), BeforeValidator(_whole)]
 
 
 def _text_or_texts(value: Any) -> Any:
-    """Checks both forms with one fault."""
+    """Checks both forms, and reports one fault."""
     texts = value if isinstance(value, list) else [value]
     if all(isinstance(one, str) for one in texts):
         return value
@@ -278,7 +278,7 @@ class _Body(BaseModel):
 
 
 class SearchBody(_Body):
-    """A search among what is alive now."""
+    """A search among the live rows."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"query": "ada lamp", "limit": 3}})
     query: str = Field(min_length=1, max_length=MOST_TEXT, description="Keywords, as in skws search.")
@@ -319,13 +319,13 @@ class SavedBody(_Body):
     group: bool | None = Field(None, description="With top: near-duplicates count as one.")
     append_only: bool | None = Field(None, description="With top: nothing is deleted.")
     window: str | None = Field(None, description="A window expression; with top, a window of its own.")
-    owner: str = Field("", description="Whose search it is.")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Comes back with results.")
+    owner: str = Field("", description="The owner of the search.")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Returned with results.")
     every: str = Field("", description="Collect results and send them together, such as every '1 day'.")
-    updates: bool = Field(False, description="Digests have updates of results, too.")
+    updates: bool = Field(False, description="True if digests include updates of results.")
 
     def told(self) -> dict[str, Any]:
-        """What was given."""
+        """The fields that the request has."""
         return self.model_dump(exclude_none=True, exclude_defaults=True)
 
 
@@ -347,9 +347,9 @@ class StrictRoute(APIRoute):
             for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
                 if name not in parameters:
                     expected = ", ".join(sorted(parameters)) or "none"
-                    raise HTTPException(422, f"{name}: no such parameter; expected: {expected}")
+                    raise HTTPException(422, f"{name}: unknown parameter; expected: {expected}")
                 if times > 1:
-                    raise HTTPException(422, f"{name}: the parameter stands {times} times")
+                    raise HTTPException(422, f"{name}: the parameter occurs {times} times")
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if request.method in {"POST", "PUT"} and kind != "application/json":
                 raise HTTPException(415, "expected a body of content type application/json")
@@ -369,20 +369,20 @@ class _StrictRequest(Request):
         except json.JSONDecodeError as error:
             column = min(error.pos + 1, len(text))
             reason = error.msg[0].lower() + error.msg[1:].replace("xpecting", "xpected")
-            raise HTTPException(422, f"the body is no JSON: character {column:,}: {reason}") from None
+            raise HTTPException(422, f"the body is not JSON: character {column:,}: {reason}") from None
         except UnicodeDecodeError as error:
             raise HTTPException(400, f"the body: {not_utf8(error)}") from None
         except RecursionError:
-            raise HTTPException(422, "the body is nested too deep") from None
+            raise HTTPException(422, "the body is nested too deeply") from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
         name = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        raise HTTPException(422, f"{name}: the field stands twice")
+        raise HTTPException(422, f"{name}: the field occurs twice")
     return fields
 
 
 def _no_json(constant: str) -> Any:
-    raise HTTPException(422, f"{constant} is no JSON")
+    raise HTTPException(422, f"{constant} is not JSON")

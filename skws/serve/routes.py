@@ -1,4 +1,4 @@
-"""The routes, and the page for people.
+"""The routes, and the page for users.
 
 Work that waits for the job runs in threads; the server's event loop never waits for it.
 """
@@ -86,7 +86,7 @@ register_url_convertor("any", _AnyText())
 
 
 class RequestQueue:
-    """Requests that threads answer one after the other, with a limit of running and waiting ones."""
+    """Requests that threads answer one after another, with a limit of running and waiting ones."""
 
     def __init__(self, threads: int, most: int) -> None:
         self._pool = ThreadPoolExecutor(threads, "skws serve")
@@ -113,7 +113,7 @@ class Served:
     measures: Measures
     searches: RequestQueue = field(default_factory=lambda: RequestQueue(4, _SEARCHES))
     completions: RequestQueue = field(default_factory=lambda: RequestQueue(1, _COMPLETIONS))
-    """Beside long searches; each is quick, or broken off."""
+    """Runs beside long searches; each is quick, or stopped."""
     others: RequestQueue = field(default_factory=lambda: RequestQueue(4, maxsize))
 
 
@@ -129,7 +129,7 @@ def make_app(served: Served) -> FastAPI:
         title="skws",
         version=__version__,
         summary="Continuous keyword search over relational data streams.",
-        docs_url=None,  # FastAPI's pages load scripts of others
+        docs_url=None,  # FastAPI's pages load scripts from other servers
         redoc_url=None,
         default_response_class=Json,
         responses={status: {"model": Fault, "description": why} for status, why in FAULTS.items()},
@@ -145,7 +145,7 @@ def make_app(served: Served) -> FastAPI:
 
 
 def _answers_like(example: Mapping[str, Any]) -> dict[int | str, dict[str, Any]]:
-    """The description of an answer from an example."""
+    """The description of an answer, made from an example."""
     return {200: {"content": {"application/json": {"schema": _form(example), "example": example}}}}
 
 
@@ -153,7 +153,7 @@ _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string"
 
 
 def _form(value: Any) -> dict[str, Any]:
-    """The JSON Schema of values like an example, without constraints for null, empty or mixed ones."""
+    """The JSON Schema of values like an example; null, empty and mixed values have no constraints."""
     if isinstance(value, dict):
         return {"type": "object", "properties": {name: _form(each) for name, each in value.items()}}
     if isinstance(value, list):
@@ -207,7 +207,7 @@ def _add_search(app: FastAPI, served: Served) -> None:
 
     @app.post(
         "/complete",
-        summary="Complete the last word of a query that is typed",
+        summary="Complete the last word of a typed query",
         responses=_answers_like({"completions": [{"text": "lamp", "query": "ada lamp", "count": 2}]}),
     )
     async def complete(body: CompleteBody) -> Response:
@@ -237,7 +237,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
         if size > MOST_ANSWER:
             notes = (
                 *notes,
-                f"the answer has the best {len(results):,}: with the next one it is more than"
+                f"the answer has the best {len(results):,}: with one more it would exceed"
                 f" {MOST_ANSWER:,} bytes",
             )
             break
@@ -269,7 +269,7 @@ def _meant(query: str, nothing: EmptyResult) -> str:
 
 
 def marks_of(job: ServedJob, query: str) -> Callable[[str, str, str], list[Span]]:
-    """Finds the positions of a query's keywords in texts of attributes."""
+    """A function that finds the positions of a query's keywords in texts of attributes."""
     schema = job.schema
     return partial(highlight, parse_query(query, schema, match_names=job.stream.match_names), schema)
 
@@ -289,7 +289,7 @@ def _add_saved(app: FastAPI, served: Served) -> None:
             {"queries": [one.shown() for one in searches[offset : offset + limit]], "count": len(searches)}
         )
 
-    @app.put("/queries", summary="Save many searches in one step; those that are refused are named")
+    @app.put("/queries", summary="Save many searches in one step; the answer names those that are refused")
     async def put_all(body: SavedBodies) -> Response:
         def checked() -> tuple[list[tuple[SavedSearch, QueryPlan]], dict[str, str]]:
             good: list[tuple[SavedSearch, QueryPlan]] = []
@@ -359,7 +359,7 @@ async def _answers(futures: Sequence[Any]) -> list[Any]:
         async with asyncio.timeout(_ANSWER_SECONDS):
             return [await asyncio.wrap_future(future) for future in futures]
     except TimeoutError:
-        raise TimeLimitError("the job is busy: the request may still be carried out") from None
+        raise TimeLimitError("the job is busy; it may still process the request") from None
 
 
 def _add_events(app: FastAPI, served: Served) -> None:
@@ -432,12 +432,12 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
 
 def _not_resumed(at: EventPosition | None) -> str:
     if at is None:
-        return "the id is of no event of this run"
-    return "the events after this id are no longer kept"
+        return "the id is not that of an event of this run"
+    return "the events after this id are no longer stored"
 
 
 class _ShownEvents:
-    """The data of events for a client. ``marks``: with the positions of keywords."""
+    """The data of events for a client. ``marks``: True to add the positions of keywords."""
 
     def __init__(self, job: ServedJob, *, marks: bool) -> None:
         self._job = job
@@ -534,7 +534,7 @@ _KINDS: Final = {
 
 
 def add_page(app: FastAPI) -> None:
-    """The page at ``/``, that of the API at ``/docs``, and their files."""
+    """The page at ``/``, the page of the API at ``/docs``, and their files."""
     contents = {
         each.name: each.read_bytes()
         for each in files("skws.serve").joinpath("page").iterdir()

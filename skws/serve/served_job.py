@@ -101,7 +101,7 @@ class ServedJob:
         return self._watch.source_name
 
     def metrics(self) -> Metrics:
-        """Raises NotReadyError, TimeLimitError."""
+        """The metrics. Raises NotReadyError, TimeLimitError."""
         self.check_ready()
         with self._watch.turns.turn(5.0):
             return self._watch.metrics()
@@ -155,7 +155,7 @@ class ServedJob:
         new = sum(1 for one, _ in saved if one.name not in earlier)
         if len(earlier) + new > self._most_saved:
             raise UsageError(
-                f"there are {len(earlier):,} saved searches already, the most that --most-queries allows"
+                f"there are already {len(earlier):,} saved searches, the most that --most-queries allows"
             )
         commands: list[JobCommand] = []
         adding: list[int] = []
@@ -168,12 +168,12 @@ class ServedJob:
         return [futures[at] for at in adding]
 
     def remove(self, name: str) -> Future[Answer]:
-        """Raises NotReadyError."""
+        """Remove a search. Raises NotReadyError."""
         self.check_ready()
         return self._control.submit(JobCommand("remove", name))
 
     def check_ready(self) -> None:
-        """Raises NotReadyError until the job has begun, as saved searches are unknown before."""
+        """Raises NotReadyError until the job has begun, since saved searches are unknown before."""
         if not self._ready:
             raise NotReadyError("the job is starting, or has ended")
 

@@ -29,17 +29,17 @@ from skws_schema.errors import SkwsError
 _BACKLOG: Final = 2048
 _END_SECONDS: Final = 10
 PATIENCE: Final = 30.0
-"""Seconds, up to twice of which a connection may stay without progress."""
+"""Seconds; a connection without progress is closed after at most twice as long."""
 _OTHER_FILES: Final = 512
-"""Files that the process opens besides its connections: its source, journal, sinks, libraries."""
+"""The files that the process opens besides its connections: its source, journal, sinks, libraries."""
 BESIDE_STREAMS: Final = 1_000
 
 
 class Connection(H11Protocol):
-    """A connection, which is cut off if it does not go on, unless a request is being worked on.
+    """A connection, which is closed if it makes no progress, unless a request is being processed.
 
-    uvicorn gives a client all the time it wants for the head of a request, and for taking an answer. Each
-    such connection costs a file, and a process without files to open cannot keep its journal.
+    uvicorn gives a client any amount of time for the head of a request, and for receiving an answer. Each
+    such connection costs a file, and a process that cannot open files cannot keep its journal.
     """
 
     most = 1 << 30
@@ -60,9 +60,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP is answered as other faults are; uvicorn has text."""
+        """Answer text that is not HTTP like other errors; uvicorn would send plain text."""
         reason = sys.exception()
-        body = error_body(f"the request is no HTTP: {reason or msg}")
+        body = error_body(f"the request is not HTTP: {reason or msg}")
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         head = h11.Response(
             status_code=400,
@@ -88,13 +88,13 @@ class Connection(H11Protocol):
 
 
 def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_STREAMS) -> type[Connection]:
-    """The protocol of a server with at most so many event streams, and so many connections ``beside`` them.
+    """The protocol of a server with at most ``streams`` event streams, and ``beside`` other connections.
 
     Lets the process open as many files.
     """
     most = streams + beside
     with suppress(ImportError, OSError, ValueError):
-        import resource  # noqa: PLC0415 - there is none on Windows
+        import resource  # noqa: PLC0415 - absent on Windows
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         descriptors = most + _OTHER_FILES
@@ -106,17 +106,17 @@ def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_S
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises SkwsError if the address cannot be had."""
+    """A listening socket. Raises SkwsError if the address is not available."""
     with explained(f"--host {host} --port {port}", SkwsError):
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         opened = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    # Connections inherit it; asyncio sets it only where the socket names its protocol.
+    # Connections inherit it; asyncio sets it only if the socket names its protocol.
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened
 
 
 class HttpServer:
-    """Serves an app on a socket until ``close``. ``patience``: seconds for clients that do not go on."""
+    """Serves an app on a socket until ``close``. ``patience``: seconds for clients without progress."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class HttpServer:
         self._begun.wait()
 
     def close(self) -> None:
-        """End the streams, finish the requests that run, and stop."""
+        """End the streams, finish the running requests, and stop."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._end)
         self._thread.join(_END_SECONDS + 5)
@@ -186,7 +186,7 @@ def served(
     most_saved: int,
     limits: StreamLimits,
 ) -> Iterator[ServedJob]:
-    """A job, and a server in front of it while this is entered. Raises SkwsError."""
+    """A job with a server in front of it, while the context is entered. Raises SkwsError."""
     streams = EventStreams(limits)
     running = ServedJob(job, notes, streams.wake, keep=keep, most_saved=most_saved)
     app = make_app(Served(running, streams, Measures(streams, running.hub)))

@@ -1,17 +1,17 @@
 """Event streams (server-sent events): a snapshot, then the changes, resumable by the id of the last event.
 
-A stream holds no events: it reads on in the log from the last one it has sent. One that falls behind by too
-many, or whose client takes nothing for too long, is ended; its client may resume.
+A stream stores no events: it reads the log from the last event that it has sent. A stream that falls too far
+behind, or whose client receives nothing for too long, is ended; its client may resume it.
 
-    event: snapshot    begins: what a client knew of the search no longer holds
-    event: result      a result that is alive (without id), or a change (with id)
-    event: ready       the snapshot is whole; its id is where changes begin
-    event: digest      the results of an interval
-    event: added       the search was saved anew under this name: as snapshot, its results follow
-    event: removed     the search is gone, and the stream ends; to the streams of its owner also that it was
-                       replaced by that of another one
-    event: behind      the stream ends, and can be resumed
-    event: end         the server ends, and the stream can be resumed
+event: snapshot    begins: the client's knowledge of the search is no longer valid
+event: result      a live result (without id), or a change (with id)
+event: ready       the snapshot is complete; changes begin at its id
+event: digest      the results of an interval
+event: added       the search was saved again under this name; its results follow, as in a snapshot
+event: removed     the search was removed, and the stream ends; streams of its owner also get it
+                   when the search of another owner replaces it
+event: behind      the stream ends, and can be resumed
+event: end         the server ends, and the stream can be resumed
 """
 
 from __future__ import annotations
@@ -29,16 +29,18 @@ from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
 
 HEARTBEAT: Final = 15.0
-"""Seconds without events until a sign of life, which also moves the id of the client on."""
+"""Seconds without events until a keep-alive, which also advances the id of the client."""
 _AT_ONCE: Final = 256
-"""Events in one piece of the response."""
+"""The most events in one piece of the response."""
 
 
 @dataclass(slots=True)
 class StreamLimits:
-    """``most``: streams at once.
+    """``most``: the most streams at once.
 
-    ``behind``: events that a stream may be behind. ``stalled``: seconds that a client may take nothing.
+    ``behind``: the most events that a stream may be behind. ``stalled``: the seconds after which a client
+    that
+    receives nothing is disconnected.
     """
 
     most: int = 5_000
@@ -57,12 +59,12 @@ class Subscription:
 
 
 class EventStreams:
-    """All open streams; for the thread of the server alone, but for ``wake``."""
+    """All open streams; only for the thread of the server, except for ``wake``."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self.limits = limits
         self.slow = 0
-        """Streams that were ended since they fell behind, or their clients took nothing."""
+        """The number of streams ended because they fell behind or their clients received nothing."""
         self.opened = 0
         self._by_name: dict[str, set[Subscription]] = {}
         self._of_owners: set[Subscription] = set()
@@ -85,12 +87,12 @@ class EventStreams:
         self._loop = loop
 
     def wake(self, names: Iterable[str]) -> None:
-        """From any thread: some searches have new events."""
+        """Notify streams that some searches have new events; any thread may call it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, tuple(names))
 
     def close(self) -> None:
-        """End all streams, once they have sent what there is."""
+        """End all streams, once they have sent the stored events."""
         self._closing.set()
         for subscription in [*self._of_owners, *(one for some in self._by_name.values() for one in some)]:
             subscription.woken.set()
@@ -124,8 +126,8 @@ class EventStreams:
 class EventStream(Response):
     """The response to a subscriber.
 
-    ``snapshot`` makes the pieces to begin with, and sets where the subscription goes on from. ``show`` makes
-    the data of an event that belongs to some searches of this stream.
+    ``snapshot`` makes the first pieces, and sets the position from which the subscription continues. ``show``
+    makes the data of an event that belongs to some searches of this stream.
     """
 
     def __init__(
@@ -207,10 +209,10 @@ class EventStream(Response):
         return self._hub.log.all_after(one.at, self._wanted, most)
 
     def _wanted(self, event: SearchEvent) -> bool:
-        """True if an event is for this stream, and no result of a search whose results are collected."""
+        """True if an event is for this stream, unless it is a result of a search with digests."""
         one = self._subscription
         if event.kind == "replaced" and one.owner in {None, orjson.loads(event.data)["by"]}:
-            return False  # as those who follow a name, its owner hears of the new search alone
+            return False  # like clients that follow a name, its owner only gets the new search
         saved = self._hub.saved_at(event.name, event.at)
         if saved is None:
             return one.name is not None
@@ -224,7 +226,7 @@ class EventStream(Response):
 
 
 async def _gone(receive: Receive) -> None:
-    """Wait until the client has gone."""
+    """Wait until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -236,5 +238,5 @@ def message(event: str, data: bytes, identity: str = "") -> bytes:
 
 
 def enveloped(search: dict[str, Any], key: str, data: bytes) -> bytes:
-    """JSON under a key behind the search that it belongs to, in a list: name, owner, metadata."""
+    """JSON under a key after the search to which it belongs, in a list: name, owner, metadata."""
     return b'{"searches":%b,"%b":%b}' % (orjson.dumps([search]), key.encode(), data)

@@ -373,9 +373,7 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: in
     async with opened_on(shopping, port, {"SKWS_SERVE_TOKEN": token}) as (_, opened):
         await opened.until("!document.getElementById('token-form').hidden")
         await opened.enter("wrong")
-        await opened.until(
-            "document.getElementById('token-fault').textContent === 'This token is not right.'"
-        )
+        await opened.until("document.getElementById('token-fault').textContent === 'This token is wrong.'")
         assert await opened.run("document.getElementById('health').dataset.state") == "wait"
         await opened.enter(token)
         await opened.until("document.getElementById('token-form').hidden")

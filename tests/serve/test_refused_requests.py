@@ -271,9 +271,9 @@ def test_the_head_of_event_streams_ends(client: httpx.Client) -> None:
         ("", "the body is missing"),
         ("[]", "the body: expected a JSON object, got []"),
         ("null", "the body: expected a JSON object, got null"),
-        ('{"query":"x"', "the body is no JSON: character 12: expected ',' delimiter"),
-        ("{query:1}", "the body is no JSON: character 2: expected property name enclosed in double quotes"),
-        ("[" * 200_000, "the body is nested too deep"),
+        ('{"query":"x"', "the body is not JSON: character 12: expected ',' delimiter"),
+        ("{query:1}", "the body is not JSON: character 2: expected property name enclosed in double quotes"),
+        ("[" * 200_000, "the body is nested too deeply"),
         ('{"query":1}', "query: expected a text, got 1"),
         ('{"query":""}', "query: expected 1 character or more, got ''"),
         ('{"query":"x","limit":"a"}', "limit: expected an integer, got 'a'"),
@@ -310,7 +310,7 @@ def test_faults_of_many_searches_name_the_search(client: httpx.Client, body: Any
     [
         ("GET", "/search", "GET /search: expected POST"),
         ("DELETE", "/queries", "DELETE /queries: expected GET or HEAD or PUT"),
-        ("GET", "/nothing", "nothing is at /nothing; /docs describes what there is"),
+        ("GET", "/nothing", "there is nothing at /nothing; /docs describes all addresses"),
         ("GET", "/queries?limit=a", "limit: expected an integer, got 'a'"),
         ("GET", "/events?marks=maybe", "marks: expected true or false, got 'maybe'"),
     ],
@@ -330,7 +330,7 @@ def test_faults_of_addresses_in_words(client: httpx.Client, method: str, path: s
 )
 def test_what_is_no_http_is_refused_in_json(served: Serving, head: str) -> None:
     status, body = raw(served.port, head)
-    assert (status, orjson.loads(body)["error"].partition(":")[0]) == (400, "the request is no HTTP")
+    assert (status, orjson.loads(body)["error"].partition(":")[0]) == (400, "the request is not HTTP")
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ def test_an_answer_ends_at_32_mb(tmp_path: Path) -> None:
             assert (told["found"], len(told["results"])) == (7, 5)
             assert [result["rank"] for result in told["results"]] == [1, 2, 3, 4, 5]
             assert told["notes"] == [
-                "the answer has the best 5: with the next one it is more than 33,554,432 bytes"
+                "the answer has the best 5: with one more it would exceed 33,554,432 bytes"
             ]
             assert len(answer.content) < MOST_ANSWER + 10_000
             told = found(client, "bob", marks=marks)

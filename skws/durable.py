@@ -14,10 +14,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
-
-import orjson
 
 from skws_schema.errors import SkwsError, StateError
 
@@ -220,25 +218,6 @@ def removed(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def keep(path: Path, value: Any, of: str) -> None:
-    """Write JSON to a private file as a frame of the owner ``of``, for good. Raises StateError."""
-    replaced(path, checked(orjson.dumps(value), of), durable=True, mode=PRIVATE)
-
-
-def kept(path: Path, of: str) -> Any:
-    """The value written by ``keep``. Raises StateError if the file is missing or damaged.
-
-    The value is durable before it is returned: the process that wrote it may have ended between the rename,
-    which other processes see, and the sync of the folder.
-    """
-    text = unchecked(read(path), of)
-    if text is None:
-        raise damaged(path)
-    with explained(f"{path}: cannot write"):
-        synced(path.parent)
-    return orjson.loads(text)
-
-
 def damaged(path: Path | str, where: str = "") -> StateError:
     """The error that ``path`` does not hold what was written."""
     return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
@@ -247,11 +226,6 @@ def damaged(path: Path | str, where: str = "") -> StateError:
 def missing(path: Path | str) -> StateError:
     """The error that ``path`` is gone."""
     return StateError(f"{path}: missing: the run cannot go on without it ({_ADVICE})")
-
-
-def outdated(path: Path) -> StateError:
-    """The error that ``path`` is older than other files of the checkpoint."""
-    return damaged(path, " (older than the rest of the checkpoint)")
 
 
 def private_folder(path: Path) -> None:

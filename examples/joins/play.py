@@ -230,7 +230,7 @@ class Play:
             command = [*watch, *options]
             self._process = subprocess.Popen(command, cwd=self.folder, stderr=log)  # noqa: S603 - skws
         self._wait(
-            lambda: (self.folder / "run" / "committed.json").exists() or self._ended, "skws does not begin"
+            lambda: any((self.folder / "run" / "journal").glob("*.log")) or self._ended, "skws does not begin"
         )
 
     @property

@@ -429,19 +429,32 @@ class LocalWatch:
             self._take([], Batch(NOTHING, self._offset))
         if checkpoint is not None:
             checkpoint.journal.sync()
-        began = perf_counter()
         if self._listener is not None:
             self._listener.flush()
-        self._writing.flush()
-        self.gauges.spent("sinks", perf_counter() - began)
-        if checkpoint is not None and self._committed != self._written:
-            first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
-            first = self._rewritten(checkpoint.journal) or first
-            checkpoint.commit(self._written, self.worker.live.snapshot(), first)
+        if checkpoint is None:
+            self._flush_sinks()
+        else:
+            with checkpoint.committing():
+                self._flush_sinks()
+                first = self._commit_batch(checkpoint)
             self._committed = self._written
             checkpoint.journal.trim(first)
         self._input.commit(self._offset)
         self._committed_at = self.clock.now()
+
+    def _flush_sinks(self) -> None:
+        began = perf_counter()
+        self._writing.flush()
+        self.gauges.spent("sinks", perf_counter() - began)
+
+    def _commit_batch(self, checkpoint: Checkpoint) -> int:
+        """Commit what was written, if anything was; gives the first entry of the journal to keep."""
+        if self._committed == self._written:
+            return checkpoint.first_kept()
+        first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
+        first = self._rewritten(checkpoint.journal) or first
+        checkpoint.commit(self._written, self.worker.live.snapshot(), first)
+        return first
 
     def close(self, *, failed: bool = False) -> None:
         """Commit, unless the run ``failed``, and release everything."""
@@ -518,7 +531,7 @@ class LocalWatch:
         """The run as its sinks see it."""
         checkpoint = self._checkpoint
         options: dict[str, Any] = (
-            {"id": uuid4().hex, "folder": None} if checkpoint is None else checkpoint.kept_run()
+            {"id": uuid4().hex, "state": None} if checkpoint is None else checkpoint.kept_run()
         )
         return SinkRun(
             **options,

@@ -1,7 +1,7 @@
 """The protocol of sinks: numbered batches of results, each written once.
 
 A run that resumes after a failure repeats some batches with the same numbers. A sink reads the number of its
-last durable batch from the folder of the run, and skips all batches up to it.
+last durable batch from the state of the run, and skips all batches up to it.
 
 A file is written under a temporary name in its folder and renamed at the end. Readers never see an incomplete
 file, and a failed run does not touch the earlier output.
@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import IO, Any, Final, Generic, Protocol, TypeVar
@@ -24,11 +23,12 @@ from typing import IO, Any, Final, Generic, Protocol, TypeVar
 import orjson
 
 from skws.data.batch import BadRecord
-from skws.durable import explained, keep, kept, missing, outdated
+from skws.durable import explained
 from skws.results.model import LiveResult
 from skws.sinks.text import DEFAULT_WIDTH, escaped
 from skws.sources.feed import SystemClock
 from skws.sources.retry import retry
+from skws.state_database import StateDatabase, StateKind
 from skws_schema.errors import SkwsError, SourceError
 from skws_schema.model import Schema
 
@@ -36,32 +36,30 @@ T = TypeVar("T")
 
 
 class SinkProgress:
-    """The progress of one sink, stored in the run's folder, if there is one. Raises StateError."""
+    """The progress of one sink, in the state of the run, if it can resume. Raises StateError.
+
+    ``address``: of the sink, without a password.
+    """
 
     def __init__(self, run: SinkRun, address: str) -> None:
         self._run = run
-        self._name = f"{blake2b(address.encode(), digest_size=8).hexdigest()}.json"
-        self._path = None if run.folder is None else run.folder / self._name
-        self._of = f"{run.id}/{self._name}"
+        self._address = address
 
     def read(self) -> dict[str, Any]:
         """The last progress; empty if there is none."""
-        if self._path is None:
+        state = self._run.state
+        progress: dict[str, Any] | None = (
+            None if state is None else state.get_json(StateKind.SINKS, self._address)
+        )
+        if progress is None:
             return {}
-        if not self._path.exists():
-            if self._name in self._run.least:
-                raise missing(self._path)
-            return {}
-        progress: dict[str, Any] = kept(self._path, self._of)
-        if progress["batch"] < self._run.least.get(self._name, NONE):
-            raise outdated(self._path)
         self._run.hold(progress["batch"])
         return progress
 
     def keep(self, batch: int, **more: Any) -> None:
-        if self._path is not None:
-            keep(self._path, {"batch": batch, **more}, self._of)
-            self._run.least[self._name] = batch
+        """Record the progress: durably, unless the run gathers the progress of all sinks for a commit."""
+        if self._run.state is not None:
+            self._run.state.put_json(StateKind.SINKS, self._address, {"batch": batch, **more})
 
 
 NONE: Final = -1
@@ -76,22 +74,20 @@ class SinkError(SkwsError):
 class SinkRun:
     """The context of sinks: the run that they belong to.
 
-    ``id`` does not change when a run resumes. ``folder``: the folder with the progress of sinks; None if the
-    run cannot resume. ``wait`` sleeps for some seconds, and returns False if the run should end. ``tell``
-    shows a line to the user. ``schema``: that of the next results; it may change. ``least``: the batch that
-    each file in ``folder`` must have reached, by the checkpoint. ``held``: the last batch that any sink has
-    written. ``repeating``: an earlier process may have written the current batches. ``repeats``: the results
-    of these as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a sink
-    leaves out of the current batch, as bad records.
+    ``id`` does not change when a run resumes. ``state`` holds the progress of sinks; None if the run cannot
+    resume. ``wait`` sleeps for some seconds, and returns False if the run should end. ``tell`` shows a line
+    to the user. ``schema``: that of the next results; it may change. ``held``: the last batch that any sink
+    has written. ``repeating``: an earlier process may have written the current batches. ``repeats``: the
+    results of these as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a
+    sink leaves out of the current batch, as bad records.
     """
 
     id: str
-    folder: Path | None
+    state: StateDatabase | None
     schema: Schema
     match_names: bool
     wait: Callable[[float], bool]
     tell: Callable[[str], None]
-    least: dict[str, int] = field(default_factory=dict)
     held: int = NONE
     repeating: bool = False
     repeats: list[bytes] = field(default_factory=list)

@@ -21,6 +21,7 @@ from skws.spark.streaming.processor import MeshProcessor, ShardProgress
 from skws.spark.streaming.shard_server import Shard
 from skws.spec.enums import ToldUpdates
 from skws.spec.job import Job
+from skws.state_database import NAME
 from skws_schema.errors import StateError, UsageError
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import parse_window
@@ -29,7 +30,6 @@ STATE_COLUMNS: Final = f"shard int, kind string, relation string, row map<string
 """``kind``: ``tuple`` or ``result``. Of a tuple, ``relation`` and ``row`` are its own, ``start`` and ``end``
 its lifespan, ``id`` as results show it, and ``tuples`` has it alone. A result is as a search gives it."""
 
-_MANIFEST: Final = "manifest.json"  # of a run of skws watch
 _TUPLE, _RESULT = "tuple", "result"
 
 
@@ -60,7 +60,7 @@ def state(
 def _state_of(checkpoint: str | Path) -> str:
     """Where Spark keeps the state: of a run of ``skws watch``, that of the last layout that has worked."""
     folder = Path(checkpoint)
-    if not (folder / _MANIFEST).exists():
+    if not (folder / NAME).exists():  # it is not of skws watch
         return str(checkpoint)
     layouts = sorted(folder.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
     done = [path for path in layouts if any(one.name.isdigit() for one in path.glob("commits/*"))]

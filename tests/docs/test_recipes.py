@@ -234,7 +234,7 @@ def test_kafka(shell: Shell, tmp_path: Path, films: Broker, page: str) -> None:
     hosts = {"one:9092,two:9092": films.address, "one:9092": films.address}
     search, *alerts = (located(step, hosts) for step in steps(ROOT / "docs" / page, __file__, tmp_path))
     shown = shell.start(search)
-    until((tmp_path / "run" / "committed.json").exists)
+    until(lambda: any((tmp_path / "run" / "journal").glob("*.log")))
     send(films, **FILM)
     until(lambda: "director{tarantino}" in text(shown))
     shell.interrupt()

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from skws import durable
-from skws.durable import GrowingFile, all_frames, checked, keep, kept, private_folder, replaced, unchecked
+from skws.durable import GrowingFile, all_frames, checked, private_folder, replaced, unchecked
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
-from tests.sim.disk import Disk, installed
 
 WORDS = [b"", b"one", b'{"two": 2}', b"3 4\n5", bytes(range(256))]
 
@@ -114,36 +110,10 @@ def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
     assert all_frames(b"nonsense\n") == ([], 0)
 
 
-def test_what_is_kept_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_private_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
     former = os.umask(0)
     try:
         private_folder(tmp_path / "folder")
-        keep(tmp_path / "folder" / "file", {"a": 1}, "run")
     finally:
         os.umask(former)
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
-    assert stat.S_IMODE((tmp_path / "folder" / "file").stat().st_mode) == 0o600
-    assert kept(tmp_path / "folder" / "file", "run") == {"a": 1}
-    with pytest.raises(StateError, match="file: damaged: the run cannot go on from it"):
-        kept(tmp_path / "folder" / "file", "another run")
-    with pytest.raises(StateError, match="none: missing: the run cannot go on without it"):
-        kept(tmp_path / "none", "run")
-
-
-def test_a_value_is_durable_once_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sync behind the rename fails, and the power goes after another process has read the value."""
-    disk = Disk(lambda *_: None, lambda: 0)
-    with installed(disk):
-        path = Path("/sim/mark.json")
-        keep(path, "old", "run")
-        with monkeypatch.context() as patch:
-            patch.setattr(durable, "synced", _failing_sync)
-            with pytest.raises(StateError):
-                keep(path, "new", "run")
-        assert kept(path, "run") == "new"
-        disk.lose_power(Random(0))
-        assert kept(path, "run") == "new"
-
-
-def _failing_sync(_: Path) -> None:
-    raise OSError(errno.EIO, "Input/output error")

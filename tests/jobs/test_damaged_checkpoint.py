@@ -24,6 +24,7 @@ from skws.jobs.local import LocalWatch
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import OnError
 from skws.spec.query import PATTERN, Query
+from skws.state_database import NAME
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Join, Relation
 from tests.jobs.watching import (
@@ -213,9 +214,8 @@ def test_any_damage_to_a_file_is_refused_or_does_not_matter(tmp_path: Path, kill
     rng = random.Random(killed)
     kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=killed)
     files = files_of(state)
-    assert {path.name for path in files} >= {"manifest.json", "given.json", "committed.json", "tables.log"}
+    assert NAME in {path.name for path in files}
     assert len([path for path in files if path.parent.name == "journal"]) > 2
-    assert len([path for path in files if path.parent.name == "sinks"]) == 2
     for place in files:
         data = (state / "checkpoint" / place).read_bytes()
         refused = 0
@@ -243,7 +243,7 @@ def test_a_file_of_an_older_copy_is_refused_or_does_not_matter(tmp_path: Path, k
             if not now.exists() or now.read_bytes() != old:
                 now.write_bytes(old)
                 refused += refused_or_right(kept, place, expected, copy)
-    assert refused > 10
+    assert refused > 5
 
 
 @pytest.mark.usefixtures("small")
@@ -259,12 +259,11 @@ def test_files_in_one_anothers_place_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("folder", ["journal", "sinks"])
-def test_a_folder_that_is_gone_is_refused(tmp_path: Path, folder: str) -> None:
+def test_a_journal_that_is_gone_is_refused(tmp_path: Path) -> None:
     kept, state, _, expected = made(tmp_path / "run", tmp_path / "away", killed=True)
     kept.put_back(state)
-    shutil.rmtree(kept.checkpoint / folder)
-    assert refused_or_right(kept, Path(folder), expected, "gone")
+    shutil.rmtree(kept.checkpoint / "journal")
+    assert refused_or_right(kept, Path("journal"), expected, "gone")
 
 
 @pytest.mark.usefixtures("small")
@@ -281,7 +280,7 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
     folders = [kept.checkpoint, *(path for path in kept.checkpoint.rglob("*") if path.is_dir())]
     for folder in folders:
         (folder / ".000000000008.log.9.partial").write_bytes(b"half")
-    assert {"journal", "sinks"} <= {folder.name for folder in folders}
+    assert {"journal", "source"} <= {folder.name for folder in folders}
     kept.opened(GIVEN[0]).close()
     assert not list(kept.checkpoint.rglob("*.partial"))
 

@@ -26,7 +26,7 @@ from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SchemaError, StateError, UsageError
 from tests.jobs.test_killed_watch import ready, write
-from tests.jobs.test_sinks import result, run
+from tests.jobs.test_sinks import result, run, state_in
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Notes, append, customer, numbered, order, request
 from tests.jobs.watching import opened as job_opened
 from tests.kafka import MockBroker
@@ -114,9 +114,9 @@ def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
 def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_path: Path) -> None:
     one, other = parse_sink(brokers.uri(topic)), parse_sink(brokers.uri(topic))
     for number, sink in enumerate((one, other)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        sink.open(SinkRun(f"run{number}", folder, SCHEMA, False, lambda _: True, print))
+        sink.open(
+            SinkRun(f"run{number}", state_in(tmp_path / str(number)), SCHEMA, False, lambda _: True, print)
+        )
     one.write(0, batch(0))
     other.write(0, batch(1))
     one.write(1, batch(2))
@@ -166,7 +166,7 @@ def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
             time.sleep(seconds)
             return True
 
-        sink.open(SinkRun("run1", tmp_path, SCHEMA, False, wait, notes.append))
+        sink.open(SinkRun("run1", state_in(tmp_path), SCHEMA, False, wait, notes.append))
         sink.write(0, batch(0))
         sink.flush()
         sink.close()

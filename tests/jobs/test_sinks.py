@@ -23,11 +23,11 @@ from skws.jobs.fanout import SinkFanout
 from skws.results.model import LiveResult, Result, ResultTuple, Score, ScorePart
 from skws.sinks import webhook
 from skws.sinks.base import Sink, SinkError, SinkRun
-from skws.sinks.file_sinks import JsonLinesSink
 from skws.sinks.formats import StdoutSink
 from skws.sinks.sink_addresses import parse_sink
 from skws.spec.enums import OutputFormat
-from skws_schema.errors import StateError, UsageError
+from skws.state_database import NAME, StateDatabase
+from skws_schema.errors import UsageError
 from tests.commands import Skws
 from tests.jobs.watching import SCHEMA, Collected, Notes, lines
 from tests.postgres import Database
@@ -47,15 +47,20 @@ def result(number: int, op: Any = "+", name: str = "ada") -> Result:
     )
 
 
+def state_in(folder: Path) -> StateDatabase:
+    folder.mkdir(exist_ok=True)
+    return StateDatabase(folder / NAME)
+
+
 def run(folder: Path | None, notes: Notes | None = None, waits: list[float] | None = None) -> SinkRun:
     def wait(seconds: float) -> bool:
         if waits is not None:
             waits.append(seconds)
         return True
 
-    if folder is not None:
-        folder.mkdir(exist_ok=True)
-    return SinkRun("run1", folder, SCHEMA, match_names=False, wait=wait, tell=(notes or Notes()).write)  # type: ignore[arg-type]
+    state = None if folder is None else state_in(folder)
+    tell: Any = (notes or Notes()).write
+    return SinkRun("run1", state, SCHEMA, match_names=False, wait=wait, tell=tell)
 
 
 def opened(text: str, kept: SinkRun) -> Sink:
@@ -132,30 +137,6 @@ def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) 
     found = [line["id"] for line in lines(path)]
     assert found == [*["foreign"] * size, "no end", "id20", "id21"]
     assert "is another file than was last written" in told[0] if size == 500 else "is shorter" in told[0]
-
-
-def test_marks_of_a_sink_that_are_gone_or_older_are_refused(tmp_path: Path) -> None:
-    least: dict[str, int] = {}
-
-    def kept() -> SinkRun:
-        return replace(run(tmp_path / "kept"), least=dict(least))
-
-    first = kept()
-    sink = JsonLinesSink(tmp_path / "out.jsonl")
-    sink.open(first)
-    (mark,) = (tmp_path / "kept").iterdir()
-    before = mark.read_bytes()
-    sink.write(1, [result(1)])
-    sink.flush()
-    sink.close()
-    assert first.least == {mark.name: 1}
-    least |= first.least
-    mark.write_bytes(before)
-    with pytest.raises(StateError, match=rf"{mark.name}: damaged \(older than the rest"):
-        JsonLinesSink(tmp_path / "out.jsonl").open(kept())
-    mark.unlink()
-    with pytest.raises(StateError, match=rf"{mark.name}: missing"):
-        JsonLinesSink(tmp_path / "out.jsonl").open(kept())
 
 
 class Broken(Collected):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
 import pytest
 
 from skws.jobs.checkpoint import VERSION
 from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
 from skws.spec.query import Query
+from skws.state_database import NAME, StateDatabase, StateKind
 from skws_schema.errors import SchemaError, StateError, UsageError
 from skws_windows.window import CountWindow
 from tests.jobs.watching import (
@@ -87,8 +88,8 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").touch()
     asked = request(tmp_path / "in.jsonl", checkpoint=tmp_path / "checkpoint")
     opened(asked, Collected()).close()
-    manifest = tmp_path / "checkpoint" / "manifest.json"
-    manifest.write_bytes(orjson.dumps({"version": VERSION - 1, "id": "one", "start": {}}))
+    with closing(StateDatabase(tmp_path / "checkpoint" / NAME)) as state:
+        state.put_json(StateKind.RUN, "settings", {"version": VERSION - 1, "id": "one", "start": {}})
     with pytest.raises(
         StateError,
         match=rf"of version {VERSION - 1}, written by another version of skws; this one reads version",

@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -48,6 +47,7 @@ from tests.sim.outputs import Database, Expected, Pipe, Tap
 from tests.sim.plan import Action, Event, Options
 from tests.sim.postgres import Postgres
 from tests.sim.shop import rows_of, with_refunds, with_table
+from tests.sim.sqlite_files import SqliteFile, value_in
 from tests.sim.world import Finding, Killed, SimClock, World
 
 BOTH: Final = "ada lamp"
@@ -55,6 +55,7 @@ ADDED: Final = (Query("lamp -old"), Query("eve chair", 2), Query("bob", 1), Quer
 RATES: Final = ("1 per 7 seconds", "2 per 5 seconds", "3 per 20 seconds")
 CHECKPOINT: Final = "/sim/checkpoint"
 CONTROL: Final = "/sim/control"
+STATE: Final = f"{CHECKPOINT}/state.db"
 _WINDOWS: Final[dict[str, Window]] = {
     "time": TimeWindow(6_000_000),
     "count": CountWindow(8),
@@ -198,12 +199,16 @@ class LocalSimulation:
             patch.object(local, "TAIL_BYTES", _TAIL_BYTES),
             patch.object(local, "BatchSizer", partial(BatchSizer, _RECORDS, _RECORDS)),
             patch.object(Journal, "append", logged),
-            patch.object(sqlite3, "connect", self.database.connect),
+            patch.object(sqlite3, "connect", self._connected),
         ):
             try:
                 yield
             finally:
                 self.database.close()
+
+    def _connected(self, path: Any, **_: Any) -> Any:
+        """A connection to the state of the run, or to the database that is one of its sinks."""
+        return SqliteFile(self.world, STATE) if str(path) == STATE else self.database.connect()
 
     def run(self, plan: Sequence[Action], *, expire: bool = True) -> None:
         """Carry out a plan, then let everything arrive without faults, and ``expire``."""
@@ -398,7 +403,8 @@ class LocalSimulation:
         with self.world.calm():
             self.expected.check(last=last, flushed=last if closed else committed)
             self.expected.check_pipe(*self._pipe_from, last)
-            lasting = _number(self.world.disk.lasting(CHECKPOINT).get(f"{CHECKPOINT}/committed.json", b""))
+            state = value_in(self.world.disk.lasting(CHECKPOINT), STATE, "run", "committed")
+            lasting = 0 if state is None else state["batch"]
             if lasting != self._lasting:
                 self._lasting = lasting
                 self._check_lasting(lasting)
@@ -556,8 +562,8 @@ class LocalSimulation:
 
     def _marked(self, name: str) -> int:
         """The micro-batch in the mark of a sink."""
-        path = f"{CHECKPOINT}/sinks/{blake2b(name.encode(), digest_size=8).hexdigest()}.json"
-        return _number(self.world.disk.content(path))
+        progress = value_in(self.world.disk.files(CHECKPOINT), STATE, "sinks", name)
+        return 0 if progress is None else max(0, progress["batch"])
 
     def _repeat(self) -> None:
         """What a host does again that was not done when the process before ended."""
@@ -602,16 +608,6 @@ class LocalSimulation:
             self.hook.taken = posts
         restore_database()
         restore()
-
-
-def _number(kept: bytes) -> int:
-    """The micro-batch in a file of progress."""
-    *_, text = kept.split(b" ", 2)
-    try:
-        batch: int = orjson.loads(text)["batch"]
-        return max(0, batch)
-    except (ValueError, KeyError):  # there is none, or a bit of it is flipped
-        return 0
 
 
 def _entries(data: bytes) -> Iterator[int]:

@@ -19,6 +19,7 @@ from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job
+from skws.state_database import NAME, StateDatabase
 from skws_schema.errors import UsageError
 from tests.conftest import partitioned
 from tests.spark.streaming.spark_runs import running
@@ -133,7 +134,7 @@ def test_the_state_of_a_run_is_that_of_one_session(
 
 
 def test_a_run_that_has_done_nothing_has_no_state(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
+    StateDatabase(tmp_path / NAME).close()
     (tmp_path / "spark" / "commits").mkdir(parents=True)
     with pytest.raises(UsageError, match="no micro-batch is done yet"):
         skws.spark.state(None, tmp_path)  # type: ignore[arg-type]  # nothing is asked of it

@@ -26,7 +26,7 @@ from psycopg2.extensions import connection, cursor
 from psycopg2.sql import SQL, Identifier, Literal
 
 from skws.data.batch import Chunk, Ints, Item
-from skws.durable import PRIVATE, explained, keep, summed, synced, unchecked
+from skws.durable import PRIVATE, checked, explained, replaced, summed, synced, unchecked
 from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.numerics import AS_TEXT
 from skws.sources.postgres.replica_identity import written
@@ -225,7 +225,8 @@ class SnapshotSpool:
         with _writing(self.header):
             header = {"lsn": lsn, "time": time, "rows": summed(self.rows)}
             synced(self.folder)  # the rows are durable before the header
-            keep(self.header, header, self.header.name)
+            text = checked(orjson.dumps(header), self.header.name)
+            replaced(self.header, text, durable=True, mode=PRIVATE)
             self.begun.unlink(missing_ok=True)
 
     def secure(self) -> None:

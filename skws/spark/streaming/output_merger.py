@@ -277,9 +277,10 @@ class OutputCommitter:
 
     def commit(self) -> None:
         """All sinks have for good what was delivered."""
-        self._merger.delivery.flush()
         updates = self._merger.updates.snapshot()
-        self._checkpoint.commit(self._merger.delivered, {_UPDATES: updates} if updates else {})
+        with self._checkpoint.committing():
+            self._merger.delivery.flush()
+            self._checkpoint.commit(self._merger.delivered, {_UPDATES: updates} if updates else {})
         self._outbox.trim(self._merger.delivered)
         self._flushed = self._clock.now()
 

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from skws.data.batch import NOTHING, Chunk, RecordBatch
 from skws.data.packing import packed
 from skws.formats.dead_letters import malformed, place
-from skws.jobs.checkpoint import kept_tables
+from skws.jobs.checkpoint import read_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
 from skws.jobs.control import JobCommand
 from skws.jobs.intake import BadRecordPolicy, BatchSizer
@@ -317,7 +317,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             watched=self._reading.watched,
             reading=polled.seconds + time.perf_counter() - began,
         )
-        tables = b"" if start["tables"] else packed(RecordBatch.of(list(kept_tables(self._reading.folder))))
+        tables = b"" if start["tables"] else packed(RecordBatch.of(list(read_tables(self._reading.folder))))
         rows: list[tuple[int, int, bytes]] = []
         for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
             head = replace(head, number=first + at, ended=end["ended"] and at == number - 1)

@@ -1,6 +1,6 @@
 """The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
 
-checkpoint    as that of every engine; its manifest has the layout of the shards
+checkpoint    as that of every engine; its settings have the layout of the shards
 commands/     the commands, which the driver appends and the source reads by offsets
 replay_control.json  whether the source is paused, and how fast a replay goes; read before every micro-batch
 outbox/       what batches came to, until all sinks have it
@@ -220,9 +220,8 @@ class RunDirectory:
 
     def expect_commands(self, planned: Offset | None) -> None:
         """Spark reads those up to an offset that it has ``planned`` again, so none of them may be cut off."""
-        if planned is not None and planned["commands"]:
-            least = self.checkpoint.least
-            least[COMMANDS.name] = max(planned["commands"], least.get(COMMANDS.name, 0))
+        if planned is not None and planned["commands"] > self.checkpoint.commands():
+            self.checkpoint.keep_commands(planned["commands"])
 
     def outbox(self) -> OutputLog:
         return OutputLog(self.folder / "outbox", self.checkpoint.id)
@@ -292,7 +291,7 @@ class CommandLog:
         self._given = given
         checkpoint, path = place.checkpoint, place.folder / COMMANDS
         kept_folder(path.parent)
-        self._register = Register(place.request, path, checkpoint.id, checkpoint.least)
+        self._register = Register(place.request, path, checkpoint)
         known = checkpoint.given(), checkpoint.new_schema()
         self._first = self._register.standing.restarted(given, *known)
         self._fit(self._first)
@@ -363,21 +362,21 @@ class Register:
     """All commands of a run from its first start on, in the file that the source reads them from.
 
     ``standing`` is what they come to. ``read_to``: how far the control folder
-    was read for them, None if it never was. ``least``: has the bytes that the
-    file must hold, by its name. Raises StateError.
+    was read for them, None if it never was. ``checkpoint``: knows how long the
+    file must be. Raises StateError.
     """
 
-    def __init__(self, request: Job, path: Path, run: str = "", least: dict[str, int] | None = None) -> None:
+    def __init__(self, request: Job, path: Path, checkpoint: Checkpoint) -> None:
         self._path = path
-        self._run = run
-        self._least = {} if least is None else least
+        self._checkpoint = checkpoint
         self.standing = StandingQueries(request)
         self.read_to: int | None = None
-        data = read(path) if path.exists() or path.name in self._least else b""
-        texts, end = all_frames(data, name_of(run, path))
+        least = checkpoint.commands()
+        data = read(path) if path.exists() or least else b""
+        texts, end = all_frames(data, name_of(checkpoint.id, path))
         for text in texts:
             self._heed(text)
-        if end < self._least.get(path.name, 0):
+        if end < least:
             raise damaged(path, f" behind byte {end:,}")
         # Its writer may have been killed, or a sync of it have failed.
         replaced(path, data[:end], durable=True, mode=PRIVATE)
@@ -392,8 +391,9 @@ class Register:
             explained(f"{self._path}: cannot write"),
             closing(GrowingFile(self._path, mode=PRIVATE)) as file,
         ):
-            file.append(checked(text, name_of(self._run, self._path), file.size))
-            self._least[self._path.name] = file.sync()
+            file.append(checked(text, name_of(self._checkpoint.id, self._path), file.size))
+            size = file.sync()
+        self._checkpoint.keep_commands(size)
         self._heed(text)
 
     def _heed(self, text: bytes) -> None:

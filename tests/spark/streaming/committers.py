@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +34,9 @@ def committer(
 ) -> tuple[OutputCommitter, list[Output]]:
     """A committer over an outbox with segments of ``size`` bytes, and what its sinks get."""
     merger = Taking()
-    checkpoint = SimpleNamespace(committed=lambda: committed, commit=lambda *_: None, states=dict)
+    checkpoint = SimpleNamespace(
+        committed=lambda: committed, committing=nullcontext, commit=lambda *_: None, states=dict
+    )
     place: Any = SimpleNamespace(checkpoint=checkpoint, outbox=lambda: OutputLog(folder, "run", size))
     made = OutputCommitter(place, merger, clock or StoppableClock(), held)  # type: ignore[arg-type]
     return made, merger.taken

@@ -15,13 +15,14 @@ from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import MicroBatch
 from skws.spark.streaming.reader import FeedReader, Reading, beginning
 from skws.spark.streaming.run_directory import ReplayControl
+from skws.state_database import NAME, StateDatabase
 from tests.jobs.watching import SCHEMA, append, customer, order, request
 
 WHOLE = Layout(Partitioning.ROOTS, (0,))
 
 
 def reader(folder: Path, source: str, layout: Layout = WHOLE, **sizes: int) -> FeedReader:
-    (folder / "tables.log").touch()
+    StateDatabase(folder / NAME).close()
     first = parse_source(source).open(SCHEMA).start()
     return FeedReader(Reading(request(source), folder, "a start", layout, beginning(first)), **sizes)
 

@@ -17,6 +17,7 @@ from skws.jobs.log import Log
 from skws.spark.streaming.watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query
+from skws.state_database import NAME
 from skws_schema.errors import BadRecordsError, SchemaError, SourceError, StateError, UsageError
 from skws_schema.model import Relation
 from skws_schema.yaml.load import parse_schema
@@ -283,10 +284,10 @@ def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> No
     asked = request(source, checkpoint=checkpoint, control=folder.folder)
     with running(asked) as run:
         run.results(1)
-        committed = (checkpoint / "committed.json").read_bytes()
+        state = (checkpoint / NAME).read_bytes()
         folder.send(JobCommand.adding(Query("lamp", name="more")))
         run.until(lambda: bool(folder.answers()))
-    (checkpoint / "committed.json").write_bytes(committed)
+    (checkpoint / NAME).write_bytes(state)
     commands = checkpoint / "commands" / "commands.jsonl"
     data = commands.read_bytes()
     commands.write_bytes(data[:-9] + b"?" + data[-8:])
@@ -311,7 +312,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
         run.results(1)
     shutil.copytree(checkpoint, kept)
     append(source, order(3, 1))
-    for name in ("manifest.json", "given.json", "committed.json", "tables.log", "commands", "spark"):
+    for name in (NAME, "commands", "spark"):
         shutil.rmtree(checkpoint)
         shutil.copytree(kept, checkpoint)
         if (checkpoint / name).is_dir():
@@ -335,14 +336,14 @@ def test_an_outbox_that_has_lost_what_spark_has_done_is_refused(tmp_path: Path) 
     asked = request(source, checkpoint=checkpoint)
     with running(asked) as run:
         run.results(1)
-        committed = (checkpoint / "committed.json").read_bytes()
+        state = (checkpoint / NAME).read_bytes()
         (path,) = (checkpoint / "outbox").glob("*.out")
         size = path.stat().st_size
         append(source, order(3, 1))
         run.results(2)
         append(source, order(4, 1))  # so that Spark has recorded the one before
         run.results(3)
-    (checkpoint / "committed.json").write_bytes(committed)
+    (checkpoint / NAME).write_bytes(state)
     data = path.read_bytes()
     path.write_bytes(data[:size] + b"?" + data[size + 1 :])
     with (

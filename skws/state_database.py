@@ -1,0 +1,229 @@
+"""What a run must remember of itself, in one SQLite database: ``CHECKPOINT/state.db``.
+
+Every commit is durable before it returns, also after a loss of power: SQLite syncs its rollback journal, the
+database, and the folder behind the removal of the journal (``synchronous = EXTRA``). Between two commits the
+one file holds everything, so copying the folder of a run that has ended copies all of it.
+
+SQLite notices damage to its own structure only, which includes the index of names. So each row has a
+checksum of its kind, name and value.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from threading import RLock, local
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+import orjson
+
+from skws.durable import PRIVATE, damaged, explained, missing, synced
+from skws_schema.errors import StateError
+
+NAME: Final = "state.db"
+_SECONDS: Final = 60.0
+"""How long a process waits while another one reads."""
+_OUTSIDE: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Errors whose reason is outside of the file; all others come from its content."""
+_MAKE: Final = """CREATE TABLE state
+    (kind TEXT, name TEXT, value BLOB, checksum INTEGER, PRIMARY KEY (kind, name))"""
+_PUT: Final = "INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?)"
+
+
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+
+
+class StateKind(StrEnum):
+    """The kinds of values; each value has a name."""
+
+    RUN = "run"
+    """JSON: the settings of the run, what the last start was given, the last committed micro-batch."""
+    SINKS = "sinks"
+    """JSON: the progress of each sink, by its address without password."""
+    STATES = "states"
+    """The state of each query that has one, as of the last committed micro-batch."""
+    TABLES = "tables"
+    """The rows of static tables at the first start, in numbered pieces."""
+
+
+class StateDatabase:
+    """An open database. Raises StateError, also for one that is ``missing`` or damaged.
+
+    One process writes; any thread of it may. Others may read meanwhile (``read_only``).
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        self._turn = RLock()
+        self._local = local()
+        self._failed: list[Statement] = []
+        if read_only and not path.exists():
+            raise missing(path)
+        if not read_only:
+            self._secure()
+        with self._guarded("read"):
+            self._connection = sqlite3.connect(path, timeout=_SECONDS, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def close(self) -> None:
+        """Try once more to commit what could not be committed, and close."""
+        with suppress(StateError):
+            self._commit(())
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Inside, what this thread writes takes effect together at the end, or not at all if anything fails.
+
+        Nothing is locked meanwhile. Reads do not see it yet.
+        """
+        outer, mine = self._gathered, list[Statement]()
+        self._gathered = mine
+        try:
+            yield
+        finally:
+            self._gathered = outer
+        self._take(mine)
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """As ``transaction``, but what was written before anything fails is committed.
+
+        So a commit of several parties costs one sync, and each keeps what it has done.
+        """
+        mine = list[Statement]()
+        self._gathered = mine
+        try:
+            yield
+        except BaseException:
+            self._gathered = None
+            with suppress(StateError):
+                self._commit(mine)
+            raise
+        self._gathered = None
+        self._commit(mine)
+
+    def put(self, kind: StateKind, name: str, value: bytes) -> None:
+        """Set a value."""
+        self._take([(_PUT, _row(kind, name, value))])
+
+    def put_json(self, kind: StateKind, name: str, value: Any) -> None:
+        self.put(kind, name, orjson.dumps(value))
+
+    def clear(self, kind: StateKind) -> None:
+        """Remove all values of a kind."""
+        self._take([("DELETE FROM state WHERE kind = ?", (kind,))])
+
+    def get(self, kind: StateKind, name: str) -> bytes | None:
+        """A value; None if there is none."""
+        rows = self._rows("SELECT * FROM state WHERE kind = ? AND name = ?", (kind, name))
+        if not rows:
+            return None
+        value = rows[0][2]
+        if not isinstance(value, bytes) or rows[0] != _row(kind, name, value):
+            raise damaged(self.path, f" ({kind}: {name})")
+        return value
+
+    def get_json(self, kind: StateKind, name: str) -> Any:
+        """A JSON value; None if there is none."""
+        value = self.get(kind, name)
+        return None if value is None else orjson.loads(value)
+
+    def items(self, kind: StateKind) -> Iterator[tuple[str, bytes]]:
+        """All names with their values, in order of names; one value at a time is in memory."""
+        for (name,) in self._rows("SELECT name FROM state WHERE kind = ? ORDER BY name", (kind,)):
+            value = self.get(kind, name)
+            if value is not None:
+                yield name, value
+
+    @property
+    def _gathered(self) -> list[Statement] | None:
+        """What this thread has written in a transaction; None outside of one."""
+        statements: list[Statement] | None = getattr(self._local, "statements", None)
+        return statements
+
+    @_gathered.setter
+    def _gathered(self, statements: list[Statement] | None) -> None:
+        self._local.statements = statements
+
+    def _take(self, statements: Sequence[Statement]) -> None:
+        gathered = self._gathered
+        if gathered is None:
+            self._commit(statements)
+        else:
+            gathered.extend(statements)
+
+    def _commit(self, statements: Sequence[Statement]) -> None:
+        """Commit, after what an earlier call could not."""
+        with self._guarded("write"):
+            self._failed += statements
+            if self._failed:
+                with self._connection:
+                    for statement, values in self._failed:
+                        self._connection.execute(statement, values)
+                self._failed.clear()
+
+    def _rows(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        with self._guarded("read"):
+            return self._connection.execute(statement, values).fetchall()
+
+    def _secure(self) -> None:
+        """Make the last commit of an earlier process durable, as the sync behind it may have failed.
+
+        A new file is for its owner alone; SQLite gives the files beside it the same mode.
+        """
+        with explained(f"{self.path}: cannot write"):
+            # Before SQLite opens it: closing a file drops all locks that the process has on it.
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            synced(self.path.parent)
+
+    def _prepare(self) -> None:
+        self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+        self._connection.execute("PRAGMA synchronous = EXTRA")
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise damaged(self.path)
+        if not self._connection.execute("SELECT 1 FROM sqlite_master").fetchall():
+            with self._connection:
+                self._connection.execute(_MAKE)
+
+    @contextmanager
+    def _guarded(self, doing: str) -> Iterator[None]:
+        """Inside, no other thread uses the connection, and what SQLite raises is an error for the user."""
+        try:
+            with self._turn:
+                yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR)
+            if code & 0xFF in _OUTSIDE:
+                raise StateError(f"{self.path}: cannot {doing}: {error}") from None
+            raise damaged(self.path) from None
+        except UnicodeDecodeError:  # of a message that quotes the file
+            raise damaged(self.path) from None
+
+
+def _row(kind: StateKind, name: str, value: bytes) -> tuple[str, str, bytes, int]:
+    return str(kind), name, value, crc32(value, crc32(f"{kind}/{name}/".encode()))

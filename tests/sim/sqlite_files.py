@@ -1,0 +1,147 @@
+"""SQLite over the simulated disk: whole databases are written where SQLite writes their pages.
+
+The real library works on a copy in memory, which comes from the bytes of the file and goes back at each
+commit as SQLite does it with a rollback journal and ``synchronous = EXTRA``: the old content and a sync, the
+new content and a sync, the removal of the journal and a sync of the folder. So every fault of the disk can
+come between them, and a flipped bit is one of SQLite's own pages. What SQLite does within its pages is left
+to SQLite's tests.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import orjson
+
+from tests.sim.world import World
+
+_connect: Final = sqlite3.connect
+_HEAD: Final = 20
+_MESSAGES: Final = {errno.ENOSPC: "database or disk is full"}
+
+
+class SqliteFile:
+    """A connection to a file of the simulated disk, as of ``sqlite3``."""
+
+    def __init__(self, world: World, path: str) -> None:
+        self._world = world
+        self._path = path
+        self._journal = f"{path}-journal"
+        self._interrupted = False
+        self._guarded(self._roll_back)
+        self._content = world.disk.content(path)
+        self._memory = _loaded(self._content)
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        return self._memory.execute(statement, values)
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def __enter__(self) -> SqliteFile:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._memory.rollback()
+        elif self._memory.in_transaction:
+            self._memory.commit()
+            try:
+                self._guarded(self._commit)
+            finally:
+                self._memory = _loaded(self._content)
+
+    def _commit(self) -> None:
+        new = self._memory.serialize()
+        head = b"%010d%010d" % (len(self._content), crc32(self._content))
+        self._written(self._journal, head + self._content)
+        self._synced(str(Path(self._path).parent))
+        try:
+            self._written(self._path, new)
+            self._call(lambda: os.unlink(self._journal))
+        except OSError:
+            with suppress(OSError):  # else the next process does it
+                self._roll_back()
+            raise
+        self._content = new
+        self._synced(str(Path(self._path).parent))
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
+
+    def _roll_back(self) -> None:
+        """Put the old content back that a journal holds."""
+        journal = self._world.disk.content(self._journal)
+        if os.path.exists(self._journal):
+            old = old_content(journal)
+            if old is not None:
+                self._written(self._path, old)
+            self._call(lambda: os.unlink(self._journal))
+            self._synced(str(Path(self._path).parent))
+
+    def _written(self, path: str, data: bytes) -> None:
+        handle = self._call(lambda: os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._call(lambda: os.write(handle, rest)) :]  # noqa: B023 - called at once
+            self._call(lambda: os.ftruncate(handle, len(data)))
+            self._call(lambda: os.fsync(handle))
+        finally:
+            os.close(handle)
+
+    def _synced(self, path: str) -> None:
+        handle = self._call(lambda: os.open(path, os.O_RDONLY))
+        try:
+            self._call(lambda: os.fsync(handle))
+        finally:
+            os.close(handle)
+
+    def _call(self, call: Callable[[], Any]) -> Any:
+        """Python raises an interrupt once SQLite has returned."""
+        try:
+            return call()
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return call()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            raise sqlite3.OperationalError(_MESSAGES.get(error.errno or 0, "disk I/O error")) from None
+
+
+def old_content(journal: bytes) -> bytes | None:
+    """The content that a rollback journal holds; None of one that is not complete."""
+    length, checksum, old = journal[: _HEAD // 2], journal[_HEAD // 2 : _HEAD], journal[_HEAD:]
+    whole = length.isdigit() and checksum.isdigit() and len(old) >= int(length)
+    if not whole or crc32(old[: int(length)]) != int(checksum):
+        return None
+    return old[: int(length)]
+
+
+def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any:
+    """A JSON value of a state database among files; None if there is none, or its file is damaged."""
+    content = old_content(files.get(f"{path}-journal", b""))
+    memory = _loaded(files.get(path, b"") if content is None else content)
+    with suppress(sqlite3.Error, ValueError):
+        found: Iterable[Any] = memory.execute(
+            "SELECT value FROM state WHERE kind = ? AND name = ?", (kind, name)
+        ).fetchall()
+        return next((orjson.loads(value) for (value,) in found), None)
+    return None
+
+
+def _loaded(content: bytes) -> sqlite3.Connection:
+    memory = _connect(":memory:", check_same_thread=False)
+    if content:
+        memory.deserialize(content)
+    return memory

@@ -38,9 +38,11 @@ def comparisons(query: Modified) -> tuple[tuple[int, int], ...]:
 
 def _comparisons(query: Modified) -> Iterator[tuple[int, int]]:
     closure = query.closure
-    held = sum(1 << n for n, m in enumerate(closure.members) if any(isinstance(t, Attr) for t in m))
-    for low in bits(held):
-        for high in bits(closure.above[low] & held):
+    attribute_classes = sum(
+        1 << n for n, m in enumerate(closure.members) if any(isinstance(t, Attr) for t in m)
+    )
+    for low in bits(attribute_classes):
+        for high in bits(closure.above[low] & attribute_classes):
             both_timed = low in query.timed and high in query.timed
             if both_timed and query.nodes_of_class[low] and query.nodes_of_class[high]:
                 continue

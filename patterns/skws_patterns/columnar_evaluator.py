@@ -336,9 +336,9 @@ class RunBatch:
         kept.states = self._states
         self._forget()
         kept.live = self._alive.from_tick(int(self._low[-1]))
-        found = Runs.together(results, labels)
-        order = np.argsort(found.last, kind="stable")
-        return Valuations(found.last[order], found.marked[:, order])
+        all_runs = Runs.together(results, labels)
+        order = np.argsort(all_runs.last, kind="stable")
+        return Valuations(all_runs.last[order], all_runs.marked[:, order])
 
     def _step(self, transition: Transition) -> tuple[Runs, Ints]:
         """The runs that a transition makes, and their last tuples, by number in the batch."""
@@ -349,10 +349,12 @@ class RunBatch:
             table = self._states[source.state].tables[source.state, source.equality.left]
             begin, count = self._near(source, transition.unary.relation, reading)
             near.append((source.state, table, begin, count))
-            kept = np.flatnonzero(count)
-            if len(kept) < len(reading):
-                reading = reading[kept]
-                near = [(state, table, begin[kept], count[kept]) for state, table, begin, count in near]
+            matching = np.flatnonzero(count)
+            if len(matching) < len(reading):
+                reading = reading[matching]
+                near = [
+                    (state, table, begin[matching], count[matching]) for state, table, begin, count in near
+                ]
         return self._products(transition, reading, near)
 
     def _near(self, source: RunSource, relation: int, reading: Ints) -> tuple[Ints, Ints]:

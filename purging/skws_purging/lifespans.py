@@ -178,17 +178,17 @@ class IdentityTimeline:
         Marks before the horizon are replaced by the tuples that they left alive.
         """
         over = bisect_left(self.marks, horizon, key=_TICK)
-        gone: list[StreamTuple] = []
+        ended: list[StreamTuple] = []
         for mark in self.marks[:over]:
-            self.unmatched -= self._passes(self.before, mark, {}, gone)
+            self.unmatched -= self._passes(self.before, mark, {}, ended)
         del self.marks[:over]
         self._applied = max(0, self._applied - over)
         while self.live and self.window.end(self.live[0].start) < horizon:
             self.live.popleft()
         while self.before and self.window.end(self.before[0].start) < horizon:
-            gone.append(self.before.popleft())
+            ended.append(self.before.popleft())
         if self.queued is not None:
-            self.ended.extend((member.start, member.occurrence, member.end) for member in gone)
+            self.ended.extend((member.start, member.occurrence, member.end) for member in ended)
             while self.ended and (
                 len(self.ended) > _MOST_ENDED or self.window.end(self.ended[0][-1]) < horizon
             ):

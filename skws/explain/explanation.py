@@ -127,15 +127,15 @@ def _window(plan: Plan) -> Branch:
 
 def shares(totals: Sequence[int], room: int) -> list[int]:
     """``room`` divided fairly: small totals leave room for others, and the first ones get the remainder."""
-    given = [0] * len(totals)
-    while room and any(g < total for g, total in zip(given, totals, strict=True)):
-        wanting = [i for i, total in enumerate(totals) if given[i] < total]
+    fair_shares = [0] * len(totals)
+    while room and any(g < total for g, total in zip(fair_shares, totals, strict=True)):
+        wanting = [i for i, total in enumerate(totals) if fair_shares[i] < total]
         step = max(1, room // len(wanting))
         for i in wanting[:room]:
-            more = min(step, totals[i] - given[i])
-            given[i] += more
+            more = min(step, totals[i] - fair_shares[i])
+            fair_shares[i] += more
             room -= more
-    return given
+    return fair_shares
 
 
 def _evaluator(plan: Plan) -> Branch:
@@ -146,8 +146,8 @@ def _evaluator(plan: Plan) -> Branch:
     if why := why_no_delta_joins(plan):
         return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
-        asked = "asked for; each row is joined with the live ones, and no partial results are kept"
-        return Branch("evaluator: delta joins", (Branch(f"because {asked}"),))
+        because_chosen = "asked for; each row is joined with the live ones, and no partial results are kept"
+        return Branch("evaluator: delta joins", (Branch(f"because {because_chosen}"),))
     return Branch(
         f"evaluator: {name}",
         (because, Branch(f"with {MANY:,} such queries or more delta joins: no partial results are kept")),

@@ -105,8 +105,8 @@ def _meaning(alternative: Alternative) -> str:
 
 def _stem(analyzer: Analyzer) -> str:
     """The unit by which words are compared."""
-    known = {Analyzer.ENGLISH: "stem", Analyzer.SIMPLE: "word", Analyzer.NONE: "whole text"}
-    return known.get(analyzer, f"{analyzer} stem")
+    units = {Analyzer.ENGLISH: "stem", Analyzer.SIMPLE: "word", Analyzer.NONE: "whole text"}
+    return units.get(analyzer, f"{analyzer} stem")
 
 
 def _places(schema: Schema, alternative: Alternative) -> Iterator[str]:
@@ -132,12 +132,14 @@ class Impossible(NamedTuple):
 
 def pruned_by_keys(generator: CNGen) -> tuple[list[Impossible], bool]:
     """The impossible ones of the first ``MOST_COMPARED`` networks without keys, and True if these are all."""
-    known = edges(generator.schema)
-    if not any(edge.at_most_one for edge in known):
+    all_edges = edges(generator.schema)
+    if not any(edge.at_most_one for edge in all_edges):
         return [], True
     networks = _without_keys(generator).networks()
-    found = [clash for tree in islice(networks, MOST_COMPARED) if (clash := _clash(tree, known)) is not None]
-    return found, next(networks, None) is None
+    clashes = [
+        clash for tree in islice(networks, MOST_COMPARED) if (clash := _clash(tree, all_edges)) is not None
+    ]
+    return clashes, next(networks, None) is None
 
 
 def _without_keys(generator: CNGen) -> CNGen:
@@ -300,8 +302,8 @@ class _Visit:
 
     def cluster(self, relation: int, keywords: int) -> ClusterCount:
         root = Tree.single(relation, keywords)
-        kept = self._kept(root, self._generator.is_total(root))
-        return ClusterCount(relation, keywords, tuple(self._sizes), self._made, kept, self._whole)
+        useful = self._kept(root, self._generator.is_total(root))
+        return ClusterCount(relation, keywords, tuple(self._sizes), self._made, useful, self._whole)
 
     def _kept(self, tree: Tree, complete: bool) -> int:
         """The number of operators from here on that lead to a network."""
@@ -376,11 +378,11 @@ class _Writer:
         text = CandidateNetwork.of(at.tree).text(self._plan.schema, self._plan.keywords)
         if self._observed is None:
             return Branch(f"=> {text}", role=Role.NETWORK)
-        found = self._observed.results.get(text, 0)
-        note = counted(found, "result") if found else "idle"
+        results = self._observed.results.get(text, 0)
+        note = counted(results, "result") if results else "idle"
         if reason := self._observed.asleep.get(at.prefix):
-            note = f"{counted(found, 'result')}, asleep: {reason}"
-        return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not found)
+            note = f"{counted(results, 'result')}, asleep: {reason}"
+        return Branch(f"=> {text}: {note}", role=Role.NETWORK, idle=not results)
 
     def _added(self, at: OperatorPrefix) -> str:
         """The node that the operator adds, the node that it joins, and the join."""

@@ -228,8 +228,8 @@ class RowReader:
         return MalformedError(f"{self.relation.name} has no attribute {shown(name)}{near}")
 
     def missing(self, name: str) -> MalformedError:
-        part = "the key" if name in self.relation.key else "a join"
-        return MalformedError(f"{self.relation.name}.{name} is missing, and {part} needs it")
+        user = "the key" if name in self.relation.key else "a join"
+        return MalformedError(f"{self.relation.name}.{name} is missing, and {user} needs it")
 
     def record(self, row: Row, given: int | None, *, delete: bool = False) -> Record:
         """The record of a converted row. ``given``: the record's time."""

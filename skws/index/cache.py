@@ -70,14 +70,14 @@ def make_index(
             raise SourceError(f"table {relation.name}: more than {MOST:,} rows")
         report("reading", size, None)
     rows = TableRows(pa.memory_map(str(folder / "rows.arrow")), 0)
-    gone, occurrences = _repeated(rows, relation, size)
+    replaced, occurrences = _repeated(rows, relation, size)
     hidden = np.zeros(size, dtype=bool)
-    hidden[gone] = True
+    hidden[replaced] = True
     for number, columns in enumerate(key_sets):
         report(f"joins {number + 1} of {len(key_sets)} of", size, size)
         _save_joined(folder, number, _gathered(rows, size, lambda b: join_values(b, columns)), hidden)  # noqa: B023
     texts = _save_words(folder, relation, rows, hidden, lambda done: report("words of", done, size))
-    save(folder, "gone", gone)
+    save(folder, "gone", replaced)
     save(folder, "occurrences", occurrences)
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
     meta = {"rows": size, "keys": names, "texts": texts, "passed_over": passed_over}
@@ -96,8 +96,8 @@ def make_parts(
     """
     done = 0
     for number, relation in enumerate(schema.relations):
-        part = folder / str(number)
-        part.mkdir()
+        subfolder = folder / str(number)
+        subfolder.mkdir()
         reader = RowReader(schema, number)
         read = 0
 
@@ -108,20 +108,20 @@ def make_parts(
                 report(before + size)
 
         columns = KeySets(schema).columns[number]
-        make_index(part, relation, columns, batches(reader), reader.passed_over, reading)
+        make_index(subfolder, relation, columns, batches(reader), reader.passed_over, reading)
         done += read
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as columns, PART at a time."""
-    held: list[Sequence[Any]] = []
+    rows_of_batch: list[Sequence[Any]] = []
     for row in rows:
-        held.append(row)
-        if len(held) == PART:
-            yield _batch(held, schema)
-            held = []
-    if held:
-        yield _batch(held, schema)
+        rows_of_batch.append(row)
+        if len(rows_of_batch) == PART:
+            yield _batch(rows_of_batch, schema)
+            rows_of_batch = []
+    if rows_of_batch:
+        yield _batch(rows_of_batch, schema)
 
 
 def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -131,10 +131,10 @@ def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _gathered(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints:
-    found = np.empty(size, dtype=np.int64)
+    all_values = np.empty(size, dtype=np.int64)
     for first, block in rows.parts():
-        found[first : first + len(block)] = values(block)
-    return found
+        all_values[first : first + len(block)] = values(block)
+    return all_values
 
 
 def _save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
@@ -153,9 +153,9 @@ def _save_words(
     analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
     with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
         for first, block in rows.parts():
-            kept = pa.array(~hidden[first : first + len(block)])
+            visible = pa.array(~hidden[first : first + len(block)])
             for column, name in zip(relation.search_columns, relation.search, strict=True):
-                shown = pc.if_else(kept, block.texts(column), None)
+                shown = pc.if_else(visible, block.texts(column), None)
                 count, characters = texts[name]
                 length = pc.sum(pc.utf8_length(shown)).as_py() or 0
                 texts[name] = count + len(shown) - shown.null_count, characters + length
@@ -174,7 +174,7 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
     among[1:] |= equal
     among[:-1] |= equal
     suspects = order[among]
-    gone: list[int] = []
+    replaced: list[int] = []
     occurrences: list[tuple[int, int]] = []
     current, seen = None, dict[tuple[Any, ...], int]()
     for number, value, row in _each(rows, suspects, values):
@@ -183,7 +183,7 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
         key = relation.key_of(row)
         if key is not None:
             if key in seen:
-                gone.append(seen[key])
+                replaced.append(seen[key])
             seen[key] = number
         else:
             before = seen.get(row, 0)
@@ -191,7 +191,7 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
                 occurrences.append((number, before))
             seen[row] = before + 1
     return (
-        np.array(sorted(gone), dtype=np.int64),
+        np.array(sorted(replaced), dtype=np.int64),
         np.array(sorted(occurrences), dtype=np.int64).reshape(len(occurrences), 2),
     )
 
@@ -199,8 +199,8 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
 def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
     for first in range(0, len(numbers), PART):
         some = numbers[first : first + PART]
-        found = rows.taken(some).rows(np.arange(len(some)))
-        yield from zip(some.tolist(), values[some].tolist(), found, strict=True)
+        some_rows = rows.taken(some).rows(np.arange(len(some)))
+        yield from zip(some.tolist(), values[some].tolist(), some_rows, strict=True)
 
 
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
@@ -253,16 +253,16 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
 
     try:
-        kept = cache_folder(TABLES) / f"{relation.name}-{digest(described)}"
-        path = kept / f"{digest(identity)}.index"
-        with alone(kept, f"table {relation.name} of {relation.source}"):
+        subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(described)}"
+        path = subfolder / f"{digest(identity)}.index"
+        with alone(subfolder, f"table {relation.name} of {relation.source}"):
             if _ensure(
                 path,
                 path.stem,
                 lambda to: make_index(to, relation, columns, source.batches(), source.passed_over, advanced),
             ):
                 _forget_others(path)
-                forget_old(kept)
+                forget_old(subfolder)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
         raise SourceError(

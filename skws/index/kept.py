@@ -63,8 +63,8 @@ def _locked(folder: Path) -> int:
 
 def kept_indexes() -> list[KeptIndex]:
     """All indexes in the cache, the last used first."""
-    found = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
-    return sorted((one for one in found if one is not None), key=lambda one: one.used, reverse=True)
+    indexes = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
+    return sorted((one for one in indexes if one is not None), key=lambda one: one.used, reverse=True)
 
 
 def forget_old(latest: Path, most: int = MOST) -> None:

@@ -149,14 +149,16 @@ class Gathered:
 
     def add(self, first: int, texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         """The texts of rows from ``first`` on."""
-        found = occurrences_in(texts, analyzer)
+        occurrences = occurrences_in(texts, analyzer)
         numbers = self._numbers
-        known = np.array(
-            [numbers.setdefault(chunk, len(numbers)) for chunk in found.chunks],
+        chunk_numbers = np.array(
+            [numbers.setdefault(chunk, len(numbers)) for chunk in occurrences.chunks],
             dtype=np.uint64,
         )
-        if len(found.text):
-            pairs = distinct(known[found.which] << _ROW_BITS | (found.text + first).view(np.uint64))
+        if len(occurrences.text):
+            pairs = distinct(
+                chunk_numbers[occurrences.which] << _ROW_BITS | (occurrences.text + first).view(np.uint64)
+            )
             counts = np.bincount((pairs >> _ROW_BITS).view(np.int64), minlength=len(numbers))
             counts[: len(self._counts)] += self._counts
             self._counts = counts
@@ -200,13 +202,13 @@ class Postings:
             return reduce(np.intersect1d, map(self.containing, stems))
         return distinct(np.concatenate([NOTHING, *self._rows(alternative)]))
 
-    def mark(self, alternative: Alternative, found: Flags) -> None:
+    def mark(self, alternative: Alternative, flags: Flags) -> None:
         """Flag the rows that may satisfy a predicate, a piece at a time: few words may have many rows."""
         if isinstance(alternative, Phrase | Condition):
-            found[self.containing(alternative)] = True
+            flags[self.containing(alternative)] = True
             return
         for rows in self._rows(alternative):
-            found[rows] = True
+            flags[rows] = True
 
     def bound(self, alternative: Alternative) -> int:
         """An upper bound on the number of rows that may satisfy a predicate on texts."""
@@ -244,23 +246,23 @@ class Postings:
     def _chunks_with(self, alternative: WordAlternative) -> Ints:
         match alternative:
             case Term(stem=stem):
-                letters = f"{_mark(alternative.analyzer, 's')}{stem}".encode()
-                first = bisect_left(range(len(self._first) - 1), letters, key=self._term)
-                last = first + (first < len(self._first) - 1 and self._term(first) == letters)
+                term = f"{_mark(alternative.analyzer, 's')}{stem}".encode()
+                first = bisect_left(range(len(self._first) - 1), term, key=self._term)
+                last = first + (first < len(self._first) - 1 and self._term(first) == term)
             case Prefix(start=start):
                 first, last = self._beginning(start, alternative.analyzer)
             case _:
-                found = [self._chunks[self._first[n] : self._first[n + 1]] for n in self._alike(alternative)]
-                return distinct(np.concatenate([NOTHING, *found])).astype(np.int64)
+                chunk_lists = [
+                    self._chunks[self._first[n] : self._first[n + 1]] for n in self._alike(alternative)
+                ]
+                return distinct(np.concatenate([NOTHING, *chunk_lists])).astype(np.int64)
         return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
 
     def _beginning(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
         """The numbers of the terms that are words with a beginning: the first, and the one after the last."""
         every = range(len(self._first) - 1)
-        letters = f"{_mark(analyzer, 'w')}{start}".encode()
-        return bisect_left(every, letters, key=self._term), bisect_left(
-            every, letters + b"\xff", key=self._term
-        )
+        term = f"{_mark(analyzer, 'w')}{start}".encode()
+        return bisect_left(every, term, key=self._term), bisect_left(every, term + b"\xff", key=self._term)
 
     def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
         """The terms that are words like another, or of a form; all words that may be are looked at."""

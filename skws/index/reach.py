@@ -167,8 +167,8 @@ class KeywordRows:
     def waiting(self, table: int, numbers: Ints) -> Flags:
         """Which rows are inserted as they are reached."""
         counts = self._waiting.get(table)
-        found: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
-        return found
+        flags: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
+        return flags
 
     def add(self, query: int, matcher: Matcher, size: int) -> Numbers:
         """Add a query with networks of at most ``size`` nodes; gives the rows to insert now."""
@@ -206,25 +206,25 @@ class KeywordRows:
         if not all(counts):
             return {}
         rarest = slots[counts.index(min(counts))]
-        found = {}
+        row_numbers = {}
         for relation, table in self._tables.items():
             carrying = table.carrying(matcher, rarest)
             if not self._reach.leads_on(relation, size - 1):  # a row without neighbours needs all keywords
                 for slot in slots:
                     if slot != rarest:
                         carrying &= table.carrying(matcher, slot)
-            found[relation] = np.flatnonzero(carrying)
-        return found
+            row_numbers[relation] = np.flatnonzero(carrying)
+        return row_numbers
 
     def carried(self, matcher: Matcher) -> int:
         """The keywords of a query that rows contain; stops early once all are found."""
-        found = 0
+        keywords = 0
         for slot in range(len(matcher.query.slots)):
             for _, _, bitmaps in self._bitmaps(matcher, 1 << slot):
-                if found >> slot & 1:
+                if keywords >> slot & 1:
                     break
-                found |= int(np.bitwise_or.reduce(bitmaps[bitmaps != EXCLUDED], initial=0))
-        return found
+                keywords |= int(np.bitwise_or.reduce(bitmaps[bitmaps != EXCLUDED], initial=0))
+        return keywords
 
     def excluded(self, matcher: Matcher) -> int:
         """How many rows take no part in a query."""

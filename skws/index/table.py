@@ -36,25 +36,25 @@ def arrow_schema(relation: Relation) -> pa.Schema:
 
 def write_rows(path: Path, relation: Relation, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Write rows in parts of PART; yields the number of rows written so far."""
-    schema, held, size, done = arrow_schema(relation), [], 0, 0
+    schema, pending, size, done = arrow_schema(relation), [], 0, 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in chain(batches, [None]):
             if batch is not None:
-                held.append(batch)
+                pending.append(batch)
                 size += batch.num_rows
                 if size < PART:
                     continue
-            joined = pa.Table.from_batches(held, schema).combine_chunks().to_batches()
-            held, size = [], 0
+            joined = pa.Table.from_batches(pending, schema).combine_chunks().to_batches()
+            pending, size = [], 0
             for whole in joined:
                 for first in range(0, whole.num_rows, PART):
-                    part = whole.slice(first, PART)
-                    if part.num_rows == PART or batch is None:
-                        writer.write_batch(part)
-                        done += part.num_rows
+                    piece = whole.slice(first, PART)
+                    if piece.num_rows == PART or batch is None:
+                        writer.write_batch(piece)
+                        done += piece.num_rows
                         yield done
                     else:
-                        held, size = [part], part.num_rows
+                        pending, size = [piece], piece.num_rows
 
 
 class TableRows:
@@ -75,13 +75,13 @@ class TableRows:
         """Some rows as tuples; one by one if they are few, as taking columns has its price."""
         if len(numbers) > _FEW:
             return self.taken(numbers).rows(np.arange(len(numbers)))
-        found = []
+        rows = []
         for number in numbers.tolist():
             part, place = divmod(number, PART)
             if part not in self._columns:
                 self._columns[part] = self._part(part).columns
-            found.append(tuple([column[place].as_py() for column in self._columns[part]]))
-        return found
+            rows.append(tuple([column[place].as_py() for column in self._columns[part]]))
+        return rows
 
     def taken(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
         """A copy of some rows, in the order given; ``columns`` selects some columns."""
@@ -89,8 +89,8 @@ class TableRows:
         if columns is not None:
             schema = pa.schema([schema.field(column) for column in columns])
         order = np.argsort(numbers, kind="stable")
-        part = numbers[order] // PART
-        borders = np.searchsorted(part, np.unique(part))
+        parts = numbers[order] // PART
+        borders = np.searchsorted(parts, np.unique(parts))
         pieces = [
             self._part(int(some[0]) // PART).select(schema.names).take(of_integers(some % PART))
             for some in np.split(numbers[order], borders[1:])
@@ -126,8 +126,8 @@ class Joined:
     def partners(self, values: Ints) -> Ints:
         """The rows with any of some values, given in order and each once."""
         first, counts = self._found(values)
-        found: Ints = self._rows[ranges(first, counts)].astype(np.int64)
-        return found
+        rows: Ints = self._rows[ranges(first, counts)].astype(np.int64)
+        return rows
 
     def pairs(self, values: Ints) -> tuple[Ints, Ints]:
         """The rows with any of some values, and for each row the place of its value among these."""
@@ -202,34 +202,34 @@ class TableIndex:
         """How many equal rows come before, where there are any; by place in ``numbers``."""
         if not len(self._occurrences):
             return {}
-        place = np.searchsorted(self._occurrences[:, 0], numbers)
-        met = np.flatnonzero(place < len(self._occurrences))
-        met = met[self._occurrences[place[met], 0] == numbers[met]]
-        return dict(zip(met.tolist(), self._occurrences[place[met], 1].tolist(), strict=True))
+        position = np.searchsorted(self._occurrences[:, 0], numbers)
+        met = np.flatnonzero(position < len(self._occurrences))
+        met = met[self._occurrences[position[met], 0] == numbers[met]]
+        return dict(zip(met.tolist(), self._occurrences[position[met], 1].tolist(), strict=True))
 
     def values(self, numbers: Ints, columns: tuple[int, ...]) -> Ints:
         """The join values of some rows, which are read a part at a time."""
-        found = np.empty(len(numbers), dtype=np.int64)
+        all_values = np.empty(len(numbers), dtype=np.int64)
         for first in range(0, len(numbers), PART):
             some = numbers[first : first + PART]
-            found[first : first + len(some)] = join_values(
+            all_values[first : first + len(some)] = join_values(
                 self._rows.taken(some, columns), range(len(columns))
             )
-        return found
+        return all_values
 
     def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
         """Which rows may have keywords of a query, or be excluded; ``bits``: by which alternatives."""
-        found = np.zeros(self._size, dtype=bool)
+        flags = np.zeros(self._size, dtype=bool)
         if matcher.names[self.relation] & bits:
-            found[:] = True
-            found[self._gone] = False
-            return found
+            flags[:] = True
+            flags[self._gone] = False
+            return flags
         for alternative in self._alternatives(matcher, bits):
             if isinstance(alternative, Condition):
-                found |= self.satisfying(alternative)
+                flags |= self.satisfying(alternative)
             else:
-                self._postings.mark(alternative, found)
-        return found
+                self._postings.mark(alternative, flags)
+        return flags
 
     def bound(self, matcher: Matcher, bits: int = ALL) -> int:
         """An upper bound on the number of rows of ``carrying``."""
@@ -252,16 +252,16 @@ class TableIndex:
 
     def satisfying(self, condition: Condition) -> Flags:
         """Exactly the rows that satisfy a condition on this relation, not to be changed."""
-        known = self._satisfying.get(condition)
-        if known is not None:
-            return known
+        remembered = self._satisfying.get(condition)
+        if remembered is not None:
+            return remembered
         if len(self._satisfying) >= _CONDITIONS:
             self._satisfying.clear()
-        found = self._satisfying[condition] = np.zeros(self._size, dtype=bool)
+        flags = self._satisfying[condition] = np.zeros(self._size, dtype=bool)
         for first, block in self._rows.parts():
-            found[first : first + len(block)] = satisfying(condition, block)
-        found[self._gone] = False
-        return found
+            flags[first : first + len(block)] = satisfying(condition, block)
+        flags[self._gone] = False
+        return flags
 
     def containing(self, alternative: Alternative) -> Ints:
         """The rows that may satisfy a predicate, in order."""

@@ -49,8 +49,8 @@ def row_identities(block: Block, relation: Relation) -> Ints:
     if not relation.key:
         return _identities(block, every)
     keyed = np.logical_and.reduce([there for _, there in _all(block, relation.key_columns)])
-    known = _identities(block, relation.key_columns)
-    return known if keyed.all() else np.where(keyed, known, _identities(block, every))
+    of_keys = _identities(block, relation.key_columns)
+    return of_keys if keyed.all() else np.where(keyed, of_keys, _identities(block, every))
 
 
 def likely_identities(block: Block, relation: Relation) -> Ints:
@@ -71,10 +71,10 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
     parts = [_all(block, columns) for block in blocks]
     there = [np.logical_and.reduce([known for _, known in some]) for some in parts]
     if len(columns) == 1:
-        found = [some[0][0] for some in parts]
+        codes = [some[0][0] for some in parts]
     else:
-        found = [_combined([np.where(known, of, _ABSENT) for of, known in some]) for some in parts]
-    return np.concatenate(found), np.concatenate(there)
+        codes = [_combined([np.where(known, of, _ABSENT) for of, known in some]) for some in parts]
+    return np.concatenate(codes), np.concatenate(there)
 
 
 def _identities(block: Block, columns: Sequence[int]) -> Ints:
@@ -86,8 +86,8 @@ def _length_or_value(block: Block, column: int) -> Ints:
     texts = block.texts(column)
     if isinstance(texts, Texts):
         return np.diff(texts.offsets).astype(np.int64)
-    found, there = _column(block, column)
-    return np.where(there, found, _ABSENT)
+    codes, there = _column(block, column)
+    return np.where(there, codes, _ABSENT)
 
 
 def text_hashes(texts: Texts) -> Hashes:
@@ -100,9 +100,9 @@ def text_hashes(texts: Texts) -> Hashes:
     weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
     sums = np.zeros(len(used) + 1, dtype=np.uint64)
     np.cumsum((used + np.uint64(1)) * weights[places], out=sums[1:])
-    found: Hashes = (sums[begins + lengths] - sums[begins] + lengths.view(np.uint64)) * _SPREAD
-    found ^= found >> _HALF
-    return found * _SPREAD
+    hashes: Hashes = (sums[begins + lengths] - sums[begins] + lengths.view(np.uint64)) * _SPREAD
+    hashes ^= hashes >> _HALF
+    return hashes * _SPREAD
 
 
 def _all(block: Block, columns: Sequence[int]) -> list[tuple[Ints, Flags]]:
@@ -124,14 +124,20 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
     values = block.values(column)
     if any(isinstance(value, str) for value in values):
         return text_hashes(Texts.of([texts])).view(np.int64), there
-    known = [0 if value is None else value for value in values]
-    exact = np.array([isinstance(value, int) and _LEAST <= value <= _LARGEST for value in known], dtype=bool)
-    found = np.empty(len(known), dtype=np.int64)
-    found[exact] = [value for value, is_exact in zip(known, exact.tolist(), strict=True) if is_exact]
+    numbers_or_zero = [0 if value is None else value for value in values]
+    exact = np.array(
+        [isinstance(value, int) and _LEAST <= value <= _LARGEST for value in numbers_or_zero], dtype=bool
+    )
+    codes = np.empty(len(numbers_or_zero), dtype=np.int64)
+    codes[exact] = [
+        value for value, is_exact in zip(numbers_or_zero, exact.tolist(), strict=True) if is_exact
+    ]
     if not exact.all():
-        rest = [value for value, is_exact in zip(known, exact.tolist(), strict=True) if not is_exact]
-        found[~exact] = _of_numbers(np.array(rest, dtype=np.float64))
-    return found, there
+        rest = [
+            value for value, is_exact in zip(numbers_or_zero, exact.tolist(), strict=True) if not is_exact
+        ]
+        codes[~exact] = _of_numbers(np.array(rest, dtype=np.float64))
+    return codes, there
 
 
 def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Ints:
@@ -140,22 +146,22 @@ def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> I
         return numbers.astype(np.int64)
     floats = numbers.astype(np.float64)
     whole = (np.floor(floats) == floats) & (np.abs(floats) < _WHOLE)
-    found = mixed(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
-    return np.where(whole, np.where(whole, floats, 0).astype(np.int64), found)
+    hashes = mixed(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
+    return np.where(whole, np.where(whole, floats, 0).astype(np.int64), hashes)
 
 
 def _combined(parts: Sequence[Ints]) -> Ints:
-    found = np.zeros(len(parts[0]), dtype=np.uint64)
+    hashes = np.zeros(len(parts[0]), dtype=np.uint64)
     for number, part in enumerate(parts, 1):
-        found = mixed((found + part.view(np.uint64)) * _SPREAD, np.full(len(part), number, dtype=np.int64))
-    return np.where(found.view(np.int64) == NULL, _ABSENT, found.view(np.int64))
+        hashes = mixed((hashes + part.view(np.uint64)) * _SPREAD, np.full(len(part), number, dtype=np.int64))
+    return np.where(hashes.view(np.int64) == NULL, _ABSENT, hashes.view(np.int64))
 
 
 @cache
 def _powers(most: int) -> Hashes:
-    found = np.full(most, _PRIME, dtype=np.uint64)
-    found[0] = 1
-    return np.multiply.accumulate(found)
+    powers = np.full(most, _PRIME, dtype=np.uint64)
+    powers[0] = 1
+    return np.multiply.accumulate(powers)
 
 
 class JoinValues:
@@ -189,20 +195,20 @@ class JoinValues:
     def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
         """The join values of all rows of some blocks of one relation."""
         if self._lasting:
-            found = [join_values(block, columns) for block in blocks]
+            join_columns = [join_values(block, columns) for block in blocks]
             told_apart = len(columns) > 1 or all(_tells_least_apart(b.integers(columns[0])) for b in blocks)
             self._all_told_apart &= told_apart
-            return np.concatenate(found) if len(found) != 1 else found[0]
+            return np.concatenate(join_columns) if len(join_columns) != 1 else join_columns[0]
         if len(columns) > 1:
             together = zip(*(_values(blocks, column) for column in columns), strict=True)
             return _integers([None if None in values else hash(values) for values in together])
         there: Flags | None = None
         integers = integers_of(blocks, columns[0])
         if integers is None:
-            known = _integers_and_nulls(blocks, columns[0])
-            if known is None:
+            with_nulls = _integers_and_nulls(blocks, columns[0])
+            if with_nulls is None:
                 return _integers([_integer(value) for value in _values(blocks, columns[0])])
-            integers, there = known
+            integers, there = with_nulls
         least = integers == NULL if there is None else (integers == NULL) & there
         if least.any():  # the one integer that stands for NULL
             self._all_told_apart = False
@@ -220,7 +226,7 @@ class JoinValues:
 
 def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Flags] | None:
     """A column of several blocks that has NULLs, and where it has none; None if it has other values."""
-    found, there = [], []
+    columns, there = [], []
     for block in blocks:
         integers = block.integers(column)
         present = np.ones(len(block), dtype=bool)
@@ -229,9 +235,9 @@ def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Fla
             if numbers is None or numbers[0].dtype.kind == "f":
                 return None
             integers, present = numbers[0].astype(np.int64, copy=False), numbers[1]
-        found.append(integers)
+        columns.append(integers)
         there.append(present)
-    return np.concatenate(found), np.concatenate(there)
+    return np.concatenate(columns), np.concatenate(there)
 
 
 def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:

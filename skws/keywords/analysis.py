@@ -296,15 +296,15 @@ def _untouched(text: str) -> TextChunk:
 def _analyse(chunk: str, analyzer: Analyzer) -> TextChunk:
     if analyzer is Analyzer.NONE:
         return _untouched(chunk)
-    found: list[Token] = []
+    token_list: list[Token] = []
     position = 0
     cut = _INSTANT.sub(_without_letters, chunk)
     for match in COMPOUND.finditer(chunk):
         start, end = match.span()
         added = _compound(chunk[start:end], cut[start:end], start, position, analyzer)
         position += sum(not token.whole for token in added)
-        found += added
-    return TextChunk(tuple(found), tuple(token.stem for token in found if not token.whole))
+        token_list += added
+    return TextChunk(tuple(token_list), tuple(token.stem for token in token_list if not token.whole))
 
 
 _remember = lru_cache(maxsize=REMEMBERED)(_analyse)

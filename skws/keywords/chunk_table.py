@@ -290,10 +290,10 @@ class ChunkTable(PredicateMemory[int]):
         return 0 if self._hopeless(text) else self._found(text)
 
     def _found(self, text: str) -> int:
-        found = 0
+        bits = 0
         for chunk in chunks(text, self._analyzer):
-            found |= self[chunk]
-        return found if found >> _FIRST_FLAG == 0 else self._with_phrases(found, text)
+            bits |= self[chunk]
+        return bits if bits >> _FIRST_FLAG == 0 else self._with_phrases(bits, text)
 
     def find_in(self, parts: Sequence[tuple[Column, Bitmaps]]) -> None:
         """Add the bits of the texts of each column to its bitmaps; NULL satisfies nothing."""

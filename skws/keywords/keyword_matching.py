@@ -97,10 +97,10 @@ class PredicateTables:
         for relation, described in enumerate(self._schema.relations):
             for column in described.search_columns:
                 if alternative.applies(relation, column):
-                    place = relation, column
-                    if place not in self._scoped:
-                        self._scoped[place] = PredicateTable(described.attributes[column].analyzer)
-                    yield self._scoped[place]
+                    scope = relation, column
+                    if scope not in self._scoped:
+                        self._scoped[scope] = PredicateTable(described.attributes[column].analyzer)
+                    yield self._scoped[scope]
 
 
 class JointMatcher:
@@ -163,8 +163,8 @@ class JointMatcher:
     def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
         """The bitmaps of those rows of a block that have keywords of any query, by the rows' numbers."""
         relation = block.relation
-        found, row = self._tables.satisfied(block, at)
-        rows, predicates = [np.array(row, dtype=np.int64)], [np.array(found, dtype=np.int64)]
+        predicate_numbers, row = self._tables.satisfied(block, at)
+        rows, predicates = [np.array(row, dtype=np.int64)], [np.array(predicate_numbers, dtype=np.int64)]
         for condition, predicate in self._conditions[relation].items():
             places = np.flatnonzero(satisfying(condition, block).take(at))
             rows.append(places)
@@ -245,10 +245,10 @@ class KeywordMatching:
     def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         for block, mine, at in rows.by_block():
-            found = joint.bitmaps(block, at)
-            places.append(mine.take(found.tuple))
-            queries.append(found.query)
-            labels.append(found.bitmap)
+            bitmaps = joint.bitmaps(block, at)
+            places.append(mine.take(bitmaps.tuple))
+            queries.append(bitmaps.query)
+            labels.append(bitmaps.bitmap)
         return in_order(places, queries, labels)
 
     def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
@@ -257,8 +257,8 @@ class KeywordMatching:
         # The number of each row among all blocks: faster than block by block.
         at = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
-            found = matcher.bitmaps_of(rows.blocks)
-            here = np.concatenate(found).take(at) if found else np.zeros(0, dtype=np.int64)
+            bitmaps = matcher.bitmaps_of(rows.blocks)
+            here = np.concatenate(bitmaps).take(at) if bitmaps else np.zeros(0, dtype=np.int64)
             carrying = np.flatnonzero(here)
             places.append(carrying)
             labels.append(here[carrying].astype(np.int64))

@@ -396,8 +396,8 @@ def _wildcard(node: syntax.WildcardNode, text: str, analyzer: Analyzer) -> list[
     form = "".join(part if part in WILD or exact else fold(part) for part in spelled)
     form = re.sub(r"\*+", "*", form)
     for part in literals(form):
-        found = [token.word for token in tokens(part, analyzer)]
-        if found[:1] != [part] or UNSPACED.search(part):
+        words = [token.word for token in tokens(part, analyzer)]
+        if words[:1] != [part] or UNSPACED.search(part):
             message = (
                 "wildcards stand for characters of one word: only letters and digits may be next to them,"
                 " of a script with blanks between words"

@@ -84,18 +84,20 @@ class Matcher:
 
     def bitmaps_of(self, blocks: Sequence[Block]) -> list[Bitmaps]:
         """The bitmap of each row of some blocks; columns with the same alternatives are searched as one."""
-        found: list[Bitmaps] = [np.full(len(block), self.names[block.relation], np.int16) for block in blocks]
+        bitmaps_by_block: list[Bitmaps] = [
+            np.full(len(block), self.names[block.relation], np.int16) for block in blocks
+        ]
         by_table: dict[int, tuple[ChunkTable, list[tuple[Column, Bitmaps]]]] = {}
-        for block, bitmaps in zip(blocks, found, strict=True):
+        for block, bitmaps in zip(blocks, bitmaps_by_block, strict=True):
             for column, table in self._columns[block.relation]:
                 by_table.setdefault(id(table), (table, []))[1].append((block.texts(column), bitmaps))
         for table, parts in by_table.values():
             table.find_in(parts)
-        for block, bitmaps in zip(blocks, found, strict=True):
+        for block, bitmaps in zip(blocks, bitmaps_by_block, strict=True):
             for bit, condition in self._conditions[block.relation]:
                 bitmaps[satisfying(condition, block)] |= bit
             self.settle(bitmaps)
-        return found
+        return bitmaps_by_block
 
     def settle(self, bitmaps: npt.NDArray[Any]) -> None:
         """Set the bitmaps of excluded tuples to EXCLUDED."""
@@ -211,8 +213,8 @@ def _spans(alternative: Alternative, words: Sequence[Token], text: str) -> Itera
 
 
 def _without_overlaps(spans: list[Span]) -> list[Span]:
-    kept: list[Span] = []
+    disjoint: list[Span] = []
     for span in sorted(spans, key=lambda span: (span[0], -span[1], span[2])):
-        if not kept or span[0] >= kept[-1][1]:
-            kept.append(span)
-    return kept
+        if not disjoint or span[0] >= disjoint[-1][1]:
+            disjoint.append(span)
+    return disjoint

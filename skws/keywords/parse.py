@@ -93,15 +93,15 @@ def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
 def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...] | ComparedAttribute:
     must = name.startswith("!")
     try:
-        found = resolve(name.removeprefix("!") if must else name, schema)
+        target = resolve(name.removeprefix("!") if must else name, schema)
     except QueryError as error:
         raise fault(str(error), text, position) from None
-    if must and not isinstance(found, ComparedAttribute):
+    if must and not isinstance(target, ComparedAttribute):
         message = (
             "'!' must precede a condition on an attribute that is not searched; an exclusion begins with '-'"
         )
         raise fault(message, text, position)
-    return found
+    return target
 
 
 def _conjuncts(node: syntax.Node) -> Iterator[syntax.Node]:
@@ -167,11 +167,11 @@ class _Reader:
             self._read_word(node, first)
             return
         negated = isinstance(node, syntax.Not)
-        found = [
+        all_leaves = [
             self._leaf(leaf) for leaf in self._leaves(_unwrap(node[0] if negated else node), negated=negated)
         ]
-        self.dropped += [leaf.text for leaf in found if not leaf.alternatives]
-        leaves = [leaf for leaf in found if leaf.alternatives]
+        self.dropped += [leaf.text for leaf in all_leaves if not leaf.alternatives]
+        leaves = [leaf for leaf in all_leaves if leaf.alternatives]
         if not leaves:
             return
         if negated:
@@ -263,17 +263,17 @@ class _Reader:
 
     def _leaf(self, node: syntax.Node) -> _Leaf:
         name = node.name if isinstance(node, syntax.Range) else node.fieldname or ""
-        known = self.scopes[name] if name else (None,)
-        if isinstance(node, syntax.ComparisonNode) or isinstance(known, ComparedAttribute):
-            return self._condition(node, name, known)
+        scope = self.scopes[name] if name else (None,)
+        if isinstance(node, syntax.ComparisonNode) or isinstance(scope, ComparedAttribute):
+            return self._condition(node, name, scope)
         if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
             message = f"{name} is searched for words, and these have no ranges; write {name}>=... {name}<=..."
             raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
         if isinstance(node, syntax.Word):
-            slot = self._word(node, known).slot
+            slot = self._word(node, scope).slot
             return _Leaf(scoped + slot.text, slot.alternatives)
-        places = places_of(known, self.schema, names=self.match_names)
+        places = places_of(scope, self.schema, names=self.match_names)
         alternatives = tuple(alternatives_of(node, self.text, places, self.schema.synonyms))
         spelled = self.text[node.startchar : node.endchar] if _exact(places) else self._spelled(node)
         return _Leaf(scoped + spelled, alternatives)

@@ -210,12 +210,12 @@ def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, st
     """
     stands_alone = not (follows or leads or any(map(str.isalnum, word)))
     seen = word + "(" * leads
-    found = (
+    violations = (
         (match.start(), message)
         for rule, message, lone in _RULES
         if (lone or not stands_alone) and (match := rule.search(seen))
     )
-    return min(found, default=None)
+    return min(violations, default=None)
 
 
 def _literally(word: str) -> str:
@@ -389,9 +389,9 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
         return
     follows = isinstance(before, Phrase | Close) and before.endchar == node.startchar
     leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
-    found = _foreign_operator(node.text, follows=follows, leads=leads)
-    if found is not None:
-        place, message = found
+    violation = _foreign_operator(node.text, follows=follows, leads=leads)
+    if violation is not None:
+        place, message = violation
         message += f"; {_literally(text[node.startchar : node.endchar])}"
         raise fault(message, text, node.startchar + place)
     between = isinstance(before, TERMS | Close) and isinstance(after, TERMS | Open)

@@ -121,8 +121,8 @@ class TextCounts:
 
     def _refer(self, relation: int) -> float:
         if relation not in self._referring:
-            found = referring(self._schema, relation, lambda one: self._texts((one, NAME))[0])
-            self._referring[relation] = found
+            row_counts = referring(self._schema, relation, lambda one: self._texts((one, NAME))[0])
+            self._referring[relation] = row_counts
         return self._referring[relation]
 
 

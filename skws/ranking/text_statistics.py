@@ -86,9 +86,9 @@ class TickSums:
             return
         order = np.argsort(ticks, kind="stable")
         ticks, values = ticks[order], values[order]
-        known, sums = self._table.columns()
-        if len(known) and ticks[0] < known[-1]:
-            ticks = np.concatenate([known, ticks])
+        earlier, sums = self._table.columns()
+        if len(earlier) and ticks[0] < earlier[-1]:
+            ticks = np.concatenate([earlier, ticks])
             values = np.concatenate([np.diff(sums, axis=0, prepend=self._base[None]), values])
             order = np.argsort(ticks, kind="stable")
             ticks, values = ticks[order], values[order]
@@ -96,27 +96,27 @@ class TickSums:
         last = sums[-1] if len(sums) else self._base
         ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of the values added at one tick
         ticks, totals = ticks.take(ends), np.cumsum(values, axis=0)[ends] + last
-        if len(sums) and ticks[0] == known[-1]:
+        if len(sums) and ticks[0] == earlier[-1]:
             sums[-1] = totals[0]
             ticks, totals = ticks[1:], totals[1:]
         self._table.append((ticks, totals))
 
     def at(self, ticks: Ints) -> Ints:
         """The sums up to each tick, inclusive, one row each. No tick may have been forgotten."""
-        known, known_sums = self._table.columns()
-        if not len(known):
+        sum_ticks, known_sums = self._table.columns()
+        if not len(sum_ticks):
             return np.tile(self._base, (len(ticks), 1))
-        places = np.searchsorted(known, ticks, side="right")
+        places = np.searchsorted(sum_ticks, ticks, side="right")
         sums: Ints = np.where(places[:, None] > 0, known_sums[places - 1], self._base)
         return sums
 
     def forget(self, tick: int) -> None:
         """Forget earlier ticks, which are no longer needed."""
-        known, sums = self._table.columns()
-        done = int(np.searchsorted(known, tick, side="right"))
+        sum_ticks, sums = self._table.columns()
+        done = int(np.searchsorted(sum_ticks, tick, side="right"))
         if done:
             self._base = sums[done - 1].copy()
-            self._table.keep(np.arange(len(known)) >= done)
+            self._table.keep(np.arange(len(sum_ticks)) >= done)
 
     def _empty(self) -> Table:
         return Table((NOTHING, np.empty((0, len(self._base)), dtype=np.int64)))
@@ -177,10 +177,10 @@ class Carriers(NamedTuple):
 
     def at(self, slot: int) -> tuple[list[int], int]:
         """The number of occurrences of each keyword in the text of a tuple, and the length of the text."""
-        place = int(np.searchsorted(self.slots, slot))
-        if place == len(self.slots) or self.slots[place] != slot:
+        row = int(np.searchsorted(self.slots, slot))
+        if row == len(self.slots) or self.slots[row] != slot:
             return [0] * self.often.shape[1], 0
-        return self.often[place].tolist(), int(self.lengths[place])
+        return self.often[row].tolist(), int(self.lengths[row])
 
 
 class LiveTexts(NamedTuple):
@@ -291,13 +291,13 @@ class Keywords:
     def occurrences(self, relation: int, column: int, text: str) -> tuple[int, ...]:
         """The number of occurrences of each keyword in a text."""
         key = relation, column, text
-        found = self._remembered.get(key)
-        if found is None:
+        numbers = self._remembered.get(key)
+        if numbers is None:
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()
-            found = self._occurrences.of(relation, column, text)
-            self._remembered[key] = found
-        return found
+            numbers = self._occurrences.of(relation, column, text)
+            self._remembered[key] = numbers
+        return numbers
 
     def _each(
         self, found: Iterator[tuple[int, Row | None]], change: Callable[[LiveSums, Ints, Ints], None]

@@ -206,13 +206,13 @@ class Top:
         while self._ends and self._ends[0][0] <= tick:
             end = self._ends[0][0]
             before = list(self._best.top)
-            gone = {}
+            reasons = {}
             while self._ends and self._ends[0][0] == end:
                 _, name = heappop(self._ends)
                 if self._expires.get(name) == end:  # otherwise an update has extended it
-                    gone[name] = EXPIRED
+                    reasons[name] = EXPIRED
                     self._remove(name)
-            yield from self._changes(before, gone, self._when(end))
+            yield from self._changes(before, reasons, self._when(end))
         self._now = max(self._now, tick)
 
     def _step(self, results: list[Result]) -> Iterator[Result]:
@@ -286,9 +286,9 @@ class Top:
             del self._groups[group]
 
     def _tidy(self) -> None:
-        known = self._where if self._choice.group else self._best
+        live = self._where if self._choice.group else self._best
         self._ends = [
-            each for each in self._ends if each[1] in known and self._expires.get(each[1]) == each[0]
+            each for each in self._ends if each[1] in live and self._expires.get(each[1]) == each[0]
         ]
         self._expires = {name: end for end, name in self._ends}
         heapify(self._ends)
@@ -319,19 +319,19 @@ class Top:
             if each.id in updated and each.id in were:
                 yield self._told(each, TopChange("update", rank, at))
 
-    def _told(self, each: Candidate, place: TopChange) -> Result:
+    def _told(self, each: Candidate, change: TopChange) -> Result:
         result = each.result
         if each.group is not None:
             members = self._groups.get(each.group, ())
             folded = len(members) - (each.id in members)
-            place = replace(place, group=each.group, folded=folded)
-        score = result.score and result.score.when(place.at)
-        if place.event == "update":
-            return replace(result, score=score, place=place)
-        told = replace(result, score=score, place=place, at=None, changed=())
-        if place.event == "enter":
+            change = replace(change, group=each.group, folded=folded)
+        score = result.score and result.score.when(change.at)
+        if change.event == "update":
+            return replace(result, score=score, place=change)
+        told = replace(result, score=score, place=change, at=None, changed=())
+        if change.event == "enter":
             return replace(told, op="+")
-        return replace(told, op="-", end=result.end if place.at is None else place.at)
+        return replace(told, op="-", end=result.end if change.at is None else change.at)
 
 
 def group_namer(schema: Schema) -> Callable[[Result], str]:

@@ -66,7 +66,7 @@ class NetworkTemplates:
         left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
         numbers = [edge // 2 for edge in network.edges[1:]]
         text = self._wording.text(network).replace("{", "{{").replace("}", "}}")
-        found = self._outlines[id(tree)] = NetworkTemplate(
+        template = self._outlines[id(tree)] = NetworkTemplate(
             tree,
             network.positions,
             network.keywords,
@@ -74,7 +74,7 @@ class NetworkTemplates:
             joins,
             (*network.keywords, *network.positions, *left, *right, *numbers),
         )
-        return found
+        return template
 
 
 class Assembler:
@@ -156,8 +156,10 @@ class Interpretations:
         for size in distinct(sizes).tolist():
             mine = np.flatnonzero(sizes == size)
             table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
-            kept = self._of_size.setdefault(size, Table((np.empty((0, table.shape[1]), dtype=np.int64),)))
-            rows[mine] = kept.append((table,)) + np.arange(len(mine))
+            same_size = self._of_size.setdefault(
+                size, Table((np.empty((0, table.shape[1]), dtype=np.int64),))
+            )
+            rows[mine] = same_size.append((table,)) + np.arange(len(mine))
         self._of_each.append((sizes, rows))
 
 
@@ -213,12 +215,12 @@ class ShownQueries:
 
     def _meet(self, queries: Ints, described: Described) -> None:
         met, numbers = described(queries.tolist())
-        known = len(self._known)
-        self._places[queries] = np.arange(known, known + len(met))
+        first = len(self._known)
+        self._places[queries] = np.arange(first, first + len(met))
         self._known += met
-        self._names = written(self._names, known, _objects(list(map(_called, met))))
-        self._texts = written(self._texts, known, _objects(list(map(_asked, met))))
-        self._meshes = written(self._meshes, known, np.array(numbers, dtype=np.int64))
+        self._names = written(self._names, first, _objects(list(map(_called, met))))
+        self._texts = written(self._texts, first, _objects(list(map(_asked, met))))
+        self._meshes = written(self._meshes, first, np.array(numbers, dtype=np.int64))
 
 
 class ResultColumns(NamedTuple):

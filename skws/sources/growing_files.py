@@ -405,13 +405,13 @@ class FilesFeed(Feed):
         parts: list[Chunk] = []
         for source_file in pending:
             position = positions.files[source_file.name]
-            part = self._part(source_file, position, share, notices)
-            parts.append(part.read.without(self._static))
-            if len(parts[-1]) < len(part.read):
+            addition = self._part(source_file, position, share, notices)
+            parts.append(addition.read.without(self._static))
+            if len(parts[-1]) < len(addition.read):
                 notices += self._table_notice(source_file)
-            if part.at != position.at or part.done:
-                after[source_file.name] = position.moved(source_file, part.at, done=part.done)
-            elif not len(part.read):
+            if addition.at != position.at or addition.done:
+                after[source_file.name] = position.moved(source_file, addition.at, done=addition.done)
+            elif not len(addition.read):
                 self._exhausted[position.id] = source_file.state
         return Chunk.together(parts), after
 

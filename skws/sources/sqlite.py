@@ -237,7 +237,7 @@ class SqliteDatabase:
         return {table: self._classes_of(table, columns) for table, columns in self._tables.items()}
 
     def _classes_of(self, table: str, columns: list[CatalogColumn]) -> dict[str, set[str]]:
-        found: list[str | None] = []
+        class_lists: list[str | None] = []
         with self._opened() as connection:
             for first in range(0, len(columns), _AT_ONCE):
                 named = [_quoted(column.name) for column in columns[first : first + _AT_ONCE]]
@@ -245,10 +245,12 @@ class SqliteDatabase:
                     f"group_concat(DISTINCT CASE WHEN {name} IS NOT '' THEN typeof({name}) END)"
                     for name in named
                 )
-                found += connection.execute(f"SELECT {', '.join(each)} FROM {_quoted(table)}").fetchone()  # noqa: S608 - names of the catalog
+                class_lists += connection.execute(
+                    f"SELECT {', '.join(each)} FROM {_quoted(table)}"
+                ).fetchone()  # noqa: S608 - names of the catalog
         return {
             column.name: set((classes or "").split(",")) - {"", "null"}
-            for column, classes in zip(columns, found, strict=True)
+            for column, classes in zip(columns, class_lists, strict=True)
         }
 
     def _kind(self, table: str, column: CatalogColumn, *, identifies: bool) -> Finding[AttributeType]:

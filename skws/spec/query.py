@@ -139,7 +139,7 @@ class Query:
         aggregates: Sequence[str] = (),
     ) -> Query:
         """A window expression in one of three forms. Lists are JSON among the options."""
-        given = {
+        options = {
             PAIRS: dumps(pairs) if pairs else "",
             FORMULA: formula,
             LOOKBACK: str(lookback) if lookback else "",
@@ -147,7 +147,7 @@ class Query:
             PER: dumps(per) if per else "",
             AGGREGATES: dumps(aggregates) if aggregates else "",
         }
-        return cls(text, None, WINDOWS, {name: value for name, value in given.items() if value})
+        return cls(text, None, WINDOWS, {name: value for name, value in options.items() if value})
 
     @classmethod
     def from_dict(cls, shown: Mapping[str, Any]) -> Query:

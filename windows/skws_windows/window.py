@@ -188,11 +188,11 @@ def parse_duration(text: str, what: str = "duration") -> int:
     """A duration such as ``1h 30m`` in microseconds, above 0; raises UsageError that names the offender."""
     total, position = Decimal(0), 0
     while position < len(text):
-        part = _PART.match(text, position)
-        if not part:
+        amount = _PART.match(text, position)
+        if not amount:
             raise UsageError(f"{what} {text!r}: expected a duration such as '20 minutes' or '1h 30m'")
-        total += Decimal(part[1]) * _unit(part[2], text, what)
-        position = part.end()
+        total += Decimal(amount[1]) * _unit(amount[2], text, what)
+        position = amount.end()
     if total < 1:
         raise UsageError(f"{what} {text!r}: must be longer than 0")
     if total >= FOREVER // 4:

@@ -262,8 +262,8 @@ class StateLayout:
 def _variants(readings: dict[TupleLetter, LetterTest]) -> dict[TupleLetter, int]:
     """A number for each letter; letters of one relation share it if their classes have the same columns."""
     numbers_by_columns: defaultdict[int, dict[frozenset[tuple[int, int]], int]] = defaultdict(dict)
-    found = {}
+    numbers = {}
     for letter in sorted(readings):
         variants = numbers_by_columns[letter.relation]
-        found[letter] = variants.setdefault(frozenset(readings[letter].columns.items()), len(variants))
-    return found
+        numbers[letter] = variants.setdefault(frozenset(readings[letter].columns.items()), len(variants))
+    return numbers

@@ -83,15 +83,15 @@ class CopiedRows:
         """The records of rows as columns; None if a value is unusual."""
         reader, size = self._readers[number], len(columns[0])
         values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
-        known = [held(column) for column in values if column is not None]
-        if len(known) < len(values):
+        usual = [held(column) for column in values if column is not None]
+        if len(usual) < len(values):
             return None
         times: object = np.full(size, 0 if reader.table else self._time, dtype=np.int64)
         if reader.time_column is not None:
-            times = known[reader.time_column]
+            times = usual[reader.time_column]
         if not isinstance(times, np.ndarray):  # some rows have no time
             return None
-        return RecordBatch.of_block(ColumnBlock(number, known, reader.relation.search_columns), times)
+        return RecordBatch.of_block(ColumnBlock(number, usual, reader.relation.search_columns), times)
 
     def _one_by_one(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
         reader = self._readers[number]

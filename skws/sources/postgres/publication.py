@@ -99,12 +99,12 @@ class Publication:
             names = ", ".join(table.full_name for table in lacking)
             yield f"lacks {names}", f"ADD TABLE {', '.join(table.alone_written for table in lacking)}"
         for table, columns in required.items():
-            part = self.parts.get((table.namespace, table.name))
-            if part is None:
+            published = self.parts.get((table.namespace, table.name))
+            if published is None:
                 continue
             again = f"DROP TABLE {table.alone_written}", f"ADD TABLE {table.alone_written}"
-            missing = [] if part.columns is None else sorted(columns - part.columns)
-            if part.filtered:
+            missing = [] if published.columns is None else sorted(columns - published.columns)
+            if published.filtered:
                 yield f"leaves out rows of {table.full_name} by a WHERE", *again
             elif missing:
                 yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *again

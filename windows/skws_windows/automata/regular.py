@@ -178,12 +178,12 @@ class _Positions:
                 return _Part(True)
             case LetterBlock(guard):
                 self.guards.append(guard)
-                place = (len(self.guards) - 1,)
-                return _Part(False, place, place)
+                position = (len(self.guards) - 1,)
+                return _Part(False, position, position)
             case Repetition(inner):
-                part = self.of(inner)
-                self._link(part, part)
-                return _Part(True, part.first, part.last)
+                body = self.of(inner)
+                self._link(body, body)
+                return _Part(True, body.first, body.last)
             case Either(left, right):
                 a, b = self.of(left), self.of(right)
                 return _Part(a.empty or b.empty, a.first + b.first, a.last + b.last)

@@ -190,8 +190,8 @@ class _FormulaConstruction:
             return (letter >> size << less) + bits
 
         self._budget.spend(len(source.automaton.table) * len(self._signs) << size)
-        letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
-        table = tuple(tuple(row[letter] for letter in letters) for row in source.automaton.table)
+        narrowed_letters = [narrowed(letter) for letter in range(len(self._signs) << size)]
+        table = tuple(tuple(row[letter] for letter in narrowed_letters) for row in source.automaton.table)
         return _Tracked(variables, Finite(source.automaton.initial, table, source.automaton.final))
 
     def _projected(self, source: _Tracked, variable: str) -> _Tracked:
@@ -298,8 +298,8 @@ class _Letters:
         if target not in self._known:
             parts, left = [], target
             while left:
-                part, covered = self._implicant((left & -left).bit_length() - 1, target)
-                parts.append(part)
+                implicant, covered = self._implicant((left & -left).bit_length() - 1, target)
+                parts.append(implicant)
                 left &= ~covered
             self._known[target] = g.disjunction(parts)
         return self._known[target]
@@ -312,8 +312,8 @@ class _Letters:
             fewer = [other for other in literals if other != index]
             if not self._having(fewer, signs) & ~target:
                 literals = fewer
-        part = minterm([self._guards[i] for i in literals], [signs[i] for i in literals])
-        return part, self._having(literals, signs)
+        implicant = minterm([self._guards[i] for i in literals], [signs[i] for i in literals])
+        return implicant, self._having(literals, signs)
 
     def _having(self, places: Sequence[int], signs: Bits) -> int:
         """The letters in which the guards at some places have the truth values ``signs``."""

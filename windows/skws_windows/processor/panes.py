@@ -364,8 +364,8 @@ class SumPanes:
         sums = np.cumsum(np.concatenate([[float(self._carried[1])], values]))
         before, after = sums[:-1], sums[1:]
         # Knuth's two-sum: the exact loss of each addition.
-        kept = after - before
-        lost = (before - (after - kept)) + (values - kept)
+        rounded = after - before
+        lost = (before - (after - rounded)) + (values - rounded)
         self._sums = sums
         self._errors = np.cumsum(np.concatenate([[self._carried[2]], lost]))
 
@@ -396,8 +396,8 @@ class SumPanes:
         earlier = begun[1]
         difference = total - earlier
         if error != begun[2] or difference.__class__ is float:
-            kept = difference - total
-            lost = (total - (difference - kept)) - (earlier + kept)
+            rounded = difference - total
+            lost = (total - (difference - rounded)) - (earlier + rounded)
             difference += lost + (error - begun[2])
         return count - begun[0], difference
 

@@ -245,9 +245,8 @@ class SqliteDatabase:
                     f"group_concat(DISTINCT CASE WHEN {name} IS NOT '' THEN typeof({name}) END)"
                     for name in named
                 )
-                class_lists += connection.execute(
-                    f"SELECT {', '.join(each)} FROM {_quoted(table)}"
-                ).fetchone()  # noqa: S608 - names of the catalog
+                query = f"SELECT {', '.join(each)} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+                class_lists += connection.execute(query).fetchone()
         return {
             column.name: set((classes or "").split(",")) - {"", "null"}
             for column, classes in zip(columns, class_lists, strict=True)

@@ -43,10 +43,10 @@ from skws.queries.partitioning.parts import plan_keys
 from skws.queries.partitioning.slice_tasks import (
     Blocks,
     Emitted,
-    Lines,
     SlicedRun,
     SliceRanges,
     Timed,
+    TimedLines,
     blocks_of,
     has_ranges,
     search_pieces,
@@ -281,7 +281,7 @@ class _Found:
     spools: Sequence[Spool] = ()
 
     def timed(self) -> Iterator[tuple[float, bytes]]:
-        return Lines(self.lines.read(self.spools), self.times).timed()
+        return TimedLines(self.lines.read(self.spools), self.times).timed()
 
 
 _Pieces: TypeAlias = list[tuple[PackedPiece, SpooledBytes]]
@@ -504,7 +504,7 @@ def _search_pieces(
 def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> None:
     """On their way to the command; results are stored."""
     for message in messages:
-        if isinstance(message, Lines):
+        if isinstance(message, TimedLines):
             place = worker.spools[spool].append(message.text)
             worker.emit(_Found(SpooledBytes(spool, place, len(message.text)), message.times))
         else:

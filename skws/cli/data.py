@@ -25,7 +25,7 @@ from skws_schema.paths import from_here
 from skws_windows.window import Unbounded, parse_window
 
 if TYPE_CHECKING:
-    from skws.queries.keywords.diagnosis import Command
+    from skws.queries.keywords.diagnosis import TypedSearch
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -191,9 +191,9 @@ def describe(
     )
 
 
-def command_of(data: Data, described: DescribedData) -> Command:
+def command_of(data: Data, described: DescribedData) -> TypedSearch:
     """How a search of ``data`` is asked again; a drafted schema need not be named."""
-    from skws.queries.keywords.diagnosis import Command  # noqa: PLC0415 - loads what explains empty results
+    from skws.queries.keywords.diagnosis import TypedSearch  # noqa: PLC0415 - loads what explains empty results
 
     file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
     words = [redacted(data.address)] if data.address else []
@@ -201,7 +201,7 @@ def command_of(data: Data, described: DescribedData) -> Command:
         words = [str(data.replay[0])]
     else:
         words += [word for path in data.replay for word in ("--replay", str(path))]
-    return Command(shlex.join(words) if drafted else f"--schema {file} {shlex.join(words)}", file)
+    return TypedSearch(shlex.join(words) if drafted else f"--schema {file} {shlex.join(words)}", file)
 
 
 def schema_file(given: str, *, quiet: bool = False) -> Path:

@@ -10,7 +10,7 @@ from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, 
 from skws.formats import BadRecordLog
 from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
-from skws.queries.keywords.diagnosis import Command
+from skws.queries.keywords.diagnosis import TypedSearch
 from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.keywords.referred_rows import SHOWN
 from skws.queries.snapshot.search import SnapshotSearch
@@ -31,7 +31,7 @@ def search_database(
     output_format: OutputFormat,
     output: Path | None,
     *,
-    command: Command,
+    command: TypedSearch,
     page: bool = False,
     quiet: bool,
 ) -> None:

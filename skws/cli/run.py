@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
-from skws.queries.keywords.diagnosis import Command, why_nothing
+from skws.queries.keywords.diagnosis import TypedSearch, why_nothing
 from skws.replay_search import Search
 from skws.results.model import Result
 from skws.sinks.base import destination
@@ -34,7 +34,7 @@ def run_search(
     output_format: str,
     output: Path | None,
     *,
-    command: Command | None = None,
+    command: TypedSearch | None = None,
     quiet: bool,
     by_score: bool = False,
     best: int | None = None,
@@ -72,7 +72,13 @@ ALL: Final = sys.maxsize
 
 
 def run_best(
-    job: Job, output_format: OutputFormat, output: Path | None, most: int, *, command: Command, quiet: bool
+    job: Job,
+    output_format: OutputFormat,
+    output: Path | None,
+    most: int,
+    *,
+    command: TypedSearch,
+    quiet: bool,
 ) -> None:
     """Write the ``most`` best results over what is there at the end of the replay. Raises SkwsError.
 

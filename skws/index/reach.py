@@ -139,7 +139,7 @@ def _partners(way: _Way, values: Ints) -> Ints:
     return way.joined.partners(values[values != NULL])
 
 
-class KeywordRows:
+class StandingKeywordRows:
     """The rows of ``tables`` with keywords of standing queries, by the queries' numbers.
 
     ``at_once``: the most rows of one query that are all inserted at its start.

@@ -36,7 +36,7 @@ _WAYS_ON: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it ty
 """What a line on an empty search says if it says what to do."""
 
 
-class Command(NamedTuple):
+class TypedSearch(NamedTuple):
     """A search as it was typed: its data, and the file of its schema, both quoted for a shell."""
 
     data: str
@@ -56,12 +56,12 @@ class EmptyResult(NamedTuple):
     instead: str = ""
     join: str = ""
 
-    def lines(self, command: Command | None = None) -> tuple[str, ...]:
+    def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
         """The reasons, and one thing to try if they say none. ``command``: where it is to be a command."""
         way = "" if any(way in line for line in self.reasons for way in _WAYS_ON) else self._way_on(command)
         return (*self.reasons, way) if way else self.reasons
 
-    def _way_on(self, command: Command | None) -> str:
+    def _way_on(self, command: TypedSearch | None) -> str:
         if self.join:
             add = f"skws schema join {command.schema} {self.join.replace(' ', '')}" if command else self.join
             return f"add a join: {add}"

@@ -27,7 +27,7 @@ import numpy as np
 
 from skws.data.blocks import ArrowBlock
 from skws.index.cache import open_tables
-from skws.index.reach import KeywordRows, Numbers, Reach, Tuples
+from skws.index.reach import Numbers, Reach, StandingKeywordRows, Tuples
 from skws.index.table import Joined, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.plan import Plan
@@ -71,7 +71,7 @@ class IndexedTables:
     ) -> None:
         self.tables = {table.relation: table for table in tables}
         self.reach = Reach(schema, self.tables)
-        self.keyword_rows = KeywordRows(self.tables, self.reach, keyword_rows)
+        self.keyword_rows = StandingKeywordRows(self.tables, self.reach, keyword_rows)
         self._take = take
         self._rows_kept = rows_kept
         self._here = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}

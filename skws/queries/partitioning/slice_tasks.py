@@ -142,7 +142,7 @@ BUFFER: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class TimedLines:
     """Some results as JSON lines, without the last line end, and when each is given."""
 
     text: bytes
@@ -153,7 +153,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SliceProgress:
     """``counts``: of its own records so far. ``number``: of results found since, if none are formed."""
 
     counts: Counts
@@ -168,7 +168,7 @@ class Updated:
     end: float
 
 
-Emitted: TypeAlias = Lines | Progress | Updated | Sequence[BadRecord] | int
+Emitted: TypeAlias = TimedLines | SliceProgress | Updated | Sequence[BadRecord] | int
 """A number: so many bytes of the slice's own records have been read."""
 
 
@@ -251,7 +251,7 @@ class SlicedRun(ABC):
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
         yield from map(EncodedResult, lines)
 
-    def _in_turn(self, found: Iterable[Iterable[Timed | Progress | Updated]]) -> Iterator[bytes]:
+    def _in_turn(self, found: Iterable[Iterable[Timed | SliceProgress | Updated]]) -> Iterator[bytes]:
         """The lines of one slice after the other."""
         begins = BeginsOfSlices()
         for messages in found:
@@ -265,25 +265,27 @@ class SlicedRun(ABC):
         """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
         for messages in self._found(bad, counting=True):
             for message in messages:
-                if isinstance(message, Progress):
+                if isinstance(message, SliceProgress):
                     yield message.number
 
     @abstractmethod
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
         """What the task of each slice emits, in their order."""
 
-    def _found(self, bad: BadRecordLog, *, counting: bool) -> Iterator[Iterator[Timed | Progress | Updated]]:
+    def _found(
+        self, bad: BadRecordLog, *, counting: bool
+    ) -> Iterator[Iterator[Timed | SliceProgress | Updated]]:
         for messages in self._searched(counting=counting):
             yield self._heard(messages, self.counts, bad)
 
     def _heard(
         self, messages: Iterable[Emitted | Timed], done: Counts, bad: BadRecordLog
-    ) -> Iterator[Timed | Progress | Updated]:
+    ) -> Iterator[Timed | SliceProgress | Updated]:
         """The results of a slice; ``done``: the counts of those before it."""
         for message in messages:
             if isinstance(message, int):
                 self._read(message)
-            elif isinstance(message, Progress):
+            elif isinstance(message, SliceProgress):
                 self.counts = summed(done, message.counts)
                 yield message
             elif isinstance(message, Sequence):
@@ -292,8 +294,8 @@ class SlicedRun(ABC):
                 yield message
 
 
-def _timed(some: Timed | Progress | Updated) -> Iterator[tuple[float, bytes]]:
-    return iter(()) if isinstance(some, Progress | Updated) else some.timed()
+def _timed(some: Timed | SliceProgress | Updated) -> Iterator[tuple[float, bytes]]:
+    return iter(()) if isinstance(some, SliceProgress | Updated) else some.timed()
 
 
 def search_range(ranges: SliceRanges, queries: Sequence[Query], stream: Stream) -> Iterator[Emitted]:
@@ -318,7 +320,7 @@ def search_pieces(
     records = in_order(pieces)
     if counting:
         for number in run.count(*records):
-            yield Progress(run.counts, number)
+            yield SliceProgress(run.counts, number)
     else:
         yield from _emitted(run, run.results(*records), [])
 
@@ -344,8 +346,8 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted])
 def _drained(run: SliceRun, held: list[bytes], times: list[float], aside: list[Emitted]) -> Iterator[Emitted]:
     yield from aside
     aside.clear()
-    yield Progress(run.counts)
+    yield SliceProgress(run.counts)
     if held:
-        yield Lines(b"\n".join(held), np.array(times))
+        yield TimedLines(b"\n".join(held), np.array(times))
         held.clear()
         times.clear()

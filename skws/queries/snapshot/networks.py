@@ -93,7 +93,7 @@ _TOGETHER: Final = 256  # rows
 _BOUND: Final = itemgetter(0)
 
 
-class Held(NamedTuple):
+class JoinedRows(NamedTuple):
     """Joined rows, one for each node of a tree.
 
     ``bound``: that of the scores of results with them. ``fans``: of each join,
@@ -111,7 +111,7 @@ class _Grown:
     """A tree without all keywords, and its rows, those with the least bound first."""
 
     tree: Tree
-    rows: list[Held]
+    rows: list[JoinedRows]
 
 
 class TooManyRowsError(Exception):
@@ -140,14 +140,14 @@ class NetworkResults:
         self._by_value: dict[tuple[int, int, tuple[int, ...]], dict[JoinValue, list[int]]] = {}
         self._probes = Probes(self._schema, tables)
 
-    def of_size(self, size: int) -> Iterator[tuple[Tree, Held]]:
+    def of_size(self, size: int) -> Iterator[tuple[Tree, JoinedRows]]:
         """Results of ``size`` tuples: networks, each with the rows of its nodes. Raises TooManyRowsError."""
         generator = self._generator(size)
         extensions = cache(generator.extensions)
         waiting: list[tuple[float, int, _Grown]] = []
         order = count()
 
-        def wait(tree: Tree, rows: list[Held]) -> None:
+        def wait(tree: Tree, rows: list[JoinedRows]) -> None:
             rows.sort(key=_BOUND)
             # The newest of equal bounds first: fewer wait.
             heappush(waiting, (-rows[-1].bound, -next(order), _Grown(tree, rows)))
@@ -178,14 +178,14 @@ class NetworkResults:
                 elif found:
                     wait(new, found)
 
-    def fans(self, tree: Tree, held: Held) -> Iterator[tuple[str, int]]:
+    def fans(self, tree: Tree, held: JoinedRows) -> Iterator[tuple[str, int]]:
         """The joins by which a result passes through rows, by name, and how many rows each leads to."""
         known = len(held.fans) == len(held.numbers) - 1
         fans = held.fans if known else [self._fan(tree, held, node) for node in range(1, len(tree.edges))]
         for node, fan in passed(tree.parents, fans):
             yield self._schema.joins[tree.edges[node] // 2].name, fan
 
-    def joined(self, tree: Tree, held: Held) -> bool:
+    def joined(self, tree: Tree, held: JoinedRows) -> bool:
         """Whether the values of joins are equal; the index compares hashes only."""
         for node in range(1, len(tree.edges)):
             edge = self._edges[tree.edges[node]]
@@ -196,7 +196,7 @@ class NetworkResults:
                 return False
         return True
 
-    def _fan(self, tree: Tree, held: Held, node: int) -> Fans:
+    def _fan(self, tree: Tree, held: JoinedRows, node: int) -> Fans:
         edge = self._edges[tree.edges[node]]
         value = self._value(edge, held.numbers[tree.parents[node]])
         return self._probes.fans(edge, [value])[value]
@@ -217,12 +217,12 @@ class NetworkResults:
         left_out = query.without, query.without_joins
         return CNGen(plan.schema, slots, size, searchable, order, None, *left_out)
 
-    def _roots(self, root: Tree, size: int) -> list[Held]:
+    def _roots(self, root: Tree, size: int) -> list[JoinedRows]:
         relation, bitmap = root.relations[0], root.keywords[0]
-        held = (Held(inf, (n,)) for n in self._keyword_rows.carrying(relation, bitmap))
+        held = (JoinedRows(inf, (n,)) for n in self._keyword_rows.carrying(relation, bitmap))
         return self._weighed(root, held, size)
 
-    def _extended(self, tree: Tree, rows: Sequence[Held], size: int) -> list[Held]:
+    def _extended(self, tree: Tree, rows: Sequence[JoinedRows], size: int) -> list[JoinedRows]:
         """The rows of a tree, given those of the tree without its last node."""
         relation, bitmap, parent = tree.relations[-1], tree.keywords[-1], tree.parents[-1]
         if bitmap not in self._bitmaps[relation]:
@@ -239,7 +239,7 @@ class NetworkResults:
         led = self._led(edge, bitmap, dict.fromkeys(value for _, value in valued))
         alike = [node for node, other in enumerate(tree.relations[:-1]) if other == relation]
         found = (
-            Held(held.bound, (*held.numbers, partner), held.fans, held.weights)
+            JoinedRows(held.bound, (*held.numbers, partner), held.fans, held.weights)
             for held, value in valued
             for partner in led.get(value, ())
             if all(held.numbers[node] != partner for node in alike)
@@ -250,10 +250,10 @@ class NetworkResults:
         self,
         tree: Tree,
         edge: Edge,
-        valued: Sequence[tuple[Held, JoinValue]],
+        valued: Sequence[tuple[JoinedRows, JoinValue]],
         best: Weights | None,
         size: int,
-    ) -> Iterator[tuple[Held, JoinValue]]:
+    ) -> Iterator[tuple[JoinedRows, JoinValue]]:
         """The rows that may lead to a wanted result, with values and fans of a new join.
 
         ``best``: the keywords' greatest weights in the new node, None if it contains no keyword.
@@ -272,9 +272,9 @@ class NetworkResults:
             fans = (*held.fans, shared[value]) if counted else ()
             bound = of_rows(_most(held.weights, best) if best else held.weights, fans)
             if bound >= least:
-                yield Held(bound, held.numbers, fans, held.weights), value
+                yield JoinedRows(bound, held.numbers, fans, held.weights), value
 
-    def _with_weights(self, tree: Tree, held: Held) -> Held:
+    def _with_weights(self, tree: Tree, held: JoinedRows) -> JoinedRows:
         """The rows with the weights of their keywords."""
         if held.weights:
             return held
@@ -282,7 +282,7 @@ class NetworkResults:
         weights = [self._keyword_rows.weights(relation, n) for relation, keywords, n in nodes if keywords]
         return held._replace(weights=tuple(map(max, zip(*weights, strict=True))))
 
-    def _weighed(self, tree: Tree, rows: Iterator[Held], size: int) -> list[Held]:
+    def _weighed(self, tree: Tree, rows: Iterator[JoinedRows], size: int) -> list[JoinedRows]:
         """Rows with weights, the last of which contains keywords; without pruned ones."""
         if not self._bounds.known:
             return list(rows)
@@ -295,10 +295,10 @@ class NetworkResults:
                 weights = self._with_weights(tree, held).weights
             bound = of_rows(weights, held.fans)
             if bound >= least:
-                found.append(Held(bound, held.numbers, held.fans, weights))
+                found.append(JoinedRows(bound, held.numbers, held.fans, weights))
         return found
 
-    def _scored(self, tree: Tree, rows: list[Held], size: int) -> list[Held]:
+    def _scored(self, tree: Tree, rows: list[JoinedRows], size: int) -> list[JoinedRows]:
         """Rows of results, best first: bounds are scores, up to rounding."""
         if not self._bounds.known or not rows:
             return rows
@@ -310,10 +310,10 @@ class NetworkResults:
         for number, each in enumerate(rows):
             held = self._with_weights(tree, each)
             shared = fans[number] if fans else ()
-            scored.append(Held(of_rows(held.weights, shared), held.numbers, shared, held.weights))
+            scored.append(JoinedRows(of_rows(held.weights, shared), held.numbers, shared, held.weights))
         return sorted(scored, key=_BOUND, reverse=True)
 
-    def _fans_at(self, tree: Tree, rows: list[Held], node: int) -> list[Fans]:
+    def _fans_at(self, tree: Tree, rows: list[JoinedRows], node: int) -> list[Fans]:
         """For each result the fans of the join to a node."""
         edge, parent = self._edges[tree.edges[node]], tree.parents[node]
         values = [self._value(edge, held.numbers[parent]) for held in rows]

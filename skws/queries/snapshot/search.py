@@ -21,7 +21,7 @@ from skws.queries.keywords.live_words import indexed
 from skws.queries.keywords.referred_rows import referred_notes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.snapshot.keyword_rows import Bounds, KeywordRows
-from skws.queries.snapshot.networks import Held, NetworkResults, TooManyRowsError
+from skws.queries.snapshot.networks import JoinedRows, NetworkResults, TooManyRowsError
 from skws.ranking.rankings import Evidence, JoinFan, Match, ranking_named
 from skws.results.model import Result, Score, TopChange
 from skws.results.names import TupleNames
@@ -161,7 +161,7 @@ class SnapshotSearch:
         return result.score.value
 
     def _judged(
-        self, tree: Tree, held: Held, joins: Iterable[tuple[str, int]]
+        self, tree: Tree, held: JoinedRows, joins: Iterable[tuple[str, int]]
     ) -> tuple[float, float, str, Result]:
         names = []
         matches: list[tuple[int, Match]] = []

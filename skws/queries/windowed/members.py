@@ -100,7 +100,7 @@ class Deletions:
         self._kept = max(_SOME, len(self))
 
 
-class Settled(NamedTuple):
+class BatchEffects(NamedTuple):
     """The effects of a batch: known tuples that end, by slot, and new ones with their ends."""
 
     slots: Ints
@@ -136,7 +136,7 @@ class Members:
         """Add the keys of static tuples that are inserted next: they fit all."""
         self.add_keys(np.full((count, self._keys.shape[1]), ANY, dtype=np.int64))
 
-    def settle(self, batch: RecordBatch, inserted: RecordBatch, spans: Spans) -> Settled:
+    def settle(self, batch: RecordBatch, inserted: RecordBatch, spans: Spans) -> BatchEffects:
         """The tuples that a batch ends or inserts; the tracker has read ``inserted``, its insertions."""
         deletes = batch.deletes()
         begin = self._tracker.position - len(inserted)
@@ -146,7 +146,7 @@ class Members:
         self.follow(set(distinct(batch.relation[deletes]).tolist()) - self.followed)
         ended = self._ended(batch, inserted, ticks, spans)
         slots, ends = self._ends(left, ended)
-        return Settled(slots, ends, self._arrivals(inserted, begin, held, spans, ended), ended.unmatched)
+        return BatchEffects(slots, ends, self._arrivals(inserted, begin, held, spans, ended), ended.unmatched)
 
     def follow(self, relations: Iterable[int]) -> None:
         """Follow deletions of relations from now on."""

@@ -30,7 +30,7 @@ from skws_tui.services.result_buffer import ListOrder, ListSelection, relations_
 from skws_tui.services.result_drawing import Drawer, TableColumns, day_or_time, plain_text
 from skws_tui.services.start import StartContents
 from skws_tui.services.typed import text_of
-from skws_tui.widgets.query_bar import QueryBar, WindowLines
+from skws_tui.widgets.query_bar import QueryBar, WindowDrawing
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_tui.widgets.start_menu import StartMenu
@@ -126,7 +126,7 @@ class SearchScreen(FilteredScreen):
         yield QueryBar(self.skws.view, self.palette)
         yield FilterBox("results")
         yield ResultPane(Drawer(self.skws.view, self.palette))
-        yield WindowLines()
+        yield WindowDrawing()
         yield TimeLine(self.skws.job, self.palette)
 
     def on_mount(self) -> None:
@@ -175,7 +175,7 @@ class SearchScreen(FilteredScreen):
         session.selected, session.trees = self.bar.selected or self._wanted, self.results.trees
         self._show_list()
         self.pane.draw_detail()
-        self.query_one(WindowLines).show(view, self.bar.selected, self.palette)
+        self.query_one(WindowDrawing).show(view, self.bar.selected, self.palette)
         self.time_line.query_name = self._selected().query
         self.time_line.position = self.skws.position
         self.time_line.display = not self.time_line.timeless

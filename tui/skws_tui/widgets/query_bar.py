@@ -112,11 +112,11 @@ class QueryBar(Widget):
 _ROWS: Final = 5
 
 
-class WindowLines(Static):
+class WindowDrawing(Static):
     """Hidden if there are no windows to show."""
 
     DEFAULT_CSS = """
-    WindowLines {
+    WindowDrawing {
         height: auto; max-height: 8; padding: 0 1; display: none;
         border-top: solid $border-blurred;
     }

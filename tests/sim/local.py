@@ -72,6 +72,7 @@ _BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
 _LAST: Final = 6  # rounds of records in the end, over three windows
 _MOST_BYTES: Final = 28_000  # a segment of the log more or less, and what is recent
+_MOST_PAGES: Final = 20_480  # bytes of the state, which SQLite keeps in pages
 _MOST_ENTRIES: Final = 14
 _MOST_BESIDE: Final = 28  # if what is recent is kept as well, or what lives waits for late records
 _USUAL: Final = 8  # live tuples
@@ -514,6 +515,8 @@ class LocalSimulation:
             self.upstream.publish(Event(relation, 0, (1, word)))
         self._drain()
         files = self.world.disk.files(CHECKPOINT)
+        pages = len(files.pop(STATE))
+        check(pages <= _MOST_PAGES, "the state of the run has", pages, "bytes")
         size = sum(map(len, files.values()))
         check(size < _MOST_BYTES, "the checkpoint has", size, "bytes", sorted(files))
         left = [path for path in self.world.disk.files() if path.endswith((".partial", ".part"))]

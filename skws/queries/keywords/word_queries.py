@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -51,16 +50,6 @@ _REASONS: Final[tuple[tuple[Callable[[Plan], bool], str], ...]] = (
 )
 
 
-class WordedQuery(MeshedQuery):
-    """A query that delta joins answer."""
-
-    @cached_property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The tuples that satisfy one of them take no part."""
-        excluded = (each for slot in self.plan.query.exclusions for each in slot.alternatives)
-        return tuple(each for each in excluded if isinstance(each, Condition))
-
-
 Word: TypeAlias = frozenset[Alternative]
 _SLOTS: Final = 4
 
@@ -86,9 +75,9 @@ class WordQueries:
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
-        self.queries: dict[int, WordedQuery] = {}
+        self.queries: dict[int, MeshedQuery] = {}
         self.joins = DeltaJoins(live, schema)
-        self._conditioned: set[int] = set()
+        self._conditions: dict[int, list[Condition]] = {}  # that exclude tuples, by query
         self._live = live
         self._schema = schema
         self._row = row
@@ -108,11 +97,11 @@ class WordQueries:
         new: dict[int, Slot] = {}
         self.joins.ask({number: self._asked(plan, new) for number, plan in plans.items()})
         self._matching.add(new)
-        added = {number: WordedQuery(self.joins, plan) for number, plan in plans.items()}
-        self.queries |= added
-        self._conditioned |= {
-            number for number, query in added.items() if query.plan.query.exclusions and query.conditions
-        }
+        for number, plan in plans.items():
+            self.queries[number] = MeshedQuery(self.joins, plan)
+            excluded = (each for slot in plan.query.exclusions for each in slot.alternatives)
+            if conditions := [each for each in excluded if isinstance(each, Condition)]:
+                self._conditions[number] = conditions
         return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new, rows, index))))
 
     def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
@@ -130,7 +119,7 @@ class WordQueries:
     def remove(self, query: int) -> None:
         """Stop answering a query."""
         plan = self.queries.pop(query).plan
-        self._conditioned.discard(query)
+        self._conditions.pop(query, None)
         self.joins.remove(query)
         gone = []
         for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
@@ -155,14 +144,14 @@ class WordQueries:
 
     def _satisfying(self, found: Partials) -> Partials:
         """Drop results with tuples that conditions of their queries exclude."""
-        if not self._conditioned or not len(found):
+        if not self._conditions or not len(found):
             return found
         relation = self._live.tuples.relation
         rows: dict[int, Row] = {}
         kept = np.ones(len(found), dtype=bool)
-        asking = np.isin(found.query, np.array(sorted(self._conditioned), dtype=np.int64))
+        asking = np.isin(found.query, np.array(sorted(self._conditions), dtype=np.int64))
         for at in np.flatnonzero(asking).tolist():
-            conditions = self.queries[int(found.query[at])].conditions
+            conditions = self._conditions[int(found.query[at])]
             for slot in found.members[at][found.members[at] != NO_MEMBER].tolist():
                 mine = [each for each in conditions if each.relation == relation[slot]]
                 if mine and slot not in rows:

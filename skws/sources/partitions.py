@@ -151,7 +151,8 @@ class StreamTime:
         return cls(dict(stored["reached"]), int(stored["latest"]), stored["final"])
 
     def offset(self) -> dict[str, Any]:
-        return {"reached": sorted(self.reached.items()), "latest": self.latest, "final": self.final}
+        reached = [[one, time] for one, time in sorted(self.reached.items())]
+        return {"reached": reached, "latest": self.latest, "final": self.final}
 
     def after(
         self, brought: Mapping[int, int], ahead: Mapping[int, int], gone: Collection[int], lateness: int

@@ -155,7 +155,7 @@ class Checkpoint:
         return first
 
     def committing(self) -> AbstractContextManager[None]:
-        """Inside, sinks record their progress, then the run commits: in one go."""
+        """Inside, sinks record their progress as they open or flush, then the run commits: in one go."""
         return self.state.gathering()
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:

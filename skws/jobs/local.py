@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -203,7 +204,8 @@ class LocalWatch:
             self._prepare(request)
         control = None if request.control is None else ControlFolder(request.control)
         self._run = self._new_run(request)
-        self._out = SinkFanout(self._sinks, request.dead_letters, self._run)
+        with nullcontext() if self._checkpoint is None else self._checkpoint.committing():
+            self._out = SinkFanout(self._sinks, request.dead_letters, self._run)
         if self._listener is not None:
             self._listener.open(self._run)
         start = self._starting_point(request)

@@ -312,7 +312,8 @@ class Driver:
             tell=lambda _line: None,
             repeating=True,
         )
-        self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
+        with place.checkpoint.committing():
+            self._delivery = SinkFanout(self._sinks, job.dead_letters, run)
         self._merger.deliver_to(self._delivery)
         self._merger.table_letters = place.letters
         self._committer = OutputCommitter(

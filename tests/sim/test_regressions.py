@@ -115,7 +115,7 @@ _REGRESSIONS: Final = {
     ),
     "snapshot-unsorted": Regression((1,), lambda _: (_work(),), source="postgres"),
     "slot-unmarked": Regression(
-        range(89, 99), lambda at: (_failing("power", at), _work(4)), source="postgres"
+        range(68, 78), lambda at: (_failing("power", at), _work(4)), source="postgres"
     ),
     "snapshot-not-synced": Regression(
         range(126, 137, 2), lambda at: (_failing("power", at), _work(4)), source="postgres"

@@ -259,7 +259,8 @@ class SparkWatch:
             tell=partial(self._log.warning, "sink"),
             repeating=True,
         )
-        delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
+        with place.checkpoint.committing():
+            delivery = SinkFanout(self._sinks, self.request.dead_letters, run)
         stack.push(lambda kind, _error, _trace: delivery.close(failed=kind is not None))
         self._merger.deliver_to(delivery)
         self._merger.table_letters = place.letters

@@ -1,4 +1,4 @@
-"""Indexes on disk of tables with a source; and all rows of such tables, for what loads tables whole."""
+"""Indexes on disk of tables with a source; and all rows of such tables, for code that loads tables whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record
 
 
 def tell_missing(schema: Schema, bad: BadRecordLog, tell: Callable[[str], object]) -> None:
-    """Count in ``bad``, and tell, the values that are missing in such tables. Raises SkwsError."""
+    """Count in ``bad``, and report, the values that are missing in such tables. Raises SkwsError."""
     bad.take(passed_over_in_sources(schema))
     for line in bad.news():
         tell(line)

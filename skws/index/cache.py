@@ -1,8 +1,8 @@
 """Indexes on disk, made from their sources: in the cache of the machine, or in a file of the user's choice.
 
-The first process that needs an index makes it; others wait for it. An index is
-known by what it is made from: the source, the state of its data, and the
-relations with the columns that they are joined on. It has rows, join values, words, and counts of texts.
+The first process that needs an index makes it; others wait for it. The source, the state of its data, and
+the relations with the columns of their joins identify an index. It has rows, join values, words, and counts
+of texts.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def make_index(
     passed_over: Mapping[str, int],
     report: Callable[[str, int, int | None], None],
 ) -> None:
-    """Write the parts of a table's index into a folder; ``report`` takes its progress. Raises SourceError.
+    """Write the parts of a table's index into a folder; ``report`` receives the progress. Raises SourceError.
 
-    ``passed_over``: how many values of ``batches`` were, by the reason, once all have been read.
+    ``passed_over``: the numbers of missing values in ``batches`` by reason, complete when all have been read.
     """
     size = 0
     for size in write_rows(folder / "rows.arrow", relation, batches):
@@ -90,7 +90,7 @@ def make_parts(
     batches: Callable[[RowReader], Iterator[pa.RecordBatch]],
     report: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Write the parts of the indexes of all relations; ``report`` takes the number of rows read so far.
+    """Write the parts of the indexes of all relations; ``report`` receives the number of rows read so far.
 
     Raises SourceError.
     """
@@ -148,7 +148,7 @@ def _save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
 def _save_words(
     folder: Path, relation: Relation, rows: TableRows, hidden: Flags, report: Callable[[int], None]
 ) -> dict[str, tuple[int, int]]:
-    """Postings of all searched columns together; gives how many texts each has, and their characters."""
+    """Write the postings of all searched columns; returns the number of texts and of characters of each."""
     texts = dict.fromkeys(relation.search, (0, 0))
     analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
     with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
@@ -166,7 +166,7 @@ def _save_words(
 
 
 def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Ints]:
-    """Rows whose key comes again, and (row, how many equal ones come before) of those without a key."""
+    """Rows whose key is repeated later, and (row, number of equal rows before it) of those without a key."""
     values = _gathered(rows, size, lambda block: row_identities(block, relation))
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
@@ -220,9 +220,9 @@ def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[Tab
 
 
 def pinned(schema: Schema, report: ReportProgress = unreported, bad: BadRecordLog | None = None) -> Schema:
-    """A schema that shows other processes of this machine the tables as they are now.
+    """A schema with which other processes of this machine see the present state of the tables.
 
-    ``bad`` takes what was passed over in them.
+    ``bad`` receives the missing values in them.
     """
     relations = list(schema.relations)
     tables = open_tables(schema, report)
@@ -283,7 +283,7 @@ def database_tables(
 ) -> tuple[TableIndex, ...]:
     """The indexes of all relations of a database.
 
-    Their file is ``kept``, or one in the cache; it is made unless it is of the data as it is now.
+    Their file is ``kept``, or one in the cache; it is made unless it has the present state of the data.
 
     Raises UsageError if ``kept`` is another kind of file, SourceError.
     """
@@ -303,7 +303,7 @@ def database_tables(
 
 
 def passed_over(tables: Iterable[TableIndex]) -> Iterator[BadRecord]:
-    """The values that were passed over when the rows of some tables were read."""
+    """The values that were missing when the rows of some tables were read."""
     for table in tables:
         for reason, count in table.passed_over.items():
             yield BadRecord(str(table.path), 0, 0, b"", reason, passed_over=count)
@@ -323,9 +323,9 @@ def _cached(database: Database, schema: Schema) -> Path:
 
 
 def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> bool:
-    """Make an index, its parts in a folder by ``make``, unless the file has it for this state of the data.
+    """Make an index, with its parts in a folder by ``make``, unless the file has this state of the data.
 
-    Whether it was made.
+    Returns True if it was made.
     """
     if _has(path, mark):
         return False
@@ -341,7 +341,7 @@ def _has(path: Path, mark: str) -> bool:
 
 
 def _is_index(path: Path) -> bool:
-    """Whether a file is an index, perhaps one of an earlier version, which was an SQLite file."""
+    """True if a file is an index, perhaps one of an earlier version, which was an SQLite file."""
     with suppress(OSError):
         if mark_of(path) is not None:
             return True
@@ -355,7 +355,7 @@ class TableSource(Protocol):
 
     @property
     def passed_over(self) -> Mapping[str, int]:
-        """How many values of the batches so far were, by the reason."""
+        """The numbers of missing values in the batches so far, by reason."""
 
     def identity(self) -> str:
         """A text that changes whenever the rows change."""

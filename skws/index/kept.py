@@ -1,7 +1,7 @@
-"""The indexes in the cache: a folder for each, which one process at a time works on.
+"""The indexes in the cache: a folder for each, in which one process at a time works.
 
-When another is made, those that nobody has used for a month go, and the longest unused beyond ``MOST`` bytes.
-A process that has one open goes on with it: the system keeps a file that is deleted as long as it is mapped.
+When an index is made, those unused for a month are deleted, and the longest unused beyond ``MOST`` bytes.
+A process that has one open can continue to use it: the system keeps a deleted file while it is mapped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeptIndex:
 
 @contextmanager
 def alone(folder: Path, of: str) -> Iterator[None]:
-    """Hold the lock of an index's folder, which is made; ``of``: what it is made from. Raises OSError."""
+    """Hold the lock of an index's folder, which is made; ``of``: the source of the index. Raises OSError."""
     lock = _locked(folder)
     try:
         os.utime(folder / _LOCK)
@@ -77,7 +77,7 @@ def forget_old(latest: Path, most: int = MOST) -> None:
 
 
 def clear() -> list[KeptIndex]:
-    """Delete all indexes that no process is making; gives those that are gone."""
+    """Delete all indexes that no process is making; returns the deleted ones."""
     return [one for one in kept_indexes() if _remove(one)]
 
 

@@ -1,10 +1,9 @@
 """The memory-mapped file of an index, and its postings: words to chunks of text, chunks to rows.
 
-A chunk is the text between white space. Each distinct one is analysed once,
-when the index is built, by the analysis of all engines.
+A chunk is the text between white space. Each distinct one is analysed once, when the index is built, by the
+analysis that all engines share.
 
-An index is built in a folder, a file for each part, and then packed into one
-file, whose end lists the parts.
+An index is built in a folder, a file for each part, and then packed into one file, whose end lists the parts.
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.N
 
 @contextmanager
 def packed(path: Path, mark: str = "") -> Iterator[Path]:
-    """A folder for the parts of an index; the file appears, whole, when the ``with`` ends well.
+    """A folder for the parts of an index; the file appears, complete, when the ``with`` ends well.
 
-    ``mark``: the state of the data that it is made from. Raises OSError.
+    ``mark``: the state of the indexed data. Raises OSError.
     """
     folder = path.with_name(f".{path.name}.new")
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
@@ -122,7 +121,7 @@ class IndexFile:
         return np.frombuffer(self._bytes, np.dtype(kind), size, begin if size else 0).reshape(shape)
 
     def data(self, name: str) -> pa.Buffer:
-        """The bytes of a part that is no array."""
+        """The bytes of a part that is not an array."""
         begin, length, *_ = self._parts[name]
         return pa.py_buffer(self._bytes).slice(begin, length)
 
@@ -136,9 +135,9 @@ _ROW: Final = np.uint64((1 << 32) - 1)
 
 
 class Gathered:
-    """The chunks of the texts of a table, as they are read.
+    """The chunks of the texts of a table, while these are read.
 
-    Their occurrences are kept in a file; memory holds the distinct chunks, and their counts.
+    Their occurrences are in a file; memory contains the distinct chunks, and their counts.
     """
 
     def __init__(self, folder: Path, analyzers: Collection[Analyzer] = (Analyzer.ENGLISH,)) -> None:
@@ -148,7 +147,7 @@ class Gathered:
         self._pairs = TemporaryFile(dir=folder)  # noqa: SIM115 - ``close`` does
 
     def add(self, first: int, texts: pa.Array, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
-        """The texts of rows from ``first`` on."""
+        """Add the texts of rows from ``first`` on."""
         occurrences = occurrences_in(texts, analyzer)
         numbers = self._numbers
         chunk_numbers = np.array(
@@ -220,7 +219,7 @@ class Postings:
         return int((self._chunk_first[chunks + 1] - self._chunk_first[chunks]).sum())
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """The searchable words by each analyzer, and how many rows contain each."""
+        """The searchable words by each analyzer, and the number of rows that contain each."""
         every = range(len(self._first) - 1)
         first, last, lower = (bisect_left(every, mark, key=self._term) for mark in (b"W", b"X", b"w"))
         for number in (*every[first:last], *every[lower:]):
@@ -233,7 +232,7 @@ class Postings:
             yield self._word(number), rows
 
     def _rows(self, alternative: WordAlternative) -> Iterator[Ints]:
-        """Pieces of the rows, unordered, with repetitions."""
+        """Arrays of the rows, unordered, with repetitions."""
         chunks = self._chunks_with(alternative)
         begins = self._chunk_first[chunks]
         counts = self._chunk_first[chunks + 1] - begins
@@ -259,13 +258,13 @@ class Postings:
         return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
 
     def _beginning(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
-        """The numbers of the terms that are words with a beginning: the first, and the one after the last."""
+        """The numbers of the terms that are words with a prefix: the first, and the one after the last."""
         every = range(len(self._first) - 1)
         term = f"{_mark(analyzer, 'w')}{start}".encode()
         return bisect_left(every, term, key=self._term), bisect_left(every, term + b"\xff", key=self._term)
 
     def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
-        """The terms that are words like another, or of a form; all words that may be are looked at."""
+        """The terms that are words near another, or of a form; all candidate words are compared."""
         if isinstance(alternative, Wildcard):
             form = alternative.form
             first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0], alternative.analyzer)
@@ -292,7 +291,7 @@ class Postings:
 
 
 def _mark(analyzer: Analyzer, letter: str) -> str:
-    """What terms begin with: ``s`` for stems, ``w`` for words; of other analyzers their name, too."""
+    """The beginning of terms: ``s`` for stems, ``w`` for words; and the name, except for English."""
     return letter if analyzer is Analyzer.ENGLISH else f"{letter.upper()}{analyzer}\0"
 
 

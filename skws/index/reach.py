@@ -1,9 +1,9 @@
-"""Which rows of indexed tables live tuples need: those they reach by joins, and those with keywords.
+"""The rows of indexed tables that live tuples need: those they reach by joins, and those with keywords.
 
-Paths of joins lead through tables alone. If few rows have keywords of a query, all
-of them are live tuples while the query runs. If there are many, only the rows that
-a network of live tuples can reach are. The others can only be in results of rows
-alone, which are searched for once, when the query begins (``seeds``).
+The paths of joins lead through tables only. If few rows have keywords of a query, all of them are live
+tuples while the query runs. If there are many, only the rows that a network of live tuples can reach are
+live. The others can only be in results of rows alone, for which one search when the query begins is enough
+(``seeds``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Numbers: TypeAlias = dict[int, Ints]
 """Rows of tables: their distinct numbers in order, by relation."""
 
 Frontier: TypeAlias = defaultdict[int, defaultdict[int, list[Ints]]]
-"""Rows that were just reached, by the nodes that a network can have beyond them, and by relation."""
+"""Newly reached rows, by the number of further nodes that a network can have, and by relation."""
 
 _FAR: Final = 1 << 20
 
@@ -77,7 +77,7 @@ class Reach:
         return any(self._leads(way, nodes) for way in self._ways[table])
 
     def from_tuples(self, tuples: Tuples, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """The ``chosen`` rows that are in a network of at most so many nodes with one of the tuples.
+        """The ``chosen`` rows that are in a network of at most ``most`` nodes with one of the tuples.
 
         A tuple without keywords is inside the network, and so has another neighbour.
         """
@@ -93,14 +93,14 @@ class Reach:
         return self._walked(frontier, most, chosen)
 
     def from_rows(self, rows: Numbers, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """The ``chosen`` rows that are in a network of rows of at most so many nodes with one of the rows."""
+        """The ``chosen`` rows that are in a network of at most ``most`` rows with one of the rows."""
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
         for table, numbers in rows.items():
             frontier[most - 1][table].append(numbers)
         return self._walked(frontier, most, chosen)
 
     def _walked(self, frontier: Frontier, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """Rows that leave room for most nodes come first: a row reached again leads to nothing new."""
+        """Rows after which most nodes fit come first: a row that is reached again leads to no new row."""
         found: defaultdict[int, list[Ints]] = defaultdict(list)
         walked: Numbers = {}
         for nodes in range(most - 1, -1, -1):
@@ -156,7 +156,7 @@ class StandingKeywordRows:
 
     @property
     def lazy(self) -> frozenset[int]:
-        """The queries whose rows are inserted as they are reached."""
+        """The queries whose rows are inserted when they are reached."""
         return frozenset(self._lazy)
 
     @property
@@ -165,13 +165,13 @@ class StandingKeywordRows:
         return max(self._sizes.values(), default=1)
 
     def waiting(self, table: int, numbers: Ints) -> Flags:
-        """Which rows are inserted as they are reached."""
+        """Which rows are inserted when they are reached."""
         counts = self._waiting.get(table)
         flags: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
         return flags
 
     def add(self, query: int, matcher: Matcher, size: int) -> Numbers:
-        """Add a query with networks of at most ``size`` nodes; gives the rows to insert now."""
+        """Add a query with networks of at most ``size`` nodes; returns the rows to insert now."""
         self._sizes[query] = size
         if sum(table.bound(matcher) for table in self._tables.values()) <= self._at_once:
             return {r: np.flatnonzero(table.carrying(matcher)) for r, table in self._tables.items()}
@@ -184,7 +184,7 @@ class StandingKeywordRows:
         return {}
 
     def remove(self, query: int) -> Numbers:
-        """Remove a query; gives the rows that are no longer inserted as they are reached."""
+        """Remove a query; returns the rows that are no longer inserted when they are reached."""
         del self._sizes[query]
         matcher = self._lazy.pop(query, None)
         former: Numbers = {}
@@ -227,12 +227,12 @@ class StandingKeywordRows:
         return keywords
 
     def excluded(self, matcher: Matcher) -> int:
-        """How many rows take no part in a query."""
+        """The number of rows that a query excludes."""
         bits = ALL if matcher.torn else matcher.excluding
         return sum(int((bitmaps == EXCLUDED).sum()) for _, _, bitmaps in self._bitmaps(matcher, bits))
 
     def with_keywords(self, matcher: Matcher) -> Iterator[tuple[int, list[Row]]]:
-        """All rows that contain keywords of a query: their relation, and a part of them at a time."""
+        """All rows that contain keywords of a query: their relation, and some of them at a time."""
         keywords = matcher.excluding - 1
         for relation, block, bitmaps in self._bitmaps(matcher, keywords):
             yield relation, block.rows(np.flatnonzero(bitmaps > 0))

@@ -72,7 +72,7 @@ class TableRows:
             yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
 
     def each(self, numbers: Ints) -> list[Row]:
-        """Some rows as tuples; one by one if they are few, as taking columns has its price."""
+        """Some rows as tuples; one by one if they are few, as taking whole columns is slower."""
         if len(numbers) > _FEW:
             return self.taken(numbers).rows(np.arange(len(numbers)))
         rows = []
@@ -130,12 +130,12 @@ class Joined:
         return rows
 
     def pairs(self, values: Ints) -> tuple[Ints, Ints]:
-        """The rows with any of some values, and for each row the place of its value among these."""
+        """The rows with any of some values, and for each row the position of its value among these."""
         first, counts = self._found(values)
         return np.repeat(np.arange(len(values)), counts), self._rows[ranges(first, counts)].astype(np.int64)
 
     def counts(self, values: Ints) -> Ints:
-        """How many rows have each value."""
+        """The number of rows with each value."""
         return self._found(values)[1]
 
     def _found(self, values: Ints) -> tuple[Ints, Ints]:
@@ -150,9 +150,10 @@ class Joined:
 class TableIndex:
     """Rows by number, by join value and by word. ``relation``: its position in the schema.
 
-    Of rows with equal keys only the last one counts and can be found. ``len``
-    is how many count; ``texts[c]`` are the texts of a searched column and their
-    characters. ``prefix`` names the table's parts in the file.
+    Of rows with equal keys only the last one counts and can be found. ``len``: the number of rows that count.
+    ``texts[c]``: the number of texts of a searched column and of their characters. ``prefix``: the beginning
+    of
+    the names of the table's parts in the file.
     """
 
     def __init__(self, file: IndexFile, relation: int, described: Relation, prefix: str = "") -> None:
@@ -170,7 +171,7 @@ class TableIndex:
             for number, names in enumerate(meta["keys"])
         }
         self.passed_over: dict[str, int] = meta["passed_over"]
-        """How many values were, by the reason, when the rows were read."""
+        """The numbers of missing values when the rows were read, by reason."""
         self.texts: dict[int, tuple[int, int]] = {
             described.columns[name]: tuple(found) for name, found in meta["texts"].items()
         }
@@ -180,7 +181,7 @@ class TableIndex:
 
     @property
     def size(self) -> int:
-        """The number of all rows, superseded ones included."""
+        """The number of all rows, including superseded ones."""
         return self._size
 
     def rows(self, numbers: Ints) -> ArrowBlock:
@@ -199,7 +200,7 @@ class TableIndex:
         return self._joined[columns]
 
     def occurrence(self, numbers: Ints) -> dict[int, int]:
-        """How many equal rows come before, where there are any; by place in ``numbers``."""
+        """The number of equal rows before each, if there are any; by position in ``numbers``."""
         if not len(self._occurrences):
             return {}
         position = np.searchsorted(self._occurrences[:, 0], numbers)
@@ -272,7 +273,7 @@ class TableIndex:
         return self._postings.containing(alternative)
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """The words of the searched columns, and how many rows contain each."""
+        """The words of the searched columns, and the number of rows that contain each."""
         return self._postings.words()
 
 

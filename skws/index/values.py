@@ -54,19 +54,20 @@ def row_identities(block: Block, relation: Relation) -> Ints:
 
 
 def likely_identities(block: Block, relation: Relation) -> Ints:
-    """One integer a row, the same for rows of one identity; those of others differ as a rule.
+    """One integer a row, the same for rows of one identity; rows of other identities usually differ.
 
-    Sooner made than ``row_identities``: texts are told apart by their lengths alone.
+    It is faster than ``row_identities``: only the lengths of texts are compared.
     """
     columns = relation.key_columns or range(len(relation.attributes))
     return _combined([_length_or_value(block, column) for column in columns])
 
 
 def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[Ints, Flags]:
-    """One integer a row of some blocks of one relation, and where no value is NULL.
+    """One integer a row of some blocks of one relation, and the rows without NULL.
 
-    Equal values give equal integers. NULLs are equal to each other where there are several columns; a column
-    by itself has any integer there. Different integers in a column by itself differ.
+    Equal values give equal integers. NULLs are equal to each other if there are several columns; for one
+    column
+    the integer of NULL is undefined. Different integers in a single column have different integers.
     """
     parts = [_all(block, columns) for block in blocks]
     there = [np.logical_and.reduce([known for _, known in some]) for some in parts]
@@ -91,7 +92,7 @@ def _length_or_value(block: Block, column: int) -> Ints:
 
 
 def text_hashes(texts: Texts) -> Hashes:
-    """A hash of each text; NULL counts as the empty one."""
+    """A hash of each text; NULL counts as the empty text."""
     if not texts.data:
         return np.zeros(len(texts), dtype=np.uint64)
     begins, lengths = texts.offsets[:-1], np.diff(texts.offsets).astype(np.int64)
@@ -110,7 +111,7 @@ def _all(block: Block, columns: Sequence[int]) -> list[tuple[Ints, Flags]]:
 
 
 def _column(block: Block, column: int) -> tuple[Ints, Flags]:
-    """Integers for the values of a column, and where there are any."""
+    """Integers for the values of a column, and flags of the values that are not NULL."""
     integers = block.integers(column)
     if integers is not None:
         return integers, np.ones(len(block), dtype=bool)
@@ -225,7 +226,7 @@ class JoinValues:
 
 
 def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Flags] | None:
-    """A column of several blocks that has NULLs, and where it has none; None if it has other values."""
+    """A column of several blocks with NULLs, and its flags; None if it has values of another type."""
     columns, there = [], []
     for block in blocks:
         integers = block.integers(column)

@@ -1,4 +1,4 @@
-"""Why a query has found nothing: keywords that no tuple contains, or that no result joins.
+"""The reason why a query has no results: keywords that no tuple contains, or that no result joins.
 
 This runs only for queries without results. Searches over an index count all tuples, others a bounded number.
 """
@@ -33,7 +33,7 @@ _DIGIT: Final = re.compile(r"\d")
 
 
 _WAYS_ON: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
-"""What a line on an empty search says if it says what to do."""
+"""A line about an empty search that contains one of these texts says what to do."""
 
 
 class TypedSearch(NamedTuple):
@@ -44,10 +44,11 @@ class TypedSearch(NamedTuple):
 
 
 class EmptyResult(NamedTuple):
-    """Why a query has found nothing, in lines for the user.
+    """The reason why a query has no results, in lines for the user.
 
-    ``missing``: the keywords that no tuple satisfies, each with what was meant, the likeliest first.
-    ``instead``: the query without them; empty if nothing would be left. ``join``: the form of a join to add,
+    ``missing``: the keywords that no tuple satisfies, each with similar words, the likeliest first.
+    ``instead``: the query without them; empty if no keyword would be left. ``join``: the form of a join to
+    add,
     if there are none.
     """
 
@@ -57,7 +58,7 @@ class EmptyResult(NamedTuple):
     join: str = ""
 
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
-        """The reasons, and one thing to try if they say none. ``command``: where it is to be a command."""
+        """The reasons, and one thing to try if they name none. ``command``: to show that as a command."""
         way = "" if any(way in line for line in self.reasons for way in _WAYS_ON) else self._way_on(command)
         return (*self.reasons, way) if way else self.reasons
 
@@ -72,16 +73,16 @@ class EmptyResult(NamedTuple):
 
 
 def _as_words(query: str) -> str:
-    """A query in a command: as it is if a shell leaves it so, else quoted."""
+    """A query in a command: unchanged if it has no special meaning for a shell, else quoted."""
     words = query.split()
     return query if shlex.join(words) == query and query.find(" -") < 0 else shlex.quote(query)
 
 
 @dataclass(slots=True)
 class KeywordCounts:
-    """The tuples that satisfy each keyword of a plan, and the relations that they are of.
+    """The number of tuples that satisfy each keyword of a plan, and their relations.
 
-    ``unsearched``: for each keyword, an attribute that has its text but is not searched.
+    ``unsearched``: for each keyword, an attribute that contains its text but is not searched.
     """
 
     plan: Plan
@@ -113,7 +114,7 @@ class KeywordCounts:
             self.relations[slot].add(relation)
 
     def why_nothing(self, words: Callable[[], Mapping[str, int]], where: str = "") -> EmptyResult:
-        """``words``: folded, with how many tuples have them. ``where``: which tuples were counted."""
+        """``words``: folded, with their numbers of tuples. ``where``: the tuples that were counted."""
         plan = self.plan
         among = where or (" of the stream" if sourced(plan.schema) else "")
         known = {} if all(self.slots) else words()
@@ -136,7 +137,7 @@ class KeywordCounts:
 
 
 def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
-    """The query without the keywords that no tuple satisfies; empty if none or all of them are there."""
+    """The query without the keywords that no tuple satisfies; empty if this removes none or all of them."""
     there = [slot.text for slot in query.slots if slot.text not in missing]
     if not there or len(there) == len(query.slots) or query.sequence:
         return ""
@@ -145,7 +146,7 @@ def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
 
 
 def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) -> list[str]:
-    """The joins that the schema's draft only suggests, with how to add them; first those that help most."""
+    """The joins that the schema's draft only suggests, with the way to add them; the most helpful first."""
     best = sorted(schema.possible, key=helps, reverse=True)
     return [
         f"possible: {one.on} ({one.reason}); "
@@ -159,13 +160,13 @@ def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) 
 
 
 def _helps(plan: Plan, relations: Sequence[set[int]], possible: Possible) -> tuple[bool, int]:
-    """Whether a join leads from keyword to keyword, and how many of the relations that have some it joins."""
+    """True if a join leads from keyword to keyword, and the number of its relations with keywords."""
     ends = {plan.schema.index[name] for name in _between(possible)}
     return _apart(plan, relations, ends) is None, len(ends & set().union(*relations))
 
 
 def _named(plan: Plan) -> Iterator[str]:
-    """A line on keywords that are also names in the schema, where these are not looked at."""
+    """A line on keywords that are also names in the schema, if the query does not search names."""
     if plan.query.match_names:
         return
     query = parse_query(plan.query.text, plan.schema, match_names=True)
@@ -177,7 +178,7 @@ def _named(plan: Plan) -> Iterator[str]:
 
 
 def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
-    """A line on keywords that the first line of a file has, which may be a row and not its header."""
+    """A line on keywords in the first line of a file, which may be a row and not the header."""
     for text in missing:
         for relation in schema.relations:
             for attribute in relation.attributes:
@@ -203,7 +204,7 @@ class RecordSample:
         self._words = Vocabulary()
 
     def add(self, items: Iterable[Record | BadRecord], most: int) -> int:
-        """Count the insertions among the first ``most`` items; returns how many these are."""
+        """Count the insertions among the first ``most`` items; returns the number of items."""
         before, rest = self._counts.tuples, iter(items)
         for record in insertions(islice(rest, most)):
             self._counts.add(record.relation, record.row)
@@ -217,9 +218,10 @@ class RecordSample:
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> EmptyResult:
-    """By the first records of a replay; without reasons if this process cannot read it.
+    """The reason, from the first records of a replay; without reasons if this process cannot read it.
 
-    Files are read by size, so that what small ones leave of ``records`` is for large ones.
+    Files are read in order of size, so that large ones get the share of ``records`` that small ones do not
+    use.
     """
     sample, left = RecordSample(plan), records
     try:
@@ -232,7 +234,10 @@ def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> Em
 
 
 def why_rows_give_nothing(plan: Plan, rows: Iterable[tuple[int, Row]], where: str) -> EmptyResult:
-    """Why rows, each with the number of its relation, give a plan nothing. ``where``: which rows they are."""
+    """The reason why rows give a plan no results; each with the number of its relation.
+
+    ``where``: which rows.
+    """
     counts, words, rows = KeywordCounts(plan), Vocabulary(), list(rows)
     for relation, row in rows:
         counts.add(relation, row)
@@ -246,7 +251,7 @@ def why_rows_give_nothing(plan: Plan, rows: Iterable[tuple[int, Row]], where: st
 
 
 def insertions(items: Iterable[Record | BadRecord]) -> Iterator[Record]:
-    """The good records that are no deletions."""
+    """The good records that are not deletions."""
     for item in items:
         if isinstance(item, Record) and not item.delete:
             yield item
@@ -263,7 +268,7 @@ def note_words(words: Vocabulary, relation: Relation, row: Row) -> None:
 
 
 def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
-    """Why no result has a tuple for each slot, where all slots match tuples of ``relations``."""
+    """The reason why no result has a tuple for each slot, if all slots match tuples of ``relations``."""
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
         return "no row has all of them, and the schema has no joins"
@@ -312,7 +317,7 @@ def _names(schema: Schema, relations: set[int]) -> str:
 
 
 def _holding(text: str, relation: Relation, row: Row) -> str | None:
-    """An attribute that is not searched and has the words of ``text`` in its value."""
+    """An attribute that is not searched and whose value contains the words of ``text``."""
     words = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
     for attribute, value in zip(relation.attributes, row, strict=True):
         if type(value) is str and attribute.name not in relation.search and words.search(value):

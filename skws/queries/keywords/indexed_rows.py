@@ -1,21 +1,19 @@
 """Indexed tables: their rows become live tuples when keywords or join values need them.
 
-Loaded only if there are such tables, as an index needs Arrow. Results equal those of tables loaded
-whole. A row without keywords only matters to tuples that it joins. Before a mesh probes the live
-tuples by a join value, all rows with that value are added (``demand``). So no partial result, in
-any mesh, waits for a row that is added later.
+The module is loaded only if there are such tables, as an index needs Arrow. Results equal those of tables
+that are loaded whole. A row without keywords only matters to tuples that it joins. Before a mesh probes the
+live tuples by a join value, all rows with that value are added (``demand``). So no partial result, in any
+mesh, waits for a row that is added later.
 
-Rows with keywords, which partial results wait for, are inserted into the meshes
-as tuples of the stream are: all rows of a query when it begins or, if there are
-many, those that a network can reach from arriving tuples (``reach.py``), before
-these tuples are inserted. ``demand`` skips such rows: any others that it could
-reach are in no result.
+Partial results do wait for rows with keywords, which are inserted into the meshes like tuples of the stream:
+all rows of a query when it begins or, if there are many, those that a network can reach from arriving tuples
+(``reach.py``), before these tuples are inserted. ``demand`` skips such rows: the others that it could reach
+are in no result.
 
-Rows are removed once they can be in no result. A row without keywords is
-removed when no waiting partial or live result has it as a member and it joins
-no tuple that may complete a network; a row that was added as it was reached,
-when no live tuple reaches it any more. Both are added again on demand. So
-memory holds the rows that live tuples need, and ``Sizes.rows_kept`` more.
+Rows are removed when they can no longer be in a result. A row without keywords is removed when no waiting
+partial or live result has it as a member and it joins no tuple that may complete a network; a row that was
+added when it was reached, when no live tuple reaches it any more. Both are added again on demand. So memory
+contains the rows that live tuples need, and at most ``Sizes.rows_kept`` others.
 """
 
 from __future__ import annotations
@@ -91,7 +89,7 @@ class IndexedTables:
 
     @property
     def crowded(self) -> bool:
-        """True if so many rows were added that a search for unneeded ones pays."""
+        """True if enough rows were added to make a search for unneeded ones worthwhile."""
         return self._since > max(self._rows_kept, self._left // LOOKED_AT)
 
     def put(self, taken: Taken, first: int) -> None:
@@ -120,17 +118,17 @@ class IndexedTables:
         return self._new([(self.tables[r], numbers) for part in parts for r, numbers in part.items()])
 
     def reached(self, tuples: Tuples) -> Numbers:
-        """The rows that tuples reach, of those that are added as they are reached and are not live yet."""
+        """The rows that tuples reach, among those that are added when reached and are not live yet."""
         return self.reach.from_tuples(tuples, self.keyword_rows.largest, self._absent)
 
     def seeded(self, matcher: Matcher, size: int) -> Numbers:
-        """Those that may be in results of rows alone, for a query that begins."""
+        """The rows that may be in results of rows alone, for a query that begins."""
         if not self.keyword_rows.lazy:
             return {}
         return self.reach.from_rows(self.keyword_rows.seeds(matcher, size), size, self._absent)
 
     def unreached(self, tuples: Tuples) -> Ints:
-        """The slots of rows that were added as they were reached, and that no tuple reaches now."""
+        """The slots of rows that were added when they were reached, and that no tuple reaches now."""
         reached = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._present)
         slots, relation, number = self._taken.columns()
         gone = self._waiting()
@@ -161,9 +159,9 @@ class IndexedTables:
         return found
 
     def demand(self, edge: Ints, values: Ints) -> None:
-        """Add the rows that edges lead to by join values to the live tuples.
+        """Add the rows to which edges lead by join values to the live tuples.
 
-        Skips rows that are added as they are reached.
+        Skips rows that are added when they are reached.
         """
         parts = []
         for table, numbers in self._partners(edge, values):
@@ -173,7 +171,7 @@ class IndexedTables:
             self._take(taken)
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
-        """Which edges lead to rows of indexed tables, and to how many."""
+        """Which edges lead to rows of indexed tables, and the number of these rows."""
         mine: Flags = self._leads_here[edge]
         counts = np.zeros(len(edge), dtype=np.int64)
         for number in distinct(edge[mine]).tolist():
@@ -209,9 +207,8 @@ class IndexedTables:
 class IndexedRows:
     """The indexed tables behind the live tuples of ``meshes``.
 
-    ``take_in`` puts rows among the live tuples, unseen by meshes; ``insert``
-    also inserts them in meshes, and gives the results. ``keyword_rows`` and
-    ``rows_kept``: as of ``Sizes``.
+    ``take_in`` adds rows to the live tuples, but not to meshes; ``insert`` also inserts them into meshes, and
+    returns the results. ``keyword_rows`` and ``rows_kept``: as of ``Sizes``.
     """
 
     def __init__(
@@ -235,7 +232,7 @@ class IndexedRows:
         scoring.tables(self.reserve.tables)
 
     def open(self) -> list[Partials]:
-        """Insert the rows that the queries need; gives the results of rows alone."""
+        """Insert the rows that the queries need; returns the results of rows alone."""
         queries = self._meshes.queries
         rows = [self._keyword_rows.add(query, each.matcher, each.max_size) for query, each in queries.items()]
         found = self._inserted(self.reserve.taken(*rows))
@@ -275,7 +272,7 @@ class IndexedRows:
     def count(self, query: int) -> int:
         """Count all rows of a query that are inserted when they are reached.
 
-        Gives the number of rows that the query excludes.
+        Returns the number of rows that the query excludes.
         """
         if query not in self._keyword_rows.lazy:
             return 0
@@ -300,9 +297,9 @@ class IndexedRows:
         return self._keyword_rows.carried(self._meshes.queries[query].matcher)
 
     def leaving(self, horizon: int, held: Flags) -> Ints:
-        """The slots of rows to evict; they may come again.
+        """The slots of rows to evict; they may be inserted again.
 
-        Rows ``held``, by slot, stay. Partial results with evicted rows end.
+        Rows flagged in ``held``, by slot, stay. Partial results with evicted rows end.
         """
         for mesh in self._meshes.columnar:
             mesh.mark_carriers(held, leaving=self._keyword_rows.lazy)

@@ -31,7 +31,7 @@ class KeywordPlan(SearchPlan):
         super().__init__(query, stream, keyword_plan(query, stream, stream.window, ranking, stream.evaluator))
 
     def check_change(self, before: Stream) -> None:
-        """The engine goes on with any schema over which its queries can be read."""
+        """The engine continues with any schema over which its queries can be read."""
 
     def group(self, state: StreamState) -> str | None:
         return SHARED if state.share.answers(self.query.text) else None
@@ -41,7 +41,7 @@ class KeywordPlan(SearchPlan):
 
 
 class KeywordQueries(LiveOperator):
-    """The keyword queries of a session. They share an engine, which corrects its results by late records."""
+    """The keyword queries of a session. They share an engine, which corrects its results for late records."""
 
     def __init__(self, state: StreamState) -> None:
         self._state = state
@@ -53,12 +53,12 @@ class KeywordQueries(LiveOperator):
 
     @property
     def in_order(self) -> bool:
-        """Under a window of time results are corrected by late records."""
+        """True under a count window; under a window of time, late records correct results."""
         return self._state.stream.by_count
 
     @property
     def adding_needs_log(self) -> bool:
-        """An engine has the live tuples."""
+        """False once there is an engine, which has the live tuples."""
         return self._engine is None
 
     @property

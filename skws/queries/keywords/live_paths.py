@@ -1,11 +1,11 @@
-"""Results of two keywords among the live tuples: the best are found, and all counted, without making all.
+"""Results of two keywords among the live tuples: finds the best and counts all, without forming all.
 
 Each leaf of a result has a keyword of its own. So with two keywords a result is one tuple, or a path: a tuple
 with the first keyword alone, tuples with none, a tuple with the second one alone. Walks are counted by
-sums along joins, a number for each join value; of these, the paths are those that come back to no tuple.
-The best paths are walked first, by what is at most ahead of a join value: the same sums, of maxima.
+sums along joins, a number for each join value; the paths among them are those that return to no tuple.
+The best paths are walked first, by an upper bound for what follows a join value: the same sums, of maxima.
 
-Only tuples that joins reach from a keyword are looked at, and each join value once.
+Only tuples that joins reach from a keyword are examined, and each join value once.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from skws_schema.budgets import check
 from skws_schema.graph import Edge
 
 MOST_COUNTED: Final = 5
-"""Tuples of results that are counted: longer walks may come back in more ways."""
+"""The most tuples of results that are counted: longer walks may return to a tuple in more ways."""
 _TOGETHER: Final = 512  # steps
 _ROUNDED: Final = 1e-8  # by so much at most the orders of scores differ from those here
 _FIRST, _SECOND, _BOTH = 1, 2, 3  # keyword bitmaps
 
 
 class Ways(NamedTuple):
-    """Tuples in order of their slots, each with the number of walks that lead there."""
+    """Tuples in order of their slots, each with the number of walks that lead to it."""
 
     slots: Ints
     numbers: Floats
@@ -53,7 +53,7 @@ class Ways(NamedTuple):
 
 
 class Roles:
-    """Which live tuples can be where in results, at ``now``. ``bitmaps``: of those with keywords."""
+    """The possible roles of live tuples in results at ``now``. ``bitmaps``: of those with keywords."""
 
     def __init__(self, live: LiveTuples, bitmaps: KeywordBitmaps, now: int, without: Collection[int]) -> None:
         self._tuples = live.tuples
@@ -74,7 +74,7 @@ class Roles:
         return found
 
     def is_free(self, slots: Ints) -> Flags:
-        """Which tuples can be inside of results: those without keywords."""
+        """Which tuples can be inside results: those without keywords."""
         found: Flags = self._keywords.take(slots) == 0
         return found & self._takes_part(slots)
 
@@ -101,7 +101,7 @@ class Links(NamedTuple):
 
     @property
     def back(self) -> Hashes:
-        """The hashes of the links by which others have the tuples."""
+        """The hashes of the links that lead back to the tuples."""
         return index_hashes(self.edge ^ 1, self.value)
 
     def taken(self, chosen: Ints) -> Links:
@@ -147,7 +147,7 @@ class Numbered:
 
 
 class JoinedTuples:
-    """The live tuples as some edges join them, by the relations that these leave; one leads back by each."""
+    """The live tuples as some edges join them, by the relations that the edges leave; one edge leads back."""
 
     def __init__(self, leaving: Sequence[Sequence[Edge]], live: LiveTuples) -> None:
         self._live = live
@@ -169,14 +169,14 @@ class JoinedTuples:
         return Links(position, edge, values)
 
     def next_to(self, slots: Ints) -> Ints:
-        """The tuples that some have joins with, and perhaps others that seem to; each once, in order."""
+        """The tuples that are joined with some, and perhaps tuples with equal hashes; each once, in order."""
         links = self.links(slots)
         wanted = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
         found = [distinct(slot) for _, slot in self._live.probed(wanted)]
         return distinct(np.concatenate([NOTHING, *found]))
 
     def across(self, ways: Ways, slots: Ints) -> Floats:
-        """For each of some tuples the sum over the others that edges lead to."""
+        """For each of some tuples, the sum over the other tuples to which edges lead."""
         theirs, mine = self.links(ways.slots), self.links(slots)
         sums = Numbered(theirs.back, ways.numbers.take(theirs.position))
         found = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
@@ -185,7 +185,7 @@ class JoinedTuples:
         return found
 
     def count(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
-        """For each of some tuples the number of chosen ones that edges lead to, itself included."""
+        """For each of some tuples, the number of chosen ones to which edges lead, itself included."""
         links = self.links(slots)
         keys, first, which = np.unique(links.keys, return_index=True, return_inverse=True)
         counts = np.zeros(len(keys), dtype=np.int64)
@@ -194,7 +194,7 @@ class JoinedTuples:
         return np.bincount(links.position, counts.take(which), len(slots)).astype(np.float64)
 
     def returns(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
-        """For each of some ``chosen`` tuples the walks to another chosen one and back."""
+        """For each of some ``chosen`` tuples, the number of walks to another chosen one and back."""
         found = self.count(slots, chosen)
         found -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
         for one, other in self._alike:  # there by one edge and back by another, either way
@@ -202,7 +202,7 @@ class JoinedTuples:
         return found
 
     def _by_both(self, one: int, other: int, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
-        """For each of some tuples, to how many chosen ones two edges between the same relations lead both."""
+        """For each of some tuples, the number of chosen ones to which two parallel edges both lead."""
         live, sets = self._live, self._live.key_sets
         keys = live.tuples.keys
 
@@ -225,13 +225,13 @@ class JoinedTuples:
         return found
 
     def _joins(self, edge: int, slots: Ints) -> Flags:
-        """Which tuples an edge leaves by a join value."""
+        """Which tuples have a join value for an edge."""
         found: Flags = self._live.tuples.relation.take(slots) == self._live.key_sets.target_relation[edge ^ 1]
         found[found], _ = self._live.leaving(np.full(int(found.sum()), edge), slots[found])
         return found
 
     def _loops_of(self, slots: Ints) -> Floats:
-        """By how many edges each tuple joins itself."""
+        """The number of edges by which each tuple joins itself."""
         found = np.zeros(len(slots))
         for edge in self._loops.tolist():
             mine = np.flatnonzero(self._joins(edge, slots))
@@ -241,7 +241,7 @@ class JoinedTuples:
 
 
 class LinkNumbers(ABC):
-    """A number for each link, found once."""
+    """A number for each link, computed once."""
 
     def __init__(self) -> None:
         self._known: list[Numbered] = []  # each more than twice as large as the next
@@ -266,13 +266,13 @@ class LinkNumbers(ABC):
 
     @abstractmethod
     def _find(self, edge: Ints, value: Ints) -> Floats:
-        """The numbers of different links."""
+        """The numbers of distinct links."""
 
 
 class FanLogs(LinkNumbers):
-    """What links are worth for being led through, by the tuples that they lead to (``log_of_fans``).
+    """The weight of a tuple that is passed through by a link, from the number of tuples (``log_of_fans``).
 
-    ``counted``: among which tuples.
+    ``counted``: the tuples that count.
     """
 
     def __init__(self, live: LiveTuples, counted: Callable[[Ints], Flags]) -> None:
@@ -303,9 +303,9 @@ class NextToEnds(LinkNumbers):
 
 
 class MostAhead(LinkNumbers):
-    """The most of what is passed through behind links, in as many joins as to the end.
+    """The greatest total weight of tuples passed through behind links, in a number of joins to the end.
 
-    ``before``: the same with a join less.
+    ``before``: the same with one join less.
     """
 
     def __init__(
@@ -347,8 +347,9 @@ class MostAhead(LinkNumbers):
 class WeighedWalks(NamedTuple):
     """Walks from tuples with the first keyword, in rows: the slots of each, and the edges between them.
 
-    ``logs``: of what the tuples that it passes through are worth, in all. ``arrived``: of what the last join
-    is worth from its end. ``weights``: of the keyword.
+    ``logs``: the total weight of the tuples that a walk passes through. ``arrived``: the weight of the last
+    join
+    from its end. ``weights``: of the keyword.
     """
 
     members: Ints
@@ -363,14 +364,14 @@ class WeighedWalks(NamedTuple):
         return WeighedWalks(members, edges, logs, arrived, self.weights.take(chosen))
 
     def further(self, edge: Ints, out: Floats, back: Floats, slots: Ints) -> WeighedWalks:
-        """Each with one join more, and what that is worth from either end."""
+        """Each walk with one more join, and the weight of this join from either end."""
         members, walked = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
         # Of the two joins of a tuple that is passed through the one with the smaller fan.
         return WeighedWalks(members, walked, self.logs + np.maximum(self.arrived, out), back, self.weights)
 
 
 class Steps(NamedTuple):
-    """Walks with a link to go on by, each; best first, by ``ceilings``."""
+    """Walks, each with a link by which it continues; best first, by ``ceilings``."""
 
     walks: WeighedWalks
     links: Links
@@ -385,8 +386,9 @@ class Steps(NamedTuple):
 class LivePaths:
     """The results of a search for two keywords that are alive at ``now``.
 
-    ``bitmaps``: of the tuples with keywords. ``most``: how many of the best are wanted. ``agreeing``: which
-    results are joined by equal values; different ones may be equal integers.
+    ``bitmaps``: of the tuples with keywords. ``most``: the number of best results that are wanted.
+    ``agreeing``:
+    which results are joined by equal values; different values may have equal integers.
     """
 
     def __init__(
@@ -444,7 +446,7 @@ class LivePaths:
         return found
 
     def _next(self, ways: Ways) -> Ways:
-        """Those to tuples without keywords by one join more."""
+        """The walks to tuples without keywords by one more join."""
         slots = self._joined.next_to(ways.slots)
         slots = slots[self._roles.is_free(slots)]
         numbers = self._joined.across(ways, slots)
@@ -458,7 +460,7 @@ class LivePaths:
 
     @property
     def found(self) -> tuple[Partials, Floats]:
-        """The results that may be among the best, and their orders, or a little more."""
+        """The results that may be among the best, with their orders or slightly higher bounds."""
         self._choose()
         return self._found[0], self._orders[0]
 
@@ -483,7 +485,7 @@ class LivePaths:
                     stack.append(self._steps(walks.taken(np.flatnonzero(~at_end)), size, done))
 
     def _take(self, ended: WeighedWalks) -> None:
-        """Take in results; those that cannot be among the best any more are dropped."""
+        """Add results; those that can no longer be among the best are dropped."""
         weights = ended.weights + self._weights_at_end.take(ended.members[:, -1])
         specific = np.exp(ended.logs)
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
@@ -496,7 +498,7 @@ class LivePaths:
             self._choose()
 
     def _choose(self) -> None:
-        """Of the results that were taken in, keep those that may be among the best."""
+        """Keep those of the added results that may be among the best."""
         found, orders = Partials.together(self._found), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
@@ -511,7 +513,7 @@ class LivePaths:
         return WeighedWalks(slots[:, None], nothing, none, none, self._weights.take(slots))
 
     def _steps(self, walks: WeighedWalks, size: int, done: int) -> Steps:
-        """The ways to go on with some walks that may lead to good results."""
+        """The continuations of some walks that may lead to good results."""
         length = walks.members.shape[1]
         links = self._joined.links(walks.members[:, -1])
         weights = walks.weights.take(links.position) + self._heaviest
@@ -543,7 +545,7 @@ class LivePaths:
             yield walks.further(edge.take(which), out.take(which), back.take(which), slots)
 
     def _most_ahead(self, joins: int) -> LinkNumbers:
-        """What is at most passed through behind links, so many joins from the end."""
+        """The greatest total weight behind links, for a number of joins to the end."""
         while len(self._ahead) < joins:
             self._ahead.append(MostAhead(self._live, self._joined, self._fans, self._ahead[-1], self._roles))
         return self._ahead[joins - 1]

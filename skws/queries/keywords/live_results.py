@@ -1,4 +1,4 @@
-"""Live results by their members: which ones end, and which are retracted or given again."""
+"""Live results by their members: which end, are retracted, or are emitted again."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from skws_windows.window import FOREVER
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
 Lasting: TypeAlias = tuple[str, frozenset[LastingName]]
-"""A result by what no change of the schema changes: the name of its query, and its members."""
+"""A result by the parts that no change of the schema changes: the name of its query, and its members."""
 Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
-"""A result given before: query, operator and members, as slots, or as tuples that get new ones."""
+"""An emitted result: query, operator and members, as slots, or as tuples that get new slots."""
 
 
 class LiveResults:
     """One table for each size that the largest network of a query may have.
 
-    There may be millions, so the results of removed queries go when some are read next.
+    There may be millions of results, so those of removed queries are dropped when some are read next.
     """
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class LiveResults:
         self._by_width.setdefault(width, PartialStore(width)).append(results.columns())
 
     def held(self) -> Iterator[Partials]:
-        """All that are remembered; columns are as narrow as they are kept."""
+        """All remembered results; columns are as narrow as they are stored."""
         return (store.partials for store in self._stores)
 
     def end(self, slots: Ints, ends: Ints) -> Iterator[Partials]:
-        """Results that end earlier with one of the tuples in ``slots``; ``ends`` are those of all tuples."""
+        """Results that end earlier with one of the tuples in ``slots``; ``ends``: the ends of all tuples."""
         for store in self._stores:
             places = store.end(slots, ends)
             yield store.taken(places)
@@ -99,13 +99,13 @@ class LiveResults:
             store.mark(horizon, referred)
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Forget what ended at or before ``horizon``, tuples having got new slots."""
+        """Forget the results that ended at or before ``horizon``; tuples have new slots."""
         for store in self._stores:
             store.compact(horizon, slots)
 
 
 class EmittedResults(LiveResults):
-    """The live results that were given."""
+    """The live results that were emitted."""
 
     def __init__(self, emitter: ResultEmitter, known: TupleDirectory) -> None:
         super().__init__()
@@ -120,9 +120,9 @@ class EmittedResults(LiveResults):
         snapshot: bool = False,
         given: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
-        """Remember results, to retract them later; give them and the retractions.
+        """Remember results, to retract them later; emits them and the retractions.
 
-        Those in ``given`` were given before: they are only remembered. Pieces are consecutive.
+        Those in ``given`` were emitted before: they are only remembered. Pieces are consecutive.
         """
         for results in found:
             self.add(results)
@@ -168,7 +168,7 @@ class EmittedResults(LiveResults):
         over: Collection[Lasting],
         name: Callable[[int], str],
     ) -> Iterator[list[Output]]:
-        """Remember the results over a changed schema; give those that the change adds, in pieces.
+        """Remember the results over a changed schema; emits those that the change adds, in pieces.
 
         ``over``, ``name``: those of the results before the change.
         """
@@ -195,7 +195,7 @@ class EmittedResults(LiveResults):
         return name(row[0]), members
 
     def moved(self, queries: Set[int], found: list[Partials]) -> list[Partials]:
-        """Queries have another mesh: remember their results by its networks; gives the results of others.
+        """Queries have another mesh: remember their results by its networks; returns the results of others.
 
         ``found``: at least all live results of these queries.
         """
@@ -214,10 +214,11 @@ class EmittedResults(LiveResults):
         return others
 
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
-        """Tuples have ended; gives the retractions of results that contain them. ``ends``: of all tuples.
+        """The retractions of results that contain tuples which have ended. ``ends``: the ends of all tuples.
 
         Results that late records end before they began are forgotten: another version may begin at that time,
-        and would be retracted by what ends them even earlier.
+        and
+        an even earlier end would retract that version.
         """
         if not len(slots):
             return []
@@ -236,7 +237,7 @@ class EmittedResults(LiveResults):
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
         """Forget the results with tuples that live longer than assumed, and are to be inserted again.
 
-        Gives those that need not be given again.
+        Returns those that need not be emitted again.
         """
         slots = self._known.slots
         moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
@@ -253,7 +254,7 @@ class EmittedResults(LiveResults):
         return standing
 
     def by_slots(self, standing: list[Emitted]) -> set[Found]:
-        """Results by the slots that their members have now."""
+        """Results by the present slots of their members."""
         slots = self._known.slots
         return {
             (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
@@ -262,6 +263,6 @@ class EmittedResults(LiveResults):
 
 
 def _members(row: tuple[int, int, list[int]]) -> tuple[int, frozenset[int]]:
-    """A result by its query and members, whatever the networks are called."""
+    """A result by its query and members, whatever its network."""
     query, _, slots = row
     return query, frozenset(slot for slot in slots if slot != NO_MEMBER)

@@ -1,8 +1,8 @@
-"""An inverted index of the live tuples, for searches: which tuples a word stands in.
+"""An inverted index of the live tuples, for searches: words to tuples.
 
-A standing query looks at the texts of each tuple once, as it comes. A search looks at all that are there, so
-it pays to know their words. The index is brought up to date by searches, and between them where there is
-time: a stream that nobody searches pays nothing.
+A standing query reads the texts of each tuple once, when it arrives. A search would have to read all live
+tuples, so an index of their words pays. Searches bring the index up to date, and the engine does so between
+them when it is idle: a stream that nobody searches costs nothing.
 
 Texts have numbers of their own, which outlive the slots of their tuples; slots change as tuples are purged.
 """
@@ -37,18 +37,18 @@ from skws_schema.budgets import check
 from skws_schema.model import Analyzer, Schema
 
 _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
-"""The stems of stop words, which no text is found by."""
+"""The stems of stop words, by which no text is found."""
 _PIECE: Final = 1 << 14
-"""Rows that are learned together; time and memory are checked between them."""
+"""The rows that are indexed together; time and memory are checked between such groups."""
 _WORDS: Final = 200_000
 """The most frequent words, for suggestions."""
 _SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
 _ANEW: Final = 4
-"""The index is made anew once so many times more rows are gone than there."""
+"""The index is rebuilt when the number of removed rows is this multiple of the number of rows."""
 
 
 class _Standing(NamedTuple):
-    """The tuples with a word in a place; how often it stands there, and the length of the text.
+    """The tuples with a word in one column; the number of its occurrences, and the length of the text.
 
     ``exact``: False if ``often`` are upper bounds.
     """
@@ -73,7 +73,7 @@ class _Labels(NamedTuple):
 
     @classmethod
     def of(cls, found: Sequence[tuple[int, Ints]], matcher: Matcher) -> _Labels:
-        """Of tuples that have bits."""
+        """The labels of tuples that have bits."""
         slots = distinct(np.concatenate([NOTHING, *(some for _, some in found)]))
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         for bit, some in found:
@@ -82,12 +82,12 @@ class _Labels(NamedTuple):
         return cls(slots, bitmaps)
 
     def carrying(self, slots: Ints) -> Ints:
-        """Those among some of the tuples that have keywords."""
+        """The tuples with keywords among some."""
         return slots.compress(self.bitmaps.take(np.searchsorted(self.slots, slots)) > 0)
 
 
 class Labelled(NamedTuple):
-    """What a query finds: the keyword bitmaps by slot, as the matcher gives them, and where they stand."""
+    """The keyword bitmaps of a query's tuples by slot, as from the matcher, and the keywords' carriers."""
 
     bitmaps: KeywordBitmaps
     carriers: Mapping[Place, Carriers]
@@ -108,14 +108,17 @@ class LiveWords:
         # Slots, which are negative once a tuple is gone, and lengths.
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
         self.covered = 0
-        """The first slots, whose rows are known."""
+        """The number of slots whose rows are indexed; these are the first ones."""
 
     def behind(self, size: int) -> bool:
-        """Whether there are rows of ``size`` live tuples that are not known yet."""
+        """True if rows of the first ``size`` live tuples are not indexed yet."""
         return self.covered < size
 
     def catch_up(self, size: int, most: int | None = None) -> None:
-        """Learn the rows up to slot ``size``, at most so many. Raises TimeLimitError between them."""
+        """Index the rows up to slot ``size``, at most ``most`` of them.
+
+        Raises TimeLimitError between groups.
+        """
         end = size if most is None else min(size, self.covered + most)
         while self.covered < end:
             check()
@@ -124,14 +127,14 @@ class LiveWords:
             self.covered = until
 
     def know(self, slots: Ints, size: int) -> None:
-        """Learn some of the first ``size`` rows alone: no other has a word of what is searched."""
+        """Index some of the first ``size`` rows alone: no other row contains a word of the search."""
         for first in range(0, len(slots), _PIECE):
             check()
             self._learn(slots[first : first + _PIECE])
         self.covered = size
 
     def compact(self, slots: Ints) -> None:
-        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        """Live tuples have new slots, in the same order; removed ones have negative slots."""
         self.covered = int((slots[: self.covered] >= 0).sum())
         of_texts, _ = self._texts.columns()
         there = of_texts >= 0
@@ -149,7 +152,7 @@ class LiveWords:
         return words
 
     def completions(self, start: str, most: int, alive: Callable[[Ints], Flags]) -> list[tuple[str, int]]:
-        """The words that begin with ``start`` (folded) and stand in the most live tuples, with their number.
+        """The words that begin with ``start`` (folded) and occur in the most live tuples, with their number.
 
         A word counts the tuples that a search for it finds. Raises TimeLimitError.
         """
@@ -170,7 +173,7 @@ class LiveWords:
         return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _counts(self, analyzer: Analyzer, numbers: Ints) -> Ints:
-        """In how many texts words stand that an analyzer finds."""
+        """The number of texts with each word, for the texts of one analyzer."""
         counts = np.zeros(len(numbers), dtype=np.int64)
         for place, lists in self._lists.items():
             if self._analyzer(*place) is analyzer:
@@ -178,7 +181,7 @@ class LiveWords:
         return counts
 
     def _found_by(self, word: str, analyzer: Analyzer) -> Ints:
-        """The tuples that a word finds where texts have an analyzer."""
+        """The tuples that contain a word in texts with an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
         meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
         found = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
@@ -202,7 +205,7 @@ class LiveWords:
         return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
 
     def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
-        """The tuples that satisfy an alternative that is no condition, by place."""
+        """The tuples that satisfy an alternative, other than a condition, by column."""
         for place, lists in self._lists.items():
             if not alternative.applies(*place):
                 continue
@@ -224,7 +227,7 @@ class LiveWords:
     def _satisfying(
         self, place: Place, lists: WordLists, known: WordNumbers, alternative: Alternative
     ) -> _Standing:
-        """The tuples with any word of a form; the words of a stem need not all have it, so texts are read."""
+        """The tuples with any word of a form; not all words of a stem match the form, so texts are read."""
         stems = dict.fromkeys(known.satisfying(alternative))
         slots = [self._of(lists, known.number(stem)).slots for stem in stems]
         counts, often, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
@@ -251,13 +254,13 @@ class LiveWords:
         return _Standing(slots.compress(there), often.compress(there), lengths.compress(there), True)
 
     def _with_phrase(self, slots: Ints, column: int, phrase: Phrase) -> Ints:
-        """The slots whose text has the words of a phrase one behind the other."""
+        """The slots whose text contains the words of a phrase in order."""
         texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
         there = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
         return slots.compress(there)
 
     def _learn(self, new: Ints) -> None:
-        """Learn the rows in some slots, in order."""
+        """Index the rows in some slots, in order."""
         texts: defaultdict[Place, list[tuple[Ints, Texts]]] = defaultdict(list)
         for block, mine, at in self._known.some_rows(new).by_block():
             for column in self._schema.relations[block.relation].search_columns:
@@ -280,12 +283,12 @@ class LiveWords:
 
 
 def indexed(matcher: Matcher) -> bool:
-    """Whether a query has no conditions, and no keyword that is a name in the schema."""
+    """True if a query has no conditions, and no keyword that is a name in the schema."""
     return not any(matcher.names) and all(_known(each) for _, each in matcher.alternatives())
 
 
 def _known(alternative: Alternative) -> bool:
-    """Whether the index alone decides which tuples satisfy it."""
+    """True if the index alone determines which tuples satisfy an alternative."""
     if isinstance(alternative, Phrase):
         # Stop words of other languages have stems that depend on how they are written.
         return alternative.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(alternative.stems)
@@ -295,7 +298,7 @@ def _known(alternative: Alternative) -> bool:
 def _carriers(
     found: Mapping[Place, list[tuple[int, _Standing]]], labels: _Labels, keywords: int
 ) -> dict[Place, Carriers]:
-    """Without the tuples that are excluded, and without what excludes them."""
+    """The carriers without excluded tuples, and without the alternatives that exclude."""
     carriers = {}
     for place, every in found.items():
         parts = [(bit.bit_length() - 1, standing) for bit, standing in every if bit < 1 << keywords]

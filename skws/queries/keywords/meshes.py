@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     from skws.keywords.match import Matcher
 
 _SHAPES: Final = 16
-"""Shapes of searches whose operators are kept: most searches have few plain keywords, and make the same."""
+"""The number of shapes of searches whose operators are kept: most searches have a few plain keywords."""
 _MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
 class AnsweredQueries:
-    """Queries by name. Those of equal plans have one number: found once, and told by each name."""
+    """Queries by name.
+
+    Queries with equal plans have one number: evaluated once, and reported by each name.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
@@ -48,7 +51,7 @@ class AnsweredQueries:
         return iter(self._plans.items())
 
     def add(self, plan: Plan) -> tuple[int, bool]:
-        """Add a query; gives its number, and whether it is new. Raises UsageError for a taken name."""
+        """Add a query; returns its number, and True if it is new. Raises UsageError for a name in use."""
         name = plan.called
         if name in self._names:
             raise UsageError(f"there is already a query {name!r}")
@@ -62,7 +65,7 @@ class AnsweredQueries:
         return number, is_new
 
     def remove(self, name: str) -> tuple[int, Plan | None]:
-        """Remove a name; gives the query's number, and its plan with the name that is the first now.
+        """Remove a name; returns the query's number, and its plan with its first remaining name.
 
         None if it has no other name. Raises UsageError if there is no query of that name.
         """
@@ -94,13 +97,13 @@ class AnsweredQueries:
         ]
 
     def of(self, name: str) -> int:
-        """The number of a query. Raises UsageError if there is none of that name."""
+        """The number of a query. Raises UsageError if no query has that name."""
         if name not in self._names:
             raise UsageError(f"no standing query {name!r}{nearest(name, self._names)}")
         return self._names[name]
 
     def first(self, number: int) -> str:
-        """The name that results of a query are formed with."""
+        """The name in the results of a query."""
         return self._plans[number].called
 
     def number(self) -> int:
@@ -114,7 +117,7 @@ class AnsweredQueries:
         return self._next
 
     def compacted(self) -> AnsweredQueries:
-        """The same queries in their order by numbers from 0 on."""
+        """The same queries in the same order, with numbers from 0 on."""
         numbers = {number: new for new, number in enumerate(self._plans)}
         plans = {new: self._plans[number] for number, new in numbers.items()}
         return self._with(plans, numbers, len(numbers))
@@ -189,7 +192,7 @@ class Meshes:
 
     @property
     def by_root(self) -> bool:
-        """Whether results may have some roots only."""
+        """True if only results with some roots are accepted."""
         return self._accepts_root is not None
 
     def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
@@ -209,7 +212,7 @@ class Meshes:
         return MeshedQuery(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
 
     def _passing_operators(self, plan: Plan) -> OperatorTable:
-        """The operators of a query that does not stay, perhaps with those that earlier ones made."""
+        """The operators of a query that does not stay, perhaps those that an earlier search made."""
         generator = plan.generator()
         operators = self._passing.pop(generator.shape, None)
         if operators is None or len(operators) << generator.slots > _MOST:
@@ -220,7 +223,7 @@ class Meshes:
         return operators
 
     def remove(self, query: int) -> None:
-        """Remove a query; its mesh goes with the last query of its shape."""
+        """Remove a query; its mesh is removed with the last query of its shape."""
         mesh = self.queries.pop(query).mesh
         mesh.remove(query)
         self._paper.pop(query, None)

@@ -45,25 +45,25 @@ if TYPE_CHECKING:
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
-"""Where all rows are that live."""
+"""The words for the present rows in messages, by the kind of window."""
 _LOOKED_AT: Final = 10_000  # rows of each table: memory is short
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """From which sizes on an operator works in another way; by default as is fastest."""
+    """Sizes from which on an operator works in another way; the defaults are the fastest."""
 
     many_queries: int = MANY
-    """Queries from which on delta joins answer all that they can."""
+    """The number of queries from which on delta joins answer all that they can."""
     keyword_rows: int = 1 << 17
     """The most rows of indexed tables that are all inserted when their query begins; these take 40 MB."""
     rows_kept: int = 1 << 17
     """Rows of indexed tables added before unneeded ones are removed; more if there are many live tuples."""
     numbers: int = 1 << QUERY_BITS
-    """Numbers of queries, after which those that still stand begin from 0 again."""
+    """The most numbers of queries, after which the remaining queries are renumbered from 0."""
 
     reasons: int = 20_000
-    """Live tuples that are looked at for why there are no results; it takes half a second."""
+    """The number of live tuples to examine for the reason of an empty result; it takes half a second."""
 
 
 USUAL_SIZES: Final = Sizes()
@@ -121,9 +121,9 @@ class KeywordOperator:
         return self.queries.get(query) or self._worded.queries[query]
 
     def open_tables(self) -> list[Partials]:
-        """Open the tables that have a source of their own; gives the results of their rows alone.
+        """Open the tables that have a source of their own; returns the results of their rows alone.
 
-        To be called once, before the stream. Raises SkwsError.
+        Call it once, before the stream. Raises SkwsError.
         """
         if self.has_tables or not sourced(self._schema):
             return []
@@ -169,10 +169,11 @@ class KeywordOperator:
         return len(self._worded)
 
     def add_all(self, plans: Mapping[int, Plan]) -> tuple[list[Partials], set[int]]:
-        """Answer queries from now on; gives their results that are alive.
+        """Add queries; returns their live results.
 
-        And the queries that were answered before, and have another mesh from now on: their results are among
-        these, as of other networks.
+        Also returns the earlier queries that have another mesh from now on: their results are among these,
+        with other
+        networks.
         """
         worded = self._worded_among(plans)
         moved = worded.keys() & self.queries.keys()
@@ -186,9 +187,9 @@ class KeywordOperator:
         return found, moved
 
     def _worded_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
-        """The queries for delta joins: all that they can answer if these are many; else those that ask.
+        """The queries for delta joins: all possible ones if these are many; else those that ask for them.
 
-        Also those that had another mesh until they became many.
+        This includes queries with another mesh, once there are many.
         """
         if self._accepts_root is not None:
             return {}
@@ -198,7 +199,7 @@ class KeywordOperator:
         return {query: plan for query, plan in worded.items() if plan.evaluated_by == EvaluatorName.DELTA}
 
     def add(self, query: int, plan: Plan) -> list[Partials]:
-        """Answer a query from now on by a mesh of its shape; gives its results that are alive."""
+        """Add a query, answered by a mesh of its shape; returns its live results."""
         return self._add_meshed({query: plan})
 
     def _add_meshed(self, plans: Mapping[int, Plan]) -> list[Partials]:
@@ -226,7 +227,7 @@ class KeywordOperator:
         return found
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
-        """The labels of live tuples for queries that are added next; inserts rows of tables with them."""
+        """The labels of live tuples for queries that are added next; inserts rows of tables with labels."""
         matching = KeywordMatching()
         for query, plan in plans.items():
             matching.add(query, plan.matcher)
@@ -264,7 +265,7 @@ class KeywordOperator:
         return PresentRows(self.store, self.searches.words, now, since)
 
     def why_nothing(self, plan: Plan, now: int) -> EmptyResult | None:
-        """Why the tuples alive at ``now``, or the latest of them, give a plan nothing; None if none are."""
+        """The reason why the latest tuples alive at ``now`` give a plan no results; None without tuples."""
         slots = self.store.latest(now, self._sizes.reasons)
         if not len(slots):
             return None
@@ -305,7 +306,10 @@ class KeywordOperator:
         return of_rows | self._formed(query).mesh.carried(query)
 
     def insert(self, new: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
-        """Add tuples; gives the results that they complete. All later ones begin at ``horizon`` or after."""
+        """Add tuples; returns the results that they complete.
+
+        All later ones begin at ``horizon`` or after.
+        """
         bitmaps = self.matching.of(new.rows) if new.bitmaps is None else new.bitmaps
         keys = self.store.values.of(new.rows)
         if self._behind is not None:
@@ -336,7 +340,7 @@ class KeywordOperator:
         self.store.enter(new, self.store.values.of(new.rows))
 
     def _insert_rows(self, taken: Taken) -> list[Partials]:
-        """Insert table rows as tuples of the stream; gives the results that they complete."""
+        """Insert table rows like tuples of the stream; returns the results that they complete."""
         new = self._put(taken)
         return self._insert(new, self.store.values.of(new.rows), self.matching.of(new.rows))
 
@@ -357,7 +361,7 @@ class KeywordOperator:
             self.end(slots, np.full(len(slots), ALWAYS))
 
     def end_known(self, tuples: list[StreamTuple]) -> Ints:
-        """End those of some tuples that are known; gives their slots."""
+        """End those of some tuples that are known; returns their slots."""
         slots, known = self.store.slots_of(tuples)
         if known:
             self.end(slots, np.array([each.end for each in known]))
@@ -371,7 +375,7 @@ class KeywordOperator:
             mesh.end(slots)
 
     def purge(self, horizon: int) -> None:
-        """Let time pass up to ``horizon``; what has ended goes as soon as about half of all is dead."""
+        """Let time pass up to ``horizon``; dead entries are removed when they are about half of all."""
         for mesh in self.meshes:
             mesh.expire(horizon)
         entries = self.entries
@@ -380,7 +384,7 @@ class KeywordOperator:
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:
-        """Drop all that ended at or before ``horizon``, and renumber the rest."""
+        """Remove all that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
         dropped = self._leaving(horizon)
         slots = self.store.compact(horizon, dropped)
@@ -393,7 +397,7 @@ class KeywordOperator:
         self._sweep.done(horizon, self.entries)
 
     def _leaving(self, horizon: int) -> Ints:
-        """The slots of table rows to evict, once there are many; they may come again."""
+        """The slots of table rows to evict, if there are many; they may be inserted again."""
         if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
         held = np.zeros(len(self._live), dtype=bool)
@@ -410,7 +414,10 @@ class KeywordOperator:
         return self._formed(query).mesh
 
     def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
-        """What the queries hold, and which holds most. ``plans`` by number; ``emitted``: live results."""
+        """The entries of the queries, and the largest of these.
+
+        ``plans`` by number; ``emitted``: live results.
+        """
         results = [*emitted, *(part for mesh in self.meshes for part in mesh.found)]
         partials = [part for mesh in self.meshes for part in mesh.held()]
         counts = (
@@ -425,7 +432,7 @@ class KeywordOperator:
 
     @property
     def entries(self) -> int:
-        """Live tuples, waiting partials and pairs of neighbours, dead ones not yet purged included."""
+        """Live tuples, waiting partials and pairs of neighbours, including dead ones not yet purged."""
         return len(self._live) + sum(mesh.partials for mesh in self.meshes)
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
@@ -434,7 +441,7 @@ class KeywordOperator:
         return self._meshes.coded(bitmaps)
 
     def _truly_joined(self, results: Partials) -> Partials:
-        """Drop results whose join values differ though their integers are equal."""
+        """Drop results whose join values differ although their integers are equal."""
         true = self._agreeing(results, self._formed)
         return results if true.all() else results.taken(true)
 
@@ -479,7 +486,7 @@ class MeshEngine(ABC):
 
     @property
     def entries(self) -> int:
-        """Live tuples, waiting partial results and pairs of neighbours, dead ones not yet purged included."""
+        """Live tuples, waiting partial results and pairs of neighbours, with dead ones not yet purged."""
         return self._operator.entries
 
     @property
@@ -499,7 +506,7 @@ class MeshEngine(ABC):
         return self._operator.carried(number)
 
     def why_nothing(self, plan: Plan) -> EmptyResult | None:
-        """Why live tuples give a plan no results; None if there are none."""
+        """The reason why live tuples give a plan no results; None if it has some."""
         return self._operator.why_nothing(plan, self.now)
 
     def compact(self, tick: int) -> None:
@@ -522,7 +529,7 @@ class MeshEngine(ABC):
 
 
 def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
-    """Queries, each with the places of its rows in order."""
+    """Queries, each with the positions of its rows in order."""
     order = np.argsort(query, kind="stable")
     known = query.take(order)
     for one in wanted:
@@ -531,7 +538,7 @@ def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
 
 
 def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows: list[Partials]) -> str:
-    """The query with the most rows, and the network that most of them are of."""
+    """The query with the most rows, and the network of most of these."""
     among: Counter[tuple[int, int]] = Counter()
     for part in rows:
         every = max(1, len(part) // _LOOKED_AT)

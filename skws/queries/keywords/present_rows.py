@@ -1,4 +1,4 @@
-"""The rows that live, for people who look at them: counted by keyword, listed, and their words."""
+"""The live rows for display: their number by keyword, lists of them, and their words."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BITMAP: Final = 1 << 33
 class PresentRows:
     """The tuples of a store that are alive at a tick. They must not change while this is used.
 
-    ``words``: their index, which learns what it does not know. ``since``: earlier event times, in
-    microseconds, are left out, but for rows of tables. All calls raise TimeLimitError.
+    ``words``: their index, which indexes missing rows. ``since``: rows with earlier event times, in
+    microseconds, are left out, except for rows of tables. All calls raise TimeLimitError.
     """
 
     def __init__(self, store: LiveStore, words: LiveWords, now: int, since: int | None = None) -> None:
@@ -69,12 +69,12 @@ class PresentRows:
         return list(self._store.directory.some_rows(slots))
 
     def vocabulary(self) -> Vocabulary:
-        """The most frequent words, also of rows that died lately."""
+        """The most frequent words, including those of rows that died recently."""
         self._learn()
         return self._words.vocabulary()
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
-        """The words that begin with a folded text and stand in the most rows, with their number."""
+        """The words that begin with a folded text and occur in the most rows, with their number."""
         self._learn()
         return self._words.completions(start, most, self._alive.take)
 

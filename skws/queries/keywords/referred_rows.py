@@ -1,7 +1,7 @@
-"""What single rows hide: rows that they refer to, and that have some of the keywords, too.
+"""Notes on rows that a result of one row hides: rows that it refers to and that have some of the keywords.
 
-Results are minimal: a row with all keywords is a result alone, so the question to which an answer refers is
-not shown if the answer has all words itself. Whoever meant the question is told how to ask for it.
+Results are minimal: a row with all keywords is a result by itself, so the question of an answer is not shown
+if the answer contains all words. The note tells the user how to ask for the question.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skws_schema.graph import Edge, present_edges
 from skws_schema.model import Relation, Row
 
 SHOWN: Final = 20
-"""Results that are looked at: the first ones, which people read."""
+"""The number of results that are examined: the first ones, which people read."""
 _NOTES: Final = 2
 _READ: Final = 20_000
 """Rows with keywords, by relation; of relations with more nothing is said, which would take tens of ms."""
@@ -62,7 +62,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
 
 
 def _behind(plan: Plan, edge: Edge, shown: Sequence[Result], carriers: Carriers) -> Iterator[_Hidden]:
-    """What rows hide of those that they refer to by a join."""
+    """The rows that results hide and to which they refer by a join."""
     referring: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for result in shown:
         row = _row(plan.schema.relations[edge.source], result)
@@ -85,7 +85,7 @@ def _behind(plan: Plan, edge: Edge, shown: Sequence[Result], carriers: Carriers)
 def _with_keyword(
     plan: Plan, edge: Edge, behind: Sequence[tuple[Row, Sequence[Row]]], slot: int
 ) -> Iterator[_Hidden]:
-    """Those that have a keyword, by the attribute in which most of them have it."""
+    """The hidden rows that have a keyword, by the attribute in which most of them have it."""
     target = plan.schema.relations[edge.target]
     found: list[_Hidden] = []
     for column in target.search_columns:
@@ -107,7 +107,7 @@ def _row(described: Relation, result: Result) -> Row:
 
 
 def _satisfies(plan: Plan, relation: int, row: Row, column: int, slot: int) -> bool:
-    """Whether one column of a row has a keyword."""
+    """True if one column of a row has a keyword."""
     alone = tuple(value if at == column else None for at, value in enumerate(row))
     bits = plan.matcher.bitmap(relation, alone) & ~plan.matcher.names[relation]
     return bool(bits >> slot & 1)

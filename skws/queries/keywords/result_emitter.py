@@ -51,7 +51,7 @@ RETRACTED, COMPLETED = 0, 1
 
 
 class Event(NamedTuple):
-    """A result at its place in the output.
+    """A result at its position in the output.
 
     ``time`` orders deletions between two positions of a count window.
     """
@@ -80,7 +80,7 @@ class Networks(Protocol):
 
 
 class FormedQuery(Protocol):
-    """A query whose results are formed, and the mesh whose networks they are of."""
+    """A query whose results are formed, and the mesh of their networks."""
 
     @property
     def plan(self) -> Plan: ...
@@ -140,7 +140,10 @@ class ResultEmitter:
         self._window = window
 
     def removed(self, query: int) -> None:
-        """A query was removed. All are forgotten once half of them are; others are read again when needed."""
+        """A query was removed.
+
+        When half of the queries are removed, all are forgotten, and read again if needed.
+        """
         self._shown.forget(query)
         self._removed += 1
         if 2 * self._removed >= len(self._shown):
@@ -184,7 +187,7 @@ class ResultEmitter:
             yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
 
     def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
-        """Few results; or many of one tick, after its retractions, in order of their ids."""
+        """One piece of few results, or pieces of many results of one tick, after retractions, by id."""
         if sum(map(len, found)) <= MOST:
             yield [*events, *self._completed(found, snapshot)]
             return
@@ -221,7 +224,7 @@ class ResultEmitter:
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def results(self, found: Partials, starts: Ints, ends: Ints) -> list[Result]:
-        """Rows as results with given lifespans; ALWAYS, FOREVER where not known."""
+        """Rows as results with given lifespans; ALWAYS, FOREVER if unknown."""
         return self._forming(found).results("+", np.arange(len(found)), *_lifespans(starts, ends))
 
     def _leading_lanes(self, found: Partials) -> Lanes:
@@ -267,7 +270,7 @@ class ResultEmitter:
     def _judged(
         self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
     ) -> list[Result]:
-        """Results with the scores that their queries ask for."""
+        """Results with the scores that their queries require."""
         trees = [self.tree(row) for row in results.rows()]
         judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
         return [
@@ -305,7 +308,7 @@ class ResultEmitter:
         return self.taken_back(gone, times, gone.end)
 
     def _times_of_ends(self, gone: Partials) -> Ints:
-        """When the records were that ended results, where ticks are no times."""
+        """The times of the records that ended results, where ticks are not times."""
         slots, members = self._members(gone.members)
         deleted = self._known.ended_at(slots)
         times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
@@ -315,7 +318,7 @@ class ResultEmitter:
         return found
 
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
-        """The retractions of results at event times; ``ticks`` are their places in the output."""
+        """The retractions of results at event times; ``ticks`` are their positions in the output."""
         natural, starts = self._natural(gone.members)
         until = np.full(len(gone), FOREVER) if by_position(self._window) else natural
         made = self._forming(gone).results(
@@ -349,12 +352,12 @@ def by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
 
 
 def _lifespans(starts: Ints, ends: Ints) -> tuple[Seconds, Seconds]:
-    """As results show them; ALWAYS, FOREVER where not known."""
+    """Lifespans as results show them; ALWAYS, FOREVER if unknown."""
     return _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
 
 
 def _seconds(ticks: Ints, known: Flags) -> Seconds:
-    """Microseconds as seconds, to the last bit as Python divides them; None where not known."""
+    """Microseconds as seconds, equal to Python's division to the last bit; None if unknown."""
     if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
         exact: list[float | None] = (ticks / MICROSECOND).tolist()
         return exact
@@ -363,7 +366,7 @@ def _seconds(ticks: Ints, known: Flags) -> Seconds:
 
 
 def in_ranges(keys: Sequence[Keys], most: int = MOST) -> Iterator[list[Ints]]:
-    """Cut keys into ascending ranges; for each range, where its keys are in each array.
+    """Cut keys into ascending ranges; yields for each range the positions of its keys in each array.
 
     A range has at most ``most`` keys in all, or a single key that occurs more often.
     """

@@ -1,7 +1,8 @@
-"""A search among the live tuples: the best results of keywords now, found as a new query would find them.
+"""A search among the live tuples: the best results of keywords now, as a new query would find them.
 
-A search has a mesh and readings of its own, so what stands is left alone, also where it is broken off. The
-smallest results come first (``SIZES``): larger ones are not looked for once none can be among the best.
+A search has a mesh and network templates of its own, so it does not affect standing queries, even if it is
+interrupted. It looks for the smallest results first (``SIZES``), and ends when no larger one can be among
+the best.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
 SIZES: Final = (1, 2, 3)
-"""The first sizes that are looked for, where keywords are common; then all."""
+"""The first sizes of results to look for if keywords are common; then all sizes."""
 _RARE: Final = 64
-"""Tuples with a keyword: so few have few results, and are searched at once."""
+"""A keyword with at most this many tuples has few results, which are all searched at once."""
 _FEW: Final = 8
-"""Tuples with one of two keywords: from so few a mesh finds all results sooner than sums over all tuples."""
+"""If at most this many tuples have one of two keywords, a mesh is faster than sums over all tuples."""
 _TIES: Final = 2048
 """Results that are looked at among those which can only be as good as the last of the best: there may be a
 million, as of a word that stands for a state."""
@@ -51,14 +52,15 @@ _EQUAL: Final = 1e-7
 _SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
 
 Agreeing = Callable[[Partials, Callable[[int], FormedQuery]], Flags]
-"""Which results are joined by equal values, given their queries by number."""
+"""A function that tells which results are joined by equal values, given their queries by number."""
 
 
 class Searched(NamedTuple):
-    """The best results, best first. ``found``: how many there are, of at most ``size`` tuples.
+    """The best results, best first. ``found``: the number of results of at most ``size`` tuples.
 
-    Larger ones cannot be better, unless the search is not ``complete``, since time ran out. ``why_nothing``:
-    if nothing was found. ``notes``: on rows that the results hide.
+    Larger results cannot be better, unless the search ran out of time and is not ``complete``.
+    ``why_nothing``:
+    set if there are no results. ``notes``: on rows that the results hide.
     """
 
     results: list[Result]
@@ -93,26 +95,26 @@ class LiveSearch:
         self._agreeing = agreeing
 
     def prepare(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples; True if there are more."""
+        """Index the words of at most ``most`` live tuples; True if there are more."""
         size = len(self._live)
         self.words.catch_up(size, most)
         return self.words.behind(size)
 
     def know(self, plan: Plan) -> None:
-        """Learn the words of the tuples that a query looks for alone: no other search follows."""
+        """Index only the tuples that a query needs: no other search follows."""
         found = NOTHING
         if indexed(plan.matcher):
             found = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
         self.words.know(found, len(self._live))
 
     def compact(self, slots: Ints) -> None:
-        """Live tuples have new slots, in the same order; those with negative ones are gone."""
+        """Live tuples have new slots, in the same order; removed ones have negative slots."""
         self.words.compact(slots)
 
     def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
         """The ``most`` best results that are alive at ``now``. ``query``: a number that no other query has.
 
-        The plan has a ranking. Raises TimeLimitError if there was no time for the smallest ones.
+        The plan has a ranking. Raises TimeLimitError if the time was too short for the smallest results.
         """
         try:
             bitmaps = self._labels(query, plan)
@@ -124,7 +126,7 @@ class LiveSearch:
             self._scoring.remove(query)
 
     def completions(self, start: str, now: int, most: int) -> list[tuple[str, int]]:
-        """The words that begin with a folded text and stand in the most tuples alive at ``now``."""
+        """The words that begin with a folded text and occur in the most tuples alive at ``now``."""
         ends = self._live.tuples.end
         return self.words.completions(start, most, lambda slots: ends.take(slots) > now)
 
@@ -151,7 +153,7 @@ class LiveSearch:
         return counts.why_nothing(self.words.vocabulary)
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
-        """The tuples with keywords; from now on the results of the query are scored."""
+        """The labels of the tuples with keywords; from now on the results of the query are scored."""
         self.words.catch_up(len(self._live))
         self._scoring.stay()
         labelled = self.words.label(query, plan.matcher)
@@ -183,7 +185,7 @@ class LiveSearch:
         return Searched(ranked(best.results), count, done, complete=True)
 
     def _are_paths(self, plan: Plan) -> bool:
-        """Whether all results, whatever their roots, are paths of tuples in any order."""
+        """True if all results, whatever their roots, are paths of tuples in any order."""
         return len(plan.query.slots) == 2 and not plan.query.sequence and not self._meshes.by_root
 
     def _searched_paths(
@@ -219,7 +221,7 @@ class LiveSearch:
     def _found(
         self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, done: int
     ) -> tuple[Partials, ResultEmitter]:
-        """The live results of a plan with more than ``done`` tuples, and what forms them."""
+        """The live results of a plan with more than ``done`` tuples, and their emitter."""
         own = {query: self._meshes.passing(plan)}
         emitter = self._emitter(own)
         mesh = own[query].mesh
@@ -234,9 +236,9 @@ class LiveSearch:
 
 
 def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
-    """The order of the keywords by how many tuples have them: a mesh begins with the rarest.
+    """The rank of each keyword by its number of tuples: a mesh begins with the rarest.
 
-    Not the numbers themselves, so that searches have few shapes.
+    Ranks in place of numbers keep the number of shapes of searches small.
     """
     carrying = _carrying(plan, bitmaps)
     order = sorted(range(len(carrying)), key=carrying.__getitem__)
@@ -244,14 +246,14 @@ def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
 
 
 def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
-    """The sizes up to which results are looked for, one after the other."""
+    """The limits on the size of results, to be searched one after the other."""
     if min(_carrying(plan, bitmaps)) <= _RARE:
         return [plan.max_size]
     return [*(size for size in SIZES if size < plan.max_size), plan.max_size]
 
 
 def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
-    """How many tuples have each keyword."""
+    """The number of tuples with each keyword."""
     labels = bitmaps.bitmap[bitmaps.bitmap > 0]
     return [int((labels >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
 
@@ -266,25 +268,25 @@ class Best:
 
     @property
     def full(self) -> bool:
-        """Whether others would have to be better than the last one."""
+        """True if further results would have to be better than the last one."""
         return len(self.results) >= self._most
 
     @property
     def least(self) -> float:
-        """The order that others must have, in the tier of the ceilings."""
+        """The order that further results must have, in the tier of the ceilings."""
         if self.ceilings is None or not self.full or -self.results[-1].order[0] != self.ceilings.tier:
             return -np.inf
         return -self.results[-1].order[1]
 
     def none_better(self, size: int) -> bool:
-        """Whether no result with ``size`` tuples or more can be among them."""
+        """True if no result with ``size`` tuples or more can be among the best."""
         if self.ceilings is None or not self.full:
             return False
         tier, order = self.ceilings.of_size(size)
         return (-tier, -order) > self.results[-1].order[:2]
 
     def take(self, emitter: ResultEmitter, found: Partials, orders: Floats | None = None) -> None:
-        """Take in results; those that cannot be among the best are not scored. ``orders``: if known."""
+        """Add results; those that cannot be among the best are not scored. ``orders``: if known."""
         if orders is not None:
             self._take(emitter, found, orders, counted=True)
             return
@@ -297,13 +299,13 @@ class Best:
             self._take(emitter, some, above, counted=self.ceilings is None)
 
     def form(self, emitter: ResultEmitter, found: Partials) -> None:
-        """Take in results, each of which is scored."""
+        """Add results, each of which is scored."""
         new = (event.result for event in emitter.events([found], snapshot=True))
         made = (candidate(each) for each in new if each.op == "+")
         self.results = nsmallest(self._most, [*self.results, *made])
 
     def _take(self, emitter: ResultEmitter, found: Partials, above: Floats, *, counted: bool) -> None:
-        """Those that can be best come first, so the rest need not be scored."""
+        """Add results in the order of their ceilings, so that the rest need not be scored."""
         rows = np.arange(len(found))
         while len(rows := _hopeful(above, rows, self.least)):
             check()
@@ -319,7 +321,7 @@ class Best:
 
 
 def _hopeful(above: Floats, rows: Ints, least: float) -> Ints:
-    """The rows whose ceilings reach an order, those with the highest first."""
+    """The rows whose ceilings reach an order, the highest first."""
     rows = rows[above[rows] >= least]
     return rows[np.argsort(-above[rows], kind="stable")]
 

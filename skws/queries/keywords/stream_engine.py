@@ -1,4 +1,4 @@
-"""Keyword queries over a stream that no session reads: an engine that orders the records itself."""
+"""Keyword queries over a stream without a session: an engine that orders the records itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skws_windows.window import Window
 
 
 class StreamEngine(KeywordEngine):
-    """Takes records as they come, one by one: ``on_late`` is called for those that are too late.
+    """An engine for records in any order, one by one: ``on_late`` is called for those that are too late.
 
     The other parameters are those of ``KeywordEngine``.
     """
@@ -65,7 +65,7 @@ class StreamEngine(KeywordEngine):
     def holding(
         cls, plan: Plan, tables: Iterable[RecordBatch], batches: Iterable[RecordBatch], counts: Counts
     ) -> StreamEngine:
-        """An engine with what tables and a stream leave, for a search; ``counts``: of what is read."""
+        """An engine with the live rows of tables and a stream, for a search; ``counts``: of the records."""
         engine = cls(plan.schema, plan.window)
         engine.counts = counts
         for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):

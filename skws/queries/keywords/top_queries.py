@@ -1,4 +1,4 @@
-"""Keyword queries of which only the best results are given: one shard has all results of such a query."""
+"""Keyword queries that report only their best results: one shard has all results of such a query."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from skws_windows.window import (
 )
 
 _PORTION: Final = 1 << 14
-"""Results that are in memory together, about."""
+"""The approximate number of results that are in memory together."""
 
 
 class TopPlan(SearchPlan):
-    """Keywords, of which only the best results are given."""
+    """Keywords, of which only the best results are reported."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
         self.choice = top_of(query.options)
         super().__init__(query, stream, _plan(query, stream))
 
     def check_change(self, before: Stream) -> None:
-        """Results over what is gone leave: they must be allowed to."""
+        """Results over removed relations and joins leave, which the query must allow."""
         gone = SchemaChange(before.schema, self.stream.schema).removed
         if any(gone) and self.choice.append_only:
             raise UsageError(
@@ -69,12 +69,15 @@ class TopPlan(SearchPlan):
 
 
 class TopQueries(Operator):
-    """Keyword queries of which the best results are given: a filter for each behind an engine of all.
+    """Keyword queries that report their best results: one engine answers all, with a filter for each.
 
-    All have one window, and began at one position. The engine gets records in order, so that what it tells is
-    final, and has all results of its queries, so that nothing is merged. It begins with the log, as scores
-    depend on how frequent words were when results were found. Where rows live for ever, what lives takes the
-    place of the log, with the scores beside it.
+    All have one window, and began at one position. The engine reads records in order, so its results are
+    final,
+    and it has all results of its queries, so there is nothing to merge. It begins with the log, as scores
+    depend
+    on the frequency of words when results were found. Where rows live for ever, the live rows replace the
+    log,
+    and the scores are stored beside them.
     """
 
     def __init__(self, state: StreamState, window: Window) -> None:
@@ -130,12 +133,12 @@ class TopQueries(Operator):
         return {name: list(top.advance(now)) for name, top in self._tops.items()}
 
     def take_over(self, former: Self) -> dict[str, list[Result]]:
-        """The results that leave with removed relations, and those that new joins bring in."""
+        """The results that leave with removed relations, and those that new joins add."""
         self.expect_begins(former.all_begins())
         return {name: list(top.take_over(former._tops[name])) for name, top in self._tops.items()}
 
     def snapshot(self) -> dict[str, bytes]:
-        """The same for all: each may be the only one that is left."""
+        """The same state for all queries, since each may be the only one that remains."""
         state = self._engine.snapshot()
         return dict.fromkeys(self._plans, state) if state else {}
 
@@ -143,7 +146,7 @@ class TopQueries(Operator):
         return _by_name(self._engine.begins())
 
     def all_begins(self) -> dict[str, list[Begin]]:
-        """Those of updated results; and the scores of all, if what lives replaces the log."""
+        """The begins of updated results; and the scores of all, if live rows replace the log."""
         return _by_name([*self._engine.all_begins(), *(self._scores() if self.lasts else ())])
 
     def expect_begins(self, begins: Begins) -> None:
@@ -161,9 +164,9 @@ class TopQueries(Operator):
 
     @property
     def lasts(self) -> bool:
-        """Whether what lives may replace the log. Else two windows of it are enough.
+        """True if live rows may replace the log. Otherwise two windows of it are enough.
 
-        Of results that only expire, those that can never be among the best are forgotten by their scores.
+        Results that only expire and can never be among the best are forgotten, by their scores.
         """
         append_only = any(plan.choice.append_only for plan in self._plans.values())
         return isinstance(self._window, Unbounded) and not append_only
@@ -186,7 +189,7 @@ class TopQueries(Operator):
         )
 
     def _begin(self, past: Iterable[OrderedBatch]) -> None:
-        """Bring an engine of all queries, with their filters, to the present: by the tables and a log."""
+        """Make an engine of all queries, with their filters, from the tables and a log."""
         expected = self._state.expected
         state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
         begins, self._engine = self.all_begins(), self._new()
@@ -199,13 +202,13 @@ class TopQueries(Operator):
         self.expect_begins(begins)
 
     def _answer(self, engine: KeywordEngine, plans: Mapping[str, TopPlan]) -> list[Result]:
-        """Have an engine answer queries; gives their results that are alive."""
+        """Add queries to an engine; returns their live results."""
         schema, sample = self._state.stream.schema, self._state.stream.sample
         self._tops |= {name: Top(plan.choice, schema, when=self._when) for name, plan in plans.items()}
         return engine.add_all([ordered_by_sample(plan.search, sample) for plan in plans.values()])
 
     def _apart(self, arrived: OrderedBatch) -> Iterator[OrderedBatch]:
-        """Deletions between two arrivals share a tick of a count window: those of each time by themselves."""
+        """Deletions between two arrivals share a tick of a count window: a batch for those of each time."""
         batch = arrived.batch
         if not by_position(self._window) or batch.delete is None:
             yield arrived
@@ -215,7 +218,7 @@ class TopQueries(Operator):
         yield from arrived.cut((np.flatnonzero(later) + 1).tolist())
 
     def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
-        """The changes that records bring."""
+        """The changes that result from records."""
         if by_position(self._window):
             inserted = ~arrived.batch.deletes()
             ticks, times = arrived.ticks[inserted].tolist(), arrived.batch.time[inserted].tolist()
@@ -225,7 +228,10 @@ class TopQueries(Operator):
         return {name: [*found.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
 
     def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
-        """The changes of the best results, by query. Results are taken in portions: they may be very many."""
+        """The changes of the best results, by query.
+
+        Results are read in portions, as there may be very many.
+        """
         found: defaultdict[str, list[Result]] = defaultdict(list)
         for portion in _instants(memory_checked(results), _PORTION):
             by_name: defaultdict[str, list[Result]] = defaultdict(list)
@@ -252,7 +258,7 @@ class TopQueries(Operator):
 
 
 def _instants(results: Iterable[Result], least: int) -> Iterator[list[Result]]:
-    """Results in portions of at least so many, which end with an instant."""
+    """Results in portions of at least ``least``, each of which ends with an instant."""
     portion: list[Result] = []
     for result in results:
         if len(portion) >= least and result.tick != portion[-1].tick:

@@ -1,8 +1,8 @@
 """Inverted lists of words in memory: arrays that grow by batches of texts.
 
-Lists come in *runs*. In each, every word has the texts that it stands in, in order. A batch of texts is
-a run. Eight runs of about one size become one, so that n occurrences stand in some log n runs, and each is
-moved about log n / 3 times.
+Lists consist of *runs*. A run has, for each word, the texts that contain it, in order. A batch of texts is
+a run. Eight runs of about one size are merged into one, so n occurrences are in about log n runs, and each
+is moved about log n / 3 times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT: Final = np.uint64(32)
 
 
 class _Run(NamedTuple):
-    """``words`` in order; those from ``first[i]`` to before ``first[i + 1]`` are of word i."""
+    """``words`` in order; the occurrences from ``first[i]`` to before ``first[i + 1]`` are of word i."""
 
     words: Ints
     first: Ints
@@ -52,7 +52,7 @@ class _Run(NamedTuple):
         return cls(words.take(first).astype(np.int32), bounds, texts, often)
 
     def places(self, words: Ints) -> tuple[Ints, Ints]:
-        """Where the occurrences of words begin and end."""
+        """The begins and ends of the occurrences of words."""
         at = np.searchsorted(self.words, words)
         at[at == len(self.words)] = 0
         there = self.words.take(at) == words
@@ -60,13 +60,13 @@ class _Run(NamedTuple):
 
 
 class WordLists:
-    """By word, both numbers: the texts that it stands in, and how often."""
+    """The texts that contain each word, and the number of its occurrences. Words and texts are numbers."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
 
     def add(self, words: Ints, texts: Ints) -> None:
-        """Add occurrences in any order; the texts come after those that are there."""
+        """Add occurrences in any order; the texts come after the present ones."""
         codes = np.sort(words.view(np.uint64) << _TEXT | texts.view(np.uint64))
         if not len(codes):
             return
@@ -78,7 +78,7 @@ class WordLists:
         self._merge()
 
     def of(self, word: int) -> tuple[Ints, Ints]:
-        """The texts that a word stands in, in order, and how often."""
+        """The texts that contain a word, in order, and the number of its occurrences in each."""
         asked = np.array([word], dtype=np.int64)
         texts, often = [NOTHING], [NOTHING]
         for run in self.runs:
@@ -88,7 +88,7 @@ class WordLists:
         return np.concatenate(texts), np.concatenate(often)
 
     def counts(self, words: Ints) -> Ints:
-        """In how many texts each word stands."""
+        """The number of texts that contain each word."""
         found = np.zeros(len(words), dtype=np.int64)
         for run in self.runs:
             begin, end = run.places(words)
@@ -96,7 +96,7 @@ class WordLists:
         return found
 
     def _merge(self) -> None:
-        """Make the last runs one while they are many of a size, or as small as others behind larger ones."""
+        """Merge the last runs while many are of one size, or as small as others after larger ones."""
         while len(last := self.runs[-_TOGETHER:]) == _TOGETHER:
             if last[0].order > last[-1].order or sum(run.size for run in last) > _LARGEST:
                 return
@@ -108,14 +108,14 @@ class WordLists:
 
 
 def _narrow(numbers: Ints) -> Ints:
-    """In as few bytes as suffice."""
+    """The same numbers in as few bytes as suffice."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 class WordNumbers:
-    """The words that texts are found by, with numbers: stems, in the order in which they are met.
+    """The numbers of stems, by which texts are found, in the order of their first occurrence.
 
-    ``words``: each word, folded, with what it is found by.
+    ``words``: each folded word, with its stem.
     """
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -133,7 +133,7 @@ class WordNumbers:
         return self._numbers.get(stem)
 
     def of(self, chunks: Sequence[str]) -> tuple[Ints, Ints]:
-        """The words of chunks, as (position in ``chunks``, number); some several times."""
+        """The stems of chunks, as (position in ``chunks``, number); a stem may be repeated."""
         if len(self._bounds) > _REMEMBERED:
             self._forget_chunks()
         known = self._chunks
@@ -146,14 +146,14 @@ class WordNumbers:
         return position, np.frombuffer(self._stems, dtype=np.int64).take(ranges(begins, counts))
 
     def beginning(self, start: str) -> list[str]:
-        """The words that begin with a text."""
+        """The words that begin with a prefix."""
         if len(self._sorted) < len(self.words):
             self._sorted = sorted(self.words)
         first = bisect_left(self._sorted, start)
         return self._sorted[first : bisect_left(self._sorted, start + chr(sys.maxunicode), first)]
 
     def satisfying(self, alternative: Alternative) -> Iterator[str]:
-        """What words are found by that a prefix, a form or a word with typing errors stands for."""
+        """The stems of the words that match a prefix, a wildcard form or a word with typing errors."""
         words: Iterable[str] = self.words
         match alternative:
             case Prefix(start=start):
@@ -166,7 +166,7 @@ class WordNumbers:
         return (self.words[word] for word in words)
 
     def numbers(self, words: Iterable[str]) -> Ints:
-        """The numbers of what words are found by."""
+        """The numbers of the stems of words."""
         return np.array([self._numbers[self.words[word]] for word in words], dtype=np.int64)
 
     def _look_up(self, chunk: str) -> int:

@@ -1,4 +1,4 @@
-"""Queries that delta joins answer: the words they ask for, and the conditions that exclude tuples."""
+"""Queries that delta joins answer: their words, and the conditions that exclude tuples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from skws_mesh.delta.joins import DeltaJoins, WordQuery
 from skws_schema.model import Row, Schema, sourced
 
 MANY: Final = 250
-"""Queries for which delta joins are faster than a mesh for each shape."""
+"""The number of queries from which on delta joins are faster than a mesh for each shape."""
 
 
 def why_no_delta_joins(plan: Plan) -> str:
@@ -56,9 +56,9 @@ _SLOTS: Final = 4
 
 @dataclass(slots=True)
 class AskedWord:
-    """A word that queries ask for, and how many do.
+    """A word of queries, and the number of queries that use it.
 
-    ``slots``: some that ask for it, by which it is found fast: queries share most of their slots.
+    ``slots``: some of the slots that use it, for a fast look-up: queries share most of their slots.
     """
 
     word: Word
@@ -68,10 +68,10 @@ class AskedWord:
 
 
 class WordQueries:
-    """Queries by number, the words that they ask for, and the delta joins that answer them.
+    """Queries by number, their words, and the delta joins that answer them.
 
-    ``row``: the live rows, by slot. Conditions are looked at for the tuples of results only: most tuples fail
-    one, for each query that asks.
+    ``row``: the live rows, by slot. Conditions are evaluated for the tuples of results only: most tuples fail
+    one, for each query that has it.
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
@@ -90,7 +90,7 @@ class WordQueries:
         return len(self.queries)
 
     def add(self, plans: Mapping[int, Plan], rows: Rows, index: LiveWords) -> Partials:
-        """Answer queries from now on, given the live rows by slot; gives their results that are alive.
+        """Add queries, given the live rows by slot; returns their live results.
 
         ``index``: the words of the first live rows.
         """
@@ -134,9 +134,9 @@ class WordQueries:
         self.joins.forget(gone)
 
     def insert(self, arrived: InsertedTuples, rows: Rows) -> tuple[Partials, int]:
-        """Take in new live tuples with these rows; gives the results that they complete.
+        """Add new live tuples with these rows; returns the results that they complete.
 
-        And the number of pairs of a tuple and a query that excludes it.
+        Also returns the number of pairs of a tuple and a query that excludes it.
         """
         slots, words = self._matching.of(rows)
         labels = _labels(slots + arrived.first, words)
@@ -184,7 +184,7 @@ class WordQueries:
 
 
 def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:
-    """What exclusions look for in texts, without conditions."""
+    """The parts of exclusions that are about texts, without conditions."""
     for slot in exclusions:
         words = tuple(each for each in slot.alternatives if not isinstance(each, Condition))
         if words:
@@ -192,5 +192,5 @@ def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:
 
 
 def _labels(slots: Ints, words: Ints) -> KeywordBitmaps:
-    """What delta joins read of tuples and their words."""
+    """The labels of tuples for delta joins, from their words."""
     return KeywordBitmaps(slots, words, np.ones(len(slots), dtype=np.int64))

@@ -99,9 +99,9 @@ class KeywordCounts:
         """Count a tuple of the relation ``number``."""
         self.tuples += 1
         plan = self.plan
-        found = plan.matcher.bitmap(number, row)
+        bitmap = plan.matcher.bitmap(number, row)
         for slot, wanted in enumerate(plan.query.slots):
-            if found != EXCLUDED and found >> slot & 1:
+            if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
             elif slot not in self.unsearched and not self.slots[slot]:
                 attribute = _holding(wanted.text, plan.schema.relations[number], row)
@@ -299,9 +299,9 @@ def _apart(plan: Plan, relations: Sequence[set[int]], more: Set[int] = frozenset
     schema, near = plan.schema, dict[int, set[int]]()
     for relation in more:
         near.setdefault(relation, set()).update(more)
-    gone = schema.evolution.removed_joins | plan.query.without_joins
+    excluded = schema.evolution.removed_joins | plan.query.without_joins
     for position, join in enumerate(schema.joins):
-        if position not in gone:
+        if position not in excluded:
             ends = {schema.index[join.left], schema.index[join.right]}
             for end in ends:
                 near.setdefault(end, set()).update(ends)

@@ -106,11 +106,11 @@ class IndexedTables:
             self._since = 0
         old, relation, number = self._taken.columns()
         moved = slots[old]
-        gone = moved < 0
+        removed = moved < 0
         for table in self.tables:
-            self._here[table][number[gone & (relation == table)]] = False
-        self._taken.keep(~gone)
-        self._taken.columns()[0][:] = moved[~gone]
+            self._here[table][number[removed & (relation == table)]] = False
+        self._taken.keep(~removed)
+        self._taken.columns()[0][:] = moved[~removed]
         self._left = int((slots >= 0).sum())
 
     def taken(self, *parts: Numbers) -> Taken | None:

@@ -179,10 +179,10 @@ class JoinedTuples:
         """For each of some tuples, the sum over the other tuples to which edges lead."""
         theirs, mine = self.links(ways.slots), self.links(slots)
         sums = Numbered(theirs.back, ways.numbers.take(theirs.position))
-        found = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
+        sums_of_others = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
         if len(self._loops):
-            found -= self._loops_of(slots) * ways.to(slots)
-        return found
+            sums_of_others -= self._loops_of(slots) * ways.to(slots)
+        return sums_of_others
 
     def count(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some tuples, the number of chosen ones to which edges lead, itself included."""

@@ -144,9 +144,9 @@ class EmittedResults(LiveResults):
         events: list[Event] = []
         for results in self.alive(now):
             uses = [self._emitter.tree(row).uses_any(*change.removed) for row in results.rows()]
-            gone = results.taken(np.array(uses, dtype=bool))
-            when = np.full(len(gone), time)
-            events += self._emitter.taken_back(gone, when, when)
+            retracted_results = results.taken(np.array(uses, dtype=bool))
+            when = np.full(len(retracted_results), time)
+            events += self._emitter.taken_back(retracted_results, when, when)
         return events
 
     def over(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
@@ -154,11 +154,11 @@ class EmittedResults(LiveResults):
 
         ``name``: of a query, by its number.
         """
-        found: set[Lasting] = set()
+        ended_results: set[Lasting] = set()
         for store in self._stores:
             over = (store.partials.end > horizon) & (store.partials.end <= now)
-            found.update(self._lasting(row, name) for row in store.taken(over).rows())
-        return found
+            ended_results.update(self._lasting(row, name) for row in store.taken(over).rows())
+        return ended_results
 
     def new_by(
         self,

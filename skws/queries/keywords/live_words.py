@@ -163,14 +163,14 @@ class LiveWords:
             counts = self._counts(analyzer, known.numbers(words))
             likely += [(-n, word, analyzer) for word, n in zip(words, counts.tolist(), strict=True)]
         likely.sort(key=itemgetter(0, 1))
-        found: dict[str, int] = {}
+        numbers_by_word: dict[str, int] = {}
         for _, word, analyzer in likely:
-            if len(found) == most:
+            if len(numbers_by_word) == most:
                 break
             check()
             if number := int(alive(self._found_by(word, analyzer)).sum()):
-                found[word] = found.get(word, 0) + number
-        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+                numbers_by_word[word] = numbers_by_word.get(word, 0) + number
+        return sorted(numbers_by_word.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def _counts(self, analyzer: Analyzer, numbers: Ints) -> Ints:
         """The number of texts with each word, for the texts of one analyzer."""
@@ -184,8 +184,8 @@ class LiveWords:
         """The tuples that contain a word in texts with an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
         meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
-        found = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
-        return distinct(np.concatenate([NOTHING, *found]))
+        slot_lists = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
+        return distinct(np.concatenate([NOTHING, *slot_lists]))
 
     def _analyzer(self, relation: int, column: int) -> Analyzer:
         return self._schema.relations[relation].attributes[column].analyzer

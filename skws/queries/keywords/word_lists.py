@@ -79,21 +79,21 @@ class WordLists:
 
     def of(self, word: int) -> tuple[Ints, Ints]:
         """The texts that contain a word, in order, and the number of its occurrences in each."""
-        asked = np.array([word], dtype=np.int64)
+        one_word = np.array([word], dtype=np.int64)
         texts, often = [NOTHING], [NOTHING]
         for run in self.runs:
-            (begin,), (end,) = run.places(asked)
+            (begin,), (end,) = run.places(one_word)
             texts.append(run.texts[begin:end])
             often.append(run.often[begin:end])
         return np.concatenate(texts), np.concatenate(often)
 
     def counts(self, words: Ints) -> Ints:
         """The number of texts that contain each word."""
-        found = np.zeros(len(words), dtype=np.int64)
+        text_counts = np.zeros(len(words), dtype=np.int64)
         for run in self.runs:
             begin, end = run.places(words)
-            found += end - begin
-        return found
+            text_counts += end - begin
+        return text_counts
 
     def _merge(self) -> None:
         """Merge the last runs while many are of one size, or as small as others after larger ones."""
@@ -136,8 +136,10 @@ class WordNumbers:
         """The stems of chunks, as (position in ``chunks``, number); a stem may be repeated."""
         if len(self._bounds) > _REMEMBERED:
             self._forget_chunks()
-        known = self._chunks
-        numbers = [known[each] if each in known else self._look_up(each) for each in chunks]
+        number_of_chunk = self._chunks
+        numbers = [
+            number_of_chunk[each] if each in number_of_chunk else self._look_up(each) for each in chunks
+        ]
         which = np.array(numbers, dtype=np.int64)
         bounds = np.frombuffer(self._bounds, dtype=np.int64)
         begins = bounds.take(which)

@@ -121,7 +121,7 @@ class WordQueries:
         plan = self.queries.pop(query).plan
         self._conditions.pop(query, None)
         self.joins.remove(query)
-        gone = []
+        unused = []
         for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
             asked = self._words[frozenset(slot.alternatives)]
             asked.users -= 1
@@ -129,9 +129,9 @@ class WordQueries:
                 del self._words[asked.word]
                 for each in asked.slots:
                     del self._by_slot[id(each)]
-                gone.append(asked.number)
-        self._matching.remove(gone)
-        self.joins.forget(gone)
+                unused.append(asked.number)
+        self._matching.remove(unused)
+        self.joins.forget(unused)
 
     def insert(self, arrived: InsertedTuples, rows: Rows) -> tuple[Partials, int]:
         """Add new live tuples with these rows; returns the results that they complete.
@@ -148,7 +148,7 @@ class WordQueries:
             return found
         relation = self._live.tuples.relation
         rows: dict[int, Row] = {}
-        kept = np.ones(len(found), dtype=bool)
+        flags = np.ones(len(found), dtype=bool)
         asking = np.isin(found.query, np.array(sorted(self._conditions), dtype=np.int64))
         for at in np.flatnonzero(asking).tolist():
             conditions = self._conditions[int(found.query[at])]
@@ -156,8 +156,8 @@ class WordQueries:
                 mine = [each for each in conditions if each.relation == relation[slot]]
                 if mine and slot not in rows:
                     rows[slot] = self._row(slot)
-                kept[at] &= not any(satisfied(each, rows[slot]) for each in mine)
-        return found if kept.all() else found.taken(kept)
+                flags[at] &= not any(satisfied(each, rows[slot]) for each in mine)
+        return found if flags.all() else found.taken(flags)
 
     def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordQuery:
         query = plan.query

@@ -105,19 +105,19 @@ class KeyPartitioning:
 
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
         """Where the records of each part are in the batch, in their order; all parts have truncations."""
-        part = np.full(len(batch), -1, dtype=np.int64)
+        part_numbers = np.full(len(batch), -1, dtype=np.int64)
         for relation, blocks, mine, places in batch.rows.by_relation():
             columns = self.columns[relation]
             if columns is not None:
-                part[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
-        part[batch.truncations()] = -1
-        return [np.flatnonzero((part == n) | (part < 0)) for n in range(parts)]
+                part_numbers[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
+        part_numbers[batch.truncations()] = -1
+        return [np.flatnonzero((part_numbers == n) | (part_numbers < 0)) for n in range(parts)]
 
     def shown(self, schema: Schema) -> str:
         """Such as "span.trace_id, log.trace_id; all parts have service"."""
-        gone = schema.evolution.removed_relations
+        removed_relations = schema.evolution.removed_relations
         pairs = list(zip(schema.relations, self.columns, strict=True))
-        there = [pair for number, pair in enumerate(pairs) if number not in gone]
+        there = [pair for number, pair in enumerate(pairs) if number not in removed_relations]
         named = [
             "+".join(f"{relation.name}.{relation.attributes[column].name}" for column in columns)
             for relation, columns in there
@@ -156,8 +156,8 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     """
     if own := sourced(schema):
         return f"the table {schema.relations[own[0]].name} has a source of its own"
-    gone = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
-    schema = replace(schema, evolution=gone)
+    evolution = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
+    schema = replace(schema, evolution=evolution)
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
     for members in _components(schema, max_size):
         streams = [number for number in members if not schema.relations[number].table]
@@ -208,16 +208,18 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
         ):
             if any(one.get(relation) == column for one in known):
                 continue
-            found = {relation: column}
+            columns = {relation: column}
             waiting = [relation]
             for at in waiting:  # grows
                 for edge in edges_from(schema)[at]:
-                    equated = dict(zip(edge.source_columns, edge.target_columns, strict=True)).get(found[at])
-                    if equated is not None and edge.target not in found:
-                        found[edge.target] = equated
+                    equated = dict(zip(edge.source_columns, edge.target_columns, strict=True)).get(
+                        columns[at]
+                    )
+                    if equated is not None and edge.target not in columns:
+                        columns[edge.target] = equated
                         waiting.append(edge.target)
-            known.append(found)
-            yield found
+            known.append(columns)
+            yield columns
 
 
 def _refused(schema: Schema, members: Sequence[int], chosen: Chosen, max_size: int) -> str:
@@ -249,11 +251,11 @@ def _named(schema: Schema, number: int, chosen: Chosen) -> str:
 
 def _hashed(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:
     """A hash of the values of some columns, for each row of the blocks; equal values have equal ones."""
-    found: Codes = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
+    hashes: Codes = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
     for column in columns:
-        found = (found ^ _codes(blocks, column)) * _MIX
-        found ^= found >> _FOLD
-    return found
+        hashes = (hashes ^ _codes(blocks, column)) * _MIX
+        hashes ^= hashes >> _FOLD
+    return hashes
 
 
 def _codes(blocks: Sequence[Block], column: int) -> Codes:

@@ -62,15 +62,15 @@ def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blo
         if blocks is None:
             return None
         for block in blocks:
-            part = replace(split, start=block.start, end=block.end)
+            rest = replace(split, start=block.start, end=block.end)
             if block.first is None and not found:
-                early.append(part)
+                early.append(rest)
                 continue
-            found.append((_piece(split.ordinal, len(found), block, found), part))
+            found.append((_piece(split.ordinal, len(found), block, found), rest))
     if not found or any(a.last > b.first for (a, _), (b, _) in pairwise(found)):
         return None
     first = found[0][0]
-    nothing = [(replace(first, number=-1, last=first.first, size=0), part) for part in early]
+    nothing = [(replace(first, number=-1, last=first.first, size=0), rest) for rest in early]
     return [*nothing, *found]
 
 
@@ -128,13 +128,13 @@ class SliceRanges:
 
 def _joined(splits: Iterable[Split]) -> list[Split]:
     """Consecutive ranges as one."""
-    found: list[Split] = []
+    whole: list[Split] = []
     for split in splits:
-        if found and found[-1].path == split.path and found[-1].end == split.start:
-            found[-1] = replace(found[-1], end=split.end)
+        if whole and whole[-1].path == split.path and whole[-1].end == split.start:
+            whole[-1] = replace(whole[-1], end=split.end)
         else:
-            found.append(split)
-    return found
+            whole.append(split)
+    return whole
 
 
 BUFFER: Final = 1 << 18
@@ -327,18 +327,18 @@ def search_pieces(
 
 def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted]) -> Iterator[Emitted]:
     """Results many at a time, and what was put ``aside`` meanwhile; in the end the counts are complete."""
-    held: list[bytes] = []
+    lines: list[bytes] = []
     times: list[float] = []
     size = 0
     for result in results:
         line = result.parsed.packed()
-        held.append(line)
+        lines.append(line)
         times.append(moment(result))
         size += len(line)
         if size > BUFFER:
-            yield from _drained(run, held, times, aside)
+            yield from _drained(run, lines, times, aside)
             size = 0
-    yield from _drained(run, held, times, aside)
+    yield from _drained(run, lines, times, aside)
     if begins := run.begins():
         yield Updated(begins, run.end / MICROSECOND)
 

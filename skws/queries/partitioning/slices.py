@@ -243,8 +243,8 @@ class SliceRun:
 
     def begins(self) -> tuple[Begin, ...]:
         """The begins of the results that its own records updated."""
-        found = {} if self._session is None else self._session.begins()
-        return tuple(chain.from_iterable(found.values()))
+        begins = {} if self._session is None else self._session.begins()
+        return tuple(chain.from_iterable(begins.values()))
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Its results in order."""
@@ -278,13 +278,13 @@ class SliceRun:
             self._slice.part,
         )
         self._session = session
-        found = session.load_tables(tables)
+        results = session.load_tables(tables)
         if not self._slice.has_tables:
             self._before = session.counts()
         if not self._slice.is_first:
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
-        return session, found, taken
+        return session, results, taken
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; those before them are taken in meanwhile, and are not counted."""

@@ -63,22 +63,22 @@ class ReplayedPattern(Evaluator):
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         for batch in self._batches(arrived):
-            found = self._found(batch)
-            if found is None:
+            results = self._found(batch)
+            if results is None:
                 for _ in self._stream.completing(batch):
                     yield from self._stream.results()
             else:
-                yield from self._formed(batch, found)
+                yield from self._formed(batch, results)
 
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results, which are not formed."""
         total = 0
         for batch in self._batches(arrived):
-            found = self._found(batch)
-            if found is None:
+            matches = self._found(batch)
+            if matches is None:
                 total += sum(self._stream.how_many() for _ in self._stream.completing(batch, remember=False))
             else:
-                total += len(found)
+                total += len(matches)
         return total
 
     def load(self) -> Load:
@@ -145,11 +145,11 @@ class PatternPlan(SeparatePlan):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = pattern_notes(self.query.text, self.stream.schema)
+        of_text = pattern_notes(self.query.text, self.stream.schema)
         if self.stream.finite or not isinstance(self._window, Unbounded):
-            return found
+            return of_text
         remedy = "within 10 minutes in its text, or --window, lets them expire"
-        return (*found, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
+        return (*of_text, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
 
     @property
     def reads(self) -> frozenset[int] | None:

@@ -118,10 +118,10 @@ class History:
         seen = self._tuples[position]
         if seen.shown is None:
             seen.shown = {}
-        known = seen.shown.get(labels)
-        if known is None:
-            known = seen.shown[labels] = self._shown(seen, position, sorted(labels))
-        return known
+        shown = seen.shown.get(labels)
+        if shown is None:
+            shown = seen.shown[labels] = self._shown(seen, position, sorted(labels))
+        return shown
 
     def _shown(self, seen: _Seen, position: int, labels: list[str]) -> _Shown:
         named = self._names.version(
@@ -241,13 +241,13 @@ class PatternStream(Evaluator):
 
     def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[Result]:
         """The results that are alive after batches, as snapshots; ``process`` describes the batches."""
-        found = []
+        alive = []
         for batch, positions in batches:
             for _ in self.completing(self.tuples(batch, positions)):
                 for valuation in memory_checked(self._automaton.results()):
                     first = self._history.at(min(valuation)[0])[1]
-                    found.append((self.window.end(first), self.formed(valuation, snapshot=True)))
-        return [result for end, result in found if end > self._now]
+                    alive.append((self.window.end(first), self.formed(valuation, snapshot=True)))
+        return [result for end, result in alive if end > self._now]
 
     @property
     def live_tuples(self) -> int:

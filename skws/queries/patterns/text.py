@@ -64,8 +64,8 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
     keywords: dict[str, tuple[str, ...]] = {}
     for condition in pattern.conditions:
         if isinstance(condition, Keyword):
-            known = keywords.get(condition.variable, ())
-            keywords[condition.variable] = tuple(dict.fromkeys((*known, condition.text)))
+            conditions = keywords.get(condition.variable, ())
+            keywords[condition.variable] = tuple(dict.fromkeys((*conditions, condition.text)))
     return PatternQuery(text, compiled.pcea, pattern.window, compiled, keywords, compiled.root)
 
 

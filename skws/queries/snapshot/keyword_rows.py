@@ -108,10 +108,10 @@ class KeywordRows:
 
     def bitmaps(self, relation: int) -> set[int]:
         """The bitmaps of a relation's rows, perhaps 0."""
-        found = {label for label in self._labels[relation].values() if label != EXCLUDED}
+        bitmaps = {label for label in self._labels[relation].values() if label != EXCLUDED}
         if self._usual_rows(relation):
-            found.add(self.usual(relation))
-        return found
+            bitmaps.add(self.usual(relation))
+        return bitmaps
 
     def count(self, slot: int) -> int:
         """The number of rows that contain a keyword."""
@@ -137,12 +137,12 @@ class KeywordRows:
         self._others.update(((relation, n), row) for n, row in self._read(relation, absent))
 
     def row(self, relation: int, number: int) -> Row:
-        place = relation, number
-        if place in self._rows:
-            return self._rows[place]
-        if place not in self._others:
+        key = relation, number
+        if key in self._rows:
+            return self._rows[key]
+        if key not in self._others:
             self.load(relation, [number])
-        return self._others[place]
+        return self._others[key]
 
     def matches(self, relation: int, number: int, name: str) -> Iterator[Match]:
         """The keywords in a row, in each attribute that holds them, by keyword and attribute."""
@@ -167,15 +167,15 @@ class KeywordRows:
 
     def weights(self, relation: int, number: int) -> tuple[float, ...]:
         # Rows with keywords by names in the schema alone are alike.
-        place = (relation, number) if (relation, number) in self._counted else (relation, -1)
-        known = self._weights.get(place)
-        if known is None:
+        key = (relation, number) if (relation, number) in self._counted else (relation, -1)
+        remembered = self._weights.get(key)
+        if remembered is None:
             by_slot: list[list[float]] = [[] for _ in self.plan.keywords]
             occurring = self._occurring(relation, number)
             for each, match in zip(occurring, self.matches(relation, number, ""), strict=True):
                 by_slot[each.slot].append(keyword_weight(match))
-            known = self._weights[place] = tuple(map(fsum, by_slot))
-        return known
+            remembered = self._weights[key] = tuple(map(fsum, by_slot))
+        return remembered
 
     def _occurring(self, relation: int, number: int) -> tuple[_Counted, ...]:
         if (relation, number) in self._counted:
@@ -194,9 +194,9 @@ class KeywordRows:
             if isinstance(alternative, Condition) and bit == excluding:
                 continue
             for table in self._tables:
-                found = table.containing(alternative)
+                rows = table.containing(alternative)
                 out = self._ruled_out.get(table.relation)
-                candidates[table.relation].update((found if out is None else found[~out[found]]).tolist())
+                candidates[table.relation].update((rows if out is None else rows[~out[rows]]).tolist())
         for relation, numbers in candidates.items():
             for number, row in self._read(relation, numbers):
                 bitmap = self.plan.matcher.bitmap(relation, row)
@@ -210,9 +210,9 @@ class KeywordRows:
         """Exclude rows by a condition, which needs no look at their words."""
         for table in self._tables:
             if condition.relation == table.relation:
-                found = table.satisfying(condition)
-                known = self._ruled_out.get(table.relation)
-                self._ruled_out[table.relation] = found if known is None else found | known
+                rows = table.satisfying(condition)
+                excluded = self._ruled_out.get(table.relation)
+                self._ruled_out[table.relation] = rows if excluded is None else rows | excluded
 
     def _read(self, relation: int, numbers: Collection[int]) -> Iterator[tuple[int, Row]]:
         wanted = np.fromiter(numbers, dtype=np.int64, count=len(numbers))

@@ -48,14 +48,14 @@ class Probes:
         """The partners of values, and perhaps of others."""
         relation, columns = edge.target, edge.target_columns
         self._forget()
-        known = self._partners.setdefault((relation, columns), {})
-        new = [value for value in values if value not in known]
-        known.update((value, []) for value in new)
+        by_value = self._partners.setdefault((relation, columns), {})
+        new = [value for value in values if value not in by_value]
+        by_value.update((value, []) for value in new)
         places, numbers = self._tables[relation].by(columns).pairs(_hashed(new, columns))
         for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
-            known[new[place]].append(number)
+            by_value[new[place]].append(number)
         self._held += len(new) + len(places)
-        return known
+        return by_value
 
     def fans(self, edge: Edge, values: Collection[JoinValue]) -> dict[JoinValue, Fans]:
         """The number of rows with each value that the edge leads to, and of those that it leads from."""
@@ -69,12 +69,12 @@ class Probes:
         self, relation: int, columns: tuple[int, ...], values: Collection[JoinValue]
     ) -> dict[JoinValue, int]:
         self._forget()
-        known = self._fans.setdefault((relation, columns), {})
-        new = [value for value in values if value not in known]
+        by_value = self._fans.setdefault((relation, columns), {})
+        new = [value for value in values if value not in by_value]
         counts = self._tables[relation].by(columns).counts(_hashed(new, columns))
-        known.update(zip(new, counts.tolist(), strict=True))
+        by_value.update(zip(new, counts.tolist(), strict=True))
         self._held += len(new)
-        return known
+        return by_value
 
     def _forget(self) -> None:
         if self._held > _REMEMBERED:
@@ -180,8 +180,10 @@ class NetworkResults:
 
     def fans(self, tree: Tree, held: JoinedRows) -> Iterator[tuple[str, int]]:
         """The joins by which a result passes through rows, by name, and how many rows each leads to."""
-        known = len(held.fans) == len(held.numbers) - 1
-        fans = held.fans if known else [self._fan(tree, held, node) for node in range(1, len(tree.edges))]
+        all_counted = len(held.fans) == len(held.numbers) - 1
+        fans = (
+            held.fans if all_counted else [self._fan(tree, held, node) for node in range(1, len(tree.edges))]
+        )
         for node, fan in passed(tree.parents, fans):
             yield self._schema.joins[tree.edges[node] // 2].name, fan
 
@@ -219,8 +221,8 @@ class NetworkResults:
 
     def _roots(self, root: Tree, size: int) -> list[JoinedRows]:
         relation, bitmap = root.relations[0], root.keywords[0]
-        held = (JoinedRows(inf, (n,)) for n in self._keyword_rows.carrying(relation, bitmap))
-        return self._weighed(root, held, size)
+        single_rows = (JoinedRows(inf, (n,)) for n in self._keyword_rows.carrying(relation, bitmap))
+        return self._weighed(root, single_rows, size)
 
     def _extended(self, tree: Tree, rows: Sequence[JoinedRows], size: int) -> list[JoinedRows]:
         """The rows of a tree, given those of the tree without its last node."""
@@ -324,19 +326,19 @@ class NetworkResults:
         """The partners of values, with exactly the keywords of a bitmap."""
         if bitmap != self._keyword_rows.usual(edge.target):
             return self._indexed(edge, bitmap)
-        known = self._probes.partners(edge, values)
-        return {value: self._keyword_rows.unlabelled(edge.target, known[value]) for value in values}
+        partners = self._probes.partners(edge, values)
+        return {value: self._keyword_rows.unlabelled(edge.target, partners[value]) for value in values}
 
     def _indexed(self, edge: Edge, bitmap: int) -> dict[JoinValue, list[int]]:
         """Rows with exactly the keywords of a bitmap, by join value; few, so the index is not used."""
         key = edge.target, bitmap, edge.target_columns
-        found = self._by_value.get(key)
-        if found is None:
-            found = self._by_value[key] = {}
+        rows_by_value = self._by_value.get(key)
+        if rows_by_value is None:
+            rows_by_value = self._by_value[key] = {}
             for number in self._keyword_rows.carrying(edge.target, bitmap):
                 row = self._keyword_rows.row(edge.target, number)
-                found.setdefault(tuple(row[c] for c in edge.target_columns), []).append(number)
-        return found
+                rows_by_value.setdefault(tuple(row[c] for c in edge.target_columns), []).append(number)
+        return rows_by_value
 
     def _value(self, edge: Edge, number: int) -> JoinValue:
         row = self._keyword_rows.row(edge.source, number)

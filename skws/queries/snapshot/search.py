@@ -126,9 +126,9 @@ class SnapshotSearch:
             carrying.append(np.searchsorted(numbers, labelled) + begun)
             begun += len(numbers)
         engine.know(np.concatenate(carrying))
-        found = engine.search(self._plan, most)
-        self.effort = Effort(found.size, found.found)
-        return [replace(each, tick=None, expires=None) for each in found.results]
+        results = engine.search(self._plan, most)
+        self.effort = Effort(results.size, results.found)
+        return [replace(each, tick=None, expires=None) for each in results.results]
 
     def _joined(self, most: int | None, budget: float) -> Iterator[Result]:
         """The results as ``results`` gives them. Raises TooManyRowsError."""

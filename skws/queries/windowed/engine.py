@@ -144,9 +144,9 @@ class WindowedEngine(MeshEngine):
         static = static_tuples(self.schema, rows)
         self.counts.static += len(static)
         self._members.add_static(len(static))
-        found = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        results = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
         self.counts.excluded = self._operator.excluded
-        yield from self._counted(list(self._operator.emitter.events(found, snapshot=True)))
+        yield from self._counted(list(self._operator.emitter.events(results, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Process records as columns, in order of time."""
@@ -178,8 +178,8 @@ class WindowedEngine(MeshEngine):
         tuples of removed relations are left out.
         """
         self.tracker.restore(state["tracker"])
-        gone = self.schema.evolution.removed_relations
-        tuples = [each for each in state["tuples"] if each[2] not in gone]
+        removed_relations = self.schema.evolution.removed_relations
+        tuples = [each for each in state["tuples"] if each[2] not in removed_relations]
         columns = tuple(map(list, zip(*tuples, strict=True))) or ([], [], [], [])
         positions, times, relations, rows = columns
         records = [Record(r, t, tuple(w), False) for r, t, w in zip(relations, times, rows, strict=True)]
@@ -190,7 +190,7 @@ class WindowedEngine(MeshEngine):
         new = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
         for results in self._operator.insert(new):
             self._waiting.add(results)
-        self._members.follow(set(state["followed"]) - gone)
+        self._members.follow(set(state["followed"]) - removed_relations)
         self._waiting.forget(self._closed.restore(state["closed"]))
         self.counts = Counts(**state["counts"])
         self._operator.excluded = self.counts.excluded  # restored tuples were counted before

@@ -111,10 +111,10 @@ class WindowedQueries(Operator):
 
     def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
         self._take_up(plans)
-        held = orjson.loads(states[plans[0].query.name])
-        if held is not None:
+        state = orjson.loads(states[plans[0].query.name])
+        if state is not None:
             self._engine, _ = self._new_engine(self._plans)
-            self._engine.restore(held)
+            self._engine.restore(state)
 
     def load(self) -> Load:
         return Load() if self._engine is None else self._engine.load()

@@ -57,9 +57,9 @@ class Deletions:
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
         """Follow a relation from now on; ``live``: its live tuples with their positions, in order."""
         self.relations.add(relation)
-        known = self._known.setdefault(relation, {})
+        live_by_key = self._known.setdefault(relation, {})
         for position, row in live:
-            known.setdefault(identity(self._schema, relation, row), []).append(position)
+            live_by_key.setdefault(identity(self._schema, relation, row), []).append(position)
 
     def step(self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]) -> Ended:
         """Records of followed relations: (tick, relation, row, delete), in order.
@@ -70,14 +70,14 @@ class Deletions:
         """
         ended = Ended()
         for tick, relation, row, delete in records:
-            known = self._known.setdefault(relation, {})
+            live_by_key = self._known.setdefault(relation, {})
             if not row:  # a truncation
-                every = chain.from_iterable(known.values())
+                every = chain.from_iterable(live_by_key.values())
                 ended.ends.update((position, tick) for position in every if held_until(position) >= tick)
-                known.clear()
+                live_by_key.clear()
                 continue
             key = identity(self._schema, relation, row)
-            live = known.get(key) or []
+            live = live_by_key.get(key) or []
             while live and held_until(live[0]) < tick:
                 live.pop(0)
             _, _, keyed = key
@@ -87,9 +87,9 @@ class Deletions:
             if not delete:
                 live.append(tick)
             if live:
-                known[key] = live
+                live_by_key[key] = live
             else:
-                known.pop(key, None)
+                live_by_key.pop(key, None)
         return ended
 
     def keep(self, positions: Collection[int]) -> None:
@@ -166,9 +166,9 @@ class Members:
 
     def renumber(self, slots: Ints) -> None:
         """Tuples get new slots; those below 0 are dropped."""
-        kept = np.flatnonzero(slots >= 0)
-        keys = np.empty((len(kept), self._keys.shape[1]), dtype=np.int64)
-        keys[slots[kept]] = self._keys[kept]
+        remaining = np.flatnonzero(slots >= 0)
+        keys = np.empty((len(remaining), self._keys.shape[1]), dtype=np.int64)
+        keys[slots[remaining]] = self._keys[remaining]
         self._keys = keys
         if len(self._deletions):
             self._follow_live()
@@ -193,8 +193,8 @@ class Members:
         tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
         alive = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
         left = spans.leaving(tuples.start[alive], times[alive], self._keys[alive], seen=seen)
-        gone = left < FOREVER
-        return dict(zip(alive[gone].tolist(), left[gone].tolist(), strict=True))
+        ended = left < FOREVER
+        return dict(zip(alive[ended].tolist(), left[ended].tolist(), strict=True))
 
     def _ended(self, batch: RecordBatch, inserted: RecordBatch, ticks: Ints, spans: Spans) -> Ended:
         """The tuples that deletions and replacements of a batch end, by position."""
@@ -238,11 +238,11 @@ class Members:
         for position, tick in ended.ends.items():
             if position >= begin:
                 ends[position - begin] = min(ends.item(position - begin), tick)
-        kept = np.flatnonzero(ends > np.arange(begin, begin + len(inserted)))
-        self.add_keys(spans.key[kept])
-        taken = inserted.taken(kept)
-        start = kept + begin
-        return TupleBatch(taken.relation, taken.rows, start, ends[kept], taken.time, start)
+        arriving = np.flatnonzero(ends > np.arange(begin, begin + len(inserted)))
+        self.add_keys(spans.key[arriving])
+        arrivals = inserted.taken(arriving)
+        start = arriving + begin
+        return TupleBatch(arrivals.relation, arrivals.rows, start, ends[arriving], arrivals.time, start)
 
 
 _WIDE = 1 << 40
@@ -262,15 +262,15 @@ class Holding:
         ``key``: codes of the fields of the window's key in the result's tuples,
         ANY for fields that none has. FOREVER if no window holds the result.
         """
-        found = np.full(len(first), FOREVER, dtype=np.int64)
+        ends = np.full(len(first), FOREVER, dtype=np.int64)
         if not len(self._closed.last) or not len(first):
-            return found
+            return ends
         known, which = np.unique(key != ANY, axis=0, return_inverse=True)
         which = which.reshape(-1)
         for number, fields in enumerate(known):
             mine = which == number
-            found[mine] = self._ordered(fields).ends(first[mine], last[mine], key[mine][:, fields])
-        return found
+            ends[mine] = self._ordered(fields).ends(first[mine], last[mine], key[mine][:, fields])
+        return ends
 
     def _ordered(self, fields: Flags) -> _Ordered:
         """The windows by some fields of their keys."""
@@ -302,23 +302,23 @@ class _Ordered:
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[
             inverse
         ]
-        place = self._next(np.searchsorted(self._group * _WIDE + self._last, group * _WIDE + last), first)
+        index = self._next(np.searchsorted(self._group * _WIDE + self._last, group * _WIDE + last), first)
         size = len(self._last)
-        inside = np.minimum(place, size - 1)
-        held = (place < size) & (group >= 0) & (self._group[inside] == group)
+        inside = np.minimum(index, size - 1)
+        held = (index < size) & (group >= 0) & (self._group[inside] == group)
         return np.where(held, self._last[inside], FOREVER)
 
-    def _next(self, place: Ints, first: Ints) -> Ints:
+    def _next(self, index: Ints, first: Ints) -> Ints:
         """The next place from each on with a start of ``first`` or before, by leaps of decreasing length."""
         size = len(self._last)
         for level in range(len(self._least) - 1, -1, -1):
             least = self._least[level]
             # Leap over windows whose starts are all too late.
-            can = place < len(least)
-            late = np.zeros(len(place), dtype=bool)
-            late[can] = least[place[can]] > first[can]
-            place = np.where(late, place + (1 << level), place)
-        return np.minimum(place, size)
+            can = index < len(least)
+            late = np.zeros(len(index), dtype=bool)
+            late[can] = least[index[can]] > first[can]
+            index = np.where(late, index + (1 << level), index)
+        return np.minimum(index, size)
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:

@@ -121,9 +121,9 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
         raise UsageError(f"--aggregate {text!r}: expected a name and a field, such as mean(temp)")
     name = _ALIASES.get(match[1].lower(), match[1].lower())
     if name not in monoid_names():
-        known = [*monoid_names(), *_ALIASES]
+        names = [*monoid_names(), *_ALIASES]
         listed = ", ".join(monoid_names())
-        raise UsageError(f"--aggregate {text!r}: expected one of {listed}{nearest(name, known)}")
+        raise UsageError(f"--aggregate {text!r}: expected one of {listed}{nearest(name, names)}")
     if match[2] is None:
         if name != "count":
             raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")

@@ -187,9 +187,9 @@ class StreamWindows:
         inserted = batch.taken(~deletes) if deletes.any() else batch
         self._state = None
         begin = self.tracker.position
-        found = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
-        self._recent.extend(self._ended(found))
-        return found
+        windows = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
+        self._recent.extend(self._ended(windows))
+        return windows
 
     def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, and those that are open, oldest first."""
@@ -226,8 +226,8 @@ def windows(
         report(Progress("reading", done, replay.size_bytes))
 
     batches = replay.batches(log, reported)
-    found = (window for batch in batches for window in _of_batch(processor, batch, counts))
-    for window in islice(found, limit):
+    windows = (window for batch in batches for window in _of_batch(processor, batch, counts))
+    for window in islice(windows, limit):
         counts.results += 1
         yield window
 

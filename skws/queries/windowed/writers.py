@@ -66,7 +66,7 @@ class WindowLines(Encoder[Window]):
         self._shown = shown
 
     def encode(self, window: Window) -> bytes:
-        found = {
+        fields = {
             "first": window.first,
             "last": window.last,
             "start": window.start / MICROSECOND,
@@ -74,7 +74,7 @@ class WindowLines(Encoder[Window]):
             "key": self._shown.key(window.key),
             "aggregates": self._shown.values(window),
         }
-        return dumped(found) + b"\n"
+        return dumped(fields) + b"\n"
 
 
 class WindowTable(Encoder[Window]):
@@ -109,7 +109,7 @@ class WindowTable(Encoder[Window]):
 def verdict_json(verdict: OverlapVerdict, expression: WindowExpression, alphabet: Alphabet) -> bytes:
     """The verdict of the static check, with a stream on which windows pile up if they can."""
     limits = expression.limits
-    found = {
+    fields = {
         "open_starts": verdict.open_starts,
         "windows_per_position": verdict.windows_per_position,
         "reason": verdict.reason,
@@ -122,7 +122,7 @@ def verdict_json(verdict: OverlapVerdict, expression: WindowExpression, alphabet
         },
         "witness": None if verdict.witness is None else _witness(verdict.witness, alphabet),
     }
-    return escaped(orjson.dumps(found, option=orjson.OPT_INDENT_2)) + b"\n"
+    return escaped(orjson.dumps(fields, option=orjson.OPT_INDENT_2)) + b"\n"
 
 
 def _witness(witness: Witness, alphabet: Alphabet) -> dict[str, object]:
@@ -151,11 +151,11 @@ def witness_text(witness: Witness, alphabet: Alphabet) -> str:
     relations = alphabet.schema.relations
     lines = []
     for number, record in enumerate(witness.records):
-        place = number - witness.prefix
-        again = "   again and again:" if place == 0 else ""
-        if place == witness.loop * witness.repetitions:
+        position = number - witness.prefix
+        again = "   again and again:" if position == 0 else ""
+        if position == witness.loop * witness.repetitions:
             again = "   then:"
-        if place >= witness.loop and place < witness.loop * witness.repetitions:
+        if position >= witness.loop and position < witness.loop * witness.repetitions:
             continue
         row = json_row(relations[record.relation], record.row)
         values = ", ".join(f"{name}: {json.dumps(value)}" for name, value in row.items())

@@ -83,7 +83,7 @@ _EXPRESSION: Final = _spaced(
 
 
 # A caret, or an error of the whole text.
-_TOLD: Final = r"\n  .*\n *\^\Z|too large|nested too deeply|characters; at most|no searched text"
+_TOLD: Final = r"\n  .*\n *\^\Z|too large|nested too deeply|characters; this one has|no searched text"
 
 
 def check_expression(text: str, random: Random) -> bool:

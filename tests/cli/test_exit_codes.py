@@ -41,7 +41,7 @@ from tests.queries.counted import installed
         (2, (*SEARCH, "--dead-letters", "x.jsonl"), "--dead-letters needs --on-error dead-letter"),
         (2, (*SEARCH, "--on-error", "skip", "--dead-letters", "x"), "--dead-letters needs --on-error"),
         (2, (*SEARCH, "--master", "local[2]"), "--master needs --engine spark"),
-        (2, ("search", "the", *LOCAL), "nothing is left to look for"),
+        (2, ("search", "the", *LOCAL), "no keyword is left"),
         (2, ("search", "actr:travolta", *LOCAL), "did you mean 'actor'?"),
         (2, ("search", "\udcff", *LOCAL), "not valid UTF-8"),
         (

@@ -83,13 +83,9 @@ _mutant(
     ("skws.durable:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
 )
 _mutant(
-    "marks-not-checked",
-    "the mark of a sink is read whatever its checksum",
-    (
-        f"{_SINKS}.base:SinkProgress.read",
-        "kept(self._path, self._of)",
-        "__import__('orjson').loads(kept.__globals__['read'](self._path).split(b' ', 2)[2])",
-    ),
+    "state-not-checked",
+    "the state of a run is read without a look at its checksums",
+    ("skws.state_database:StateDatabase.get", "rows[0] != _row(kind, name, value)", "False"),
 )
 _mutant(
     "short-write",
@@ -140,7 +136,7 @@ _mutant(
 _mutant(
     "commit-before-flush",
     "the checkpoint commits a batch that sinks do not have for good",
-    (f"{_LOCAL}.commit", "self._writing.flush()", "pass"),
+    (f"{_LOCAL}._flush_sinks", "self._writing.flush()", "pass"),
     (
         f"{_LOCAL}.commit",
         "self._committed_at = self.clock.now()",
@@ -711,8 +707,8 @@ _mutant(
     "records of a removed relation are counted by each shard that divides tuples",
     (
         "skws.queries.partitioning.parts:key_partitioning",
-        "schema = replace(schema, evolution=gone)",
-        "was, schema = schema.evolution.removed_relations, replace(schema, evolution=gone)",
+        "schema = replace(schema, evolution=evolution)",
+        "was, schema = schema.evolution.removed_relations, replace(schema, evolution=evolution)",
     ),
     (
         "skws.queries.partitioning.parts:key_partitioning",
@@ -734,7 +730,7 @@ _mutant(
 _mutant(
     "gone-divided-apart",
     "shards divide records of a removed relation without regard to what they joined",
-    ("skws.queries.partitioning.parts:key_partitioning", "replace(schema, evolution=gone)", "schema"),
+    ("skws.queries.partitioning.parts:key_partitioning", "replace(schema, evolution=evolution)", "schema"),
     host="spark",
     source="files",
     window="time",

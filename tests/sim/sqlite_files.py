@@ -77,9 +77,10 @@ class SqliteFile:
             raise KeyboardInterrupt
 
     def _roll_back(self) -> None:
-        """Put the old content back that a journal holds."""
+        """Put the old content back that a journal holds; it is synced first, as its writer may not have."""
         journal = self._world.disk.content(self._journal)
         if os.path.exists(self._journal):
+            self._synced(self._journal)
             old = old_content(journal)
             if old is not None:
                 self._written(self._path, old)

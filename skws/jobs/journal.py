@@ -292,12 +292,17 @@ class Journal:
         """
         for path in self._dropped:
             removed(path)
-        first = next(self._entries(self.segments[0].path), None) if self.segments else None
-        self._kept = () if first is None else first[0].files
+        first = self.first_entry()
+        self._kept = () if first is None else first.files
         self._files.trim(self._kept)
         if self.segments:
             path = self.segments[-1].path
             replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
+
+    def first_entry(self) -> JournalEntry | None:
+        """The oldest entry, without the records that are in row files; None if there is none."""
+        entries = self._entries(self.segments[0].path) if self.segments else iter(())
+        return next((entry for entry, _ in entries), None)
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
         """The records before the entry of a number, oldest first."""

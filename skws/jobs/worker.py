@@ -203,7 +203,7 @@ def resume(
     _take_up_schemas(worker.standing, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
-        before, first = journal.segments[0].before, next(journal.entries(), None)
+        before, first = journal.segments[0].before, journal.first_entry()
         out_of_step = first is not None and stream_time(first.end) is not None
         worker.live.seek(before.position, before.now, ALWAYS if out_of_step else None)
     _take_up_queries(worker.standing, journal)

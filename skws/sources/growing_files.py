@@ -413,11 +413,9 @@ class FilesFeed(Feed):
     ) -> tuple[Chunk, dict[str, FilePosition]]:
         after = dict(positions.files)
         pending = self._pending(positions, files, notices)
-        share = max(1, limit // max(1, len(pending)))
         parts: list[Chunk] = []
-        for source_file in pending:
+        for source_file, addition in self._shares(positions, pending, limit, notices):
             position = positions.files[source_file.name]
-            addition = self._part(source_file, position, share, notices)
             parts.append(_of_file(source_file.name, addition.read.without(self._static)))
             if len(parts[-1]) < len(addition.read):
                 notices += self._table_notice(source_file)
@@ -426,6 +424,24 @@ class FilesFeed(Feed):
             elif not len(addition.read):
                 self._exhausted[position.id] = source_file.state
         return Chunk.together(parts), after
+
+    def _shares(
+        self, positions: Positions, pending: Sequence[SourceFile], limit: int, notices: list[str]
+    ) -> list[tuple[SourceFile, FilePortion]]:
+        """The next records of files, about ``limit`` in all, in the order of the files.
+
+        Each file has an equal share. A file with fewer bytes comes first and leaves the rest of its share to
+        the others: a poll that is not full means that nothing waits, so batches would not grow.
+        """
+        portions: dict[str, FilePortion] = {}
+        rest = limit
+        by_size = sorted(pending, key=lambda one: one.size - positions.files[one.name].at)
+        for number, source_file in enumerate(by_size):
+            share = max(1, -(-rest // (len(by_size) - number)))
+            portion = self._part(source_file, positions.files[source_file.name], share, notices)
+            portions[source_file.name] = portion
+            rest -= len(portion.read)
+        return [(source_file, portions[source_file.name]) for source_file in pending]
 
     def _pending(
         self, positions: Positions, files: Sequence[SourceFile], notices: list[str]

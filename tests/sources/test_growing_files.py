@@ -57,6 +57,20 @@ def test_a_growing_file(tmp_path: Path) -> None:
     follower.replay()
 
 
+def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
+    """Else a job takes the poll for all that waits, and its batches never grow."""
+    for name, count in (("a", 100), ("b", 1), ("c", 30), ("d", 1)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(b"".join(line(1000 * ord(name) + n) for n in range(count)))
+    follower = Follower(tmp_path)
+    sizes = []
+    while found := follower.poll(20):
+        sizes.append(len(found))
+        assert found == sorted(found, key=lambda number: int(number) // 1000)  # type: ignore[call-overload]
+    assert sizes == [20] * 6 + [12]
+    follower.replay()
+
+
 GENRE = b'{"relation":"genre","row":{"gid":7,"label":"x"}}\n'
 
 

@@ -680,7 +680,7 @@ class LocalWatch:
 
     def _past(self, number: int) -> Iterable[LoggedBatch]:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
-        return () if log is None else self.worker.as_logged(log.before(number))
+        return () if log is None else self.worker.with_recent(log.before(number))
 
     def _over(self, part: LogPart) -> bool:
         """True if nothing alive depends on a part of the log."""

@@ -124,6 +124,11 @@ class BatchWorker:
             in_step = self.live.final is None
             yield one if in_step else replace(one, final=ALWAYS, recent=tuple(self.as_logged(one.recent)))
 
+    def with_recent(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
+        """Parts of a log that know the stream time before them, with what is recent in them as logged."""
+        for one in log:
+            yield replace(one, recent=tuple(self.as_logged(one.recent))) if one.recent else one
+
     def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
         """An entry in place of the log up to the last one. None if some query needs all of the log.
 

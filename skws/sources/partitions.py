@@ -180,6 +180,19 @@ def stream_time(offset: Offset) -> int | None:
     return None if stored is None else stored["final"]
 
 
+def stream_time_before(before: Offset | None, after: Offset) -> int | None:
+    """The stream time before a batch, by the offsets around it; None if partitions were in step until then.
+
+    Of a batch out of step the offset before it must be known: else it is before all times.
+    """
+    final = stream_time(after) if before is None else stream_time(before)
+    if before is None:
+        return None if final is None else EARLIEST
+    if final is None and stream_time(after) is not None:
+        return StreamTime.of(before).latest  # up to here partitions were in step
+    return final
+
+
 class PartitionedFeed(Feed):
     """Adds the stream time to the offsets of a feed, so that a run that resumes judges as the one before.
 

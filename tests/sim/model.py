@@ -251,11 +251,11 @@ class Model:
         """The stream time is not beyond a part that brings something, unless all of that is late."""
         least = before.time - self._lateness
         for part, records in read.items():
-            reached = max([state.reached.get(part, EARLIEST), *(record.time for record in records)])
-            state.reached[part] = reached
+            latest = max((record.time for record in records), default=EARLIEST)
+            reached = state.reached[part] = max(latest, state.reached.get(part, EARLIEST))
             next_one = self.truth[part][state.read[part] :][:1]
             known = max([before.time, reached, *(record.time for _, record, _ in next_one)])
-            if records and state.final is not None and reached >= least:
+            if records and state.final is not None and latest >= least:
                 check(state.final <= known, "the stream time is beyond", part)
 
     def _corrects(self, state: State) -> bool:

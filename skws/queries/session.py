@@ -273,14 +273,6 @@ class Session:
             state.expected = expected
         return operator, operator.take_over(former)
 
-    def sort_out(self, batch: RecordBatch) -> RecordBatch:
-        """The records of a micro-batch that are not late, in order of arrival.
-
-        Late ones are reported and counted. For hosts with a log: it then has no late records, wherever a
-        replay of it begins.
-        """
-        return self._state.order.sort_out(batch)
-
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[Result]:
         """Process a micro-batch, whose records may be in any order; gives the results by time."""
         return list(self.process(batch, ended=ended))
@@ -296,14 +288,12 @@ class Session:
         *,
         ended: bool = False,
         lasting: bool = False,
-        settled: int | None = None,
         recent: Sequence[LoggedBatch] = (),
     ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
         ``begins``: what ``begins`` gave after it. ``lasting``: it has ``lasting_records`` in place of all
-        before, after which the stream time is ``settled``; then those that do not last are rebuilt from what
-        is ``recent``.
+        before; then those that do not last are rebuilt from what is ``recent``.
         """
         others = self._readers if record_count(recent) else []
         others = [each for each in others if _is_within(each.keeps, self.stream.window)]
@@ -314,8 +304,8 @@ class Session:
         for part in self._parts(batch) if lasting else [batch]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
-        if settled is not None:  # else readers would read again what waits for that here
-            self._state.order.settle(settled)
+        if others and recent[-1].final is not None:  # else they would read again what waits for that here
+            self._state.order.settle(recent[-1].final)
             for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
                 pass
         logged = LoggedBatch(self.position, ALWAYS, batch, final, recent)
@@ -397,11 +387,9 @@ class Session:
         for number, logged in enumerate(past if self._readers else ()):
             if not number:
                 order.seek(logged.position, logged.now)
-            if logged.final is not None:
-                order.settle(logged.final)
-            found.append(LoggedBatch(order.position, order.now, logged.batch, logged.final))
+            found.append(LoggedBatch(order.position, order.now, logged.batch))
             order.accepted(logged.batch)
-        found.append(LoggedBatch(self.position, self.now, NO_RECORDS, self.final))
+        found.append(LoggedBatch(self.position, self.now, NO_RECORDS))
         parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(found)]
         return tuple(found[sum(1 for _ in takewhile(self._is_over, parts)) :])
 

@@ -112,10 +112,6 @@ class BoundedPart(FeedPart):
         return self.part.partition
 
     @property
-    def lasting(self) -> bool:
-        return self.part.lasting
-
-    @property
     def until(self) -> int | None:
         return self.part.until
 
@@ -142,10 +138,6 @@ class BoundedFeed(Feed):
 
     def start(self) -> Offset:
         return self._feed.start()
-
-    @property
-    def partitioned(self) -> bool:
-        return self._feed.partitioned
 
     @property
     def tables_pending(self) -> bool:

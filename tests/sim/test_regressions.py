@@ -26,11 +26,10 @@ class Regression(NamedTuple):
     source: str = "files"
     hook: str = "no"
     asks: str = "keywords"
-    window: str = "time"
 
     def run(self, at: int) -> None:
         """Raises what it finds."""
-        options = Options(self.host, self.source, self.window, hook=self.hook, asks=self.asks)
+        options = Options(self.host, self.source, hook=self.hook, asks=self.asks)
         simulation(options).run(self.plan(at), expire=False)
 
 
@@ -95,9 +94,7 @@ _REGRESSIONS: Final = {
     ),
     # The disk is full behind the head of a segment that replaces the log.
     "replacement-without-entry": Regression(
-        range(14, 19),
-        lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4)),
-        source="postgres",  # while a file is silent, the log is kept
+        range(14, 19), lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4))
     ),
     # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(
@@ -233,7 +230,6 @@ _REGRESSIONS: Final = {
             *(Action("schema", 2), _work(), Action("add", number), _work()),
         ),
         asks="all",
-        window="count",  # in which files need not keep step
     ),
     "folder-escapes": Regression(
         range(6, 20), lambda at: (_RECORDS, _failing("full", at, part=0.9), _work()), host="spark"

@@ -29,9 +29,9 @@ from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
+from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
 from skws.results.model import Result
-from skws.sources.partitions import AwaitedPartitions, final_of
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
@@ -85,7 +85,7 @@ def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
 def _late_row(letter: str) -> dict[str, Any]:
     """A dead letter of a record as a row of results."""
     raw = orjson.loads(orjson.loads(letter)["raw"])
-    row = [(name, None if value is None else str(value)) for name, value in raw.get("row", {}).items()]
+    row = [(name, None if value is None else str(value)) for name, value in raw["row"].items()]
     return {
         "op": LATE,
         "start": pa.scalar(raw["time"]).cast(COLUMNS.field("start").type).as_py(),
@@ -130,8 +130,7 @@ class FrameProcessor(MeshProcessor):
         ends = awaited.ends(told, clock)
         self._partitions = awaited.known
         before = ALWAYS if mark.final is None else mark.final
-        reached = int(ends.max(initial=mark.now))
-        final = final_of(ends, before, self._lateness, reached)
+        final, reached = final_of(ends, before, self._lateness), int(ends.max(initial=mark.now))
         batches = _cut(pieces)
         batch: _Packed | None = next(batches, _Packed(b"", ALWAYS))
         while batch is not None:

@@ -213,13 +213,11 @@ class Shard:
         """Take in a chunk of the log once more: its results have been emitted."""
         self._come(chunk.number)
         self._live.seek(chunk.position, chunk.now, chunk.final)
-        if chunk.final is not None:
-            self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         batch = self._counting(unpacked(records), chunk.number)
         if chunk.lasting:
             recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
-            self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
+            self._live.replay(batch, begins, lasting=True, recent=recent)
             self._sent.clear()
             self._lasting = chunk
         else:
@@ -282,8 +280,6 @@ class Shard:
         self._sent.clear()
         batch = unpacked(micro_batch.records)
         taken = None
-        if micro_batch.head.final is not None and live.final is None:
-            results += live.settle(live.now)  # up to here partitions were in step
         before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:

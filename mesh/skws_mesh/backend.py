@@ -75,8 +75,7 @@ class Mesh(Protocol):
     """Finds the results of its queries. Tuples and queries are numbers: slots, and query numbers.
 
     Each mesh defines the labels of a tuple: the keywords of each query that it contains or, in delta joins,
-    the
-    words that any query asks for.
+    the words that any query asks for.
     """
 
     @property

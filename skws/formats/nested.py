@@ -1,8 +1,7 @@
 """Rows of several relations in one JSON object: a row, and rows in its arrays of objects.
 
-With ``from: commits.files``, the rows of a relation are the objects in the array ``files`` of each row
-of ``commits``. Its attributes may come from these objects or, as in ``from: commits.hash``, from the row
-around
+With ``from: commits.files``, the rows of a relation are the objects in the array ``files`` of each row of
+``commits``. Its attributes may come from these objects or, as in ``from: commits.hash``, from the row around
 them. With the relation's own name, the array is in objects that are not rows.
 """
 

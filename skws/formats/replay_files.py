@@ -180,9 +180,8 @@ class Replay:
         """All other records by time, and by arrival if times are equal.
 
         They are read on demand if the files are in order of time; otherwise everything is read before the
-        first
-        record. ``progress`` gets the bytes read so far, without those of ``tables``. Raises BadRecordsError,
-        SourceError.
+        first record. ``progress`` gets the bytes read so far, without those of ``tables``. Raises
+        BadRecordsError, SourceError.
         """
         for batch in self._batches(policy, progress):
             check()

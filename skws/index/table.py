@@ -152,8 +152,7 @@ class TableIndex:
 
     Of rows with equal keys only the last one counts and can be found. ``len``: the number of rows that count.
     ``texts[c]``: the number of texts of a searched column and of their characters. ``prefix``: the beginning
-    of
-    the names of the table's parts in the file.
+    of the names of the table's parts in the file.
     """
 
     def __init__(self, file: IndexFile, relation: int, described: Relation, prefix: str = "") -> None:

@@ -198,8 +198,7 @@ class PredicateMemory(ChunkMemory[Known]):
 
     A phrase cannot be recognized in a single chunk: its longest word only makes it possible, and only texts
     with such a word are compared word by word. A part of a longer compound can be recognized, and its longest
-    run
-    of pieces joined by signs makes the rest possible: many compounds share words such as ``com``.
+    run of pieces joined by signs makes the rest possible: many compounds share words such as ``com``.
     """
 
     def __init__(self, analyzer: Analyzer) -> None:

@@ -1,9 +1,8 @@
 """Matches arriving tuples with the keywords of standing queries, or with many words; finds rare keywords.
 
 Each distinct predicate of all queries is matched once. The cost of a text is the look-up of its chunks,
-whatever
-the number of queries; the predicates are then distributed to their queries, or give the numbers of the words
-in a row.
+whatever the number of queries; the predicates are then distributed to their queries, or give the numbers of
+the words in a row.
 """
 
 from __future__ import annotations

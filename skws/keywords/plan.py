@@ -27,16 +27,13 @@ _EVALUATORS: Final = tuple(EvaluatorName)
 class Plan:
     """One keyword query, ready to run.
 
-    ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in
-    microseconds of event time. ``frequencies``, one a keyword, order the mesh
-    by the rarest. ``evaluated_by``: the default evaluator of candidate networks; if records may
-    be late, it is the columnar mesh. ``mesh``: one of the paper's meshes instead (``skws_mesh.paper``).
-    Results do not depend on these three.
-    ``ranking``: how results are scored; None for no scores.
-    ``updates``: how updates of results are reported. ``name``: the name of the query in results, its text if
-    it
-    has no name; plans of different names may be equal.
-    Raises UsageError for an unknown evaluator.
+    ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in microseconds of event time.
+    ``frequencies``, one a keyword, order the mesh by the rarest. ``evaluated_by``: the default evaluator of
+    candidate networks; if records may be late, it is the columnar mesh. ``mesh``: one of the paper's meshes
+    instead (``skws_mesh.paper``). Results do not depend on these three. ``ranking``: how results are scored;
+    None for no scores. ``updates``: how updates of results are reported. ``name``: the name of the query in
+    results, its text if it has no name; plans of different names may be equal. Raises UsageError for an
+    unknown evaluator.
     """
 
     schema: Schema

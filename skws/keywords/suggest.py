@@ -103,8 +103,7 @@ def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list
     """Up to ``limit`` words of ``vocabulary`` (frequencies of folded words) that are similar to ``word``.
 
     The nearest are first (letters inserted, deleted or replaced: at most two, or one in a short word unless
-    two
-    are exchanged), then the more frequent. Empty if the vocabulary has the word.
+    two are exchanged), then the more frequent. Empty if the vocabulary has the word.
     """
     typed = fold(word)
     if not typed or typed in vocabulary:

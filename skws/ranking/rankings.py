@@ -30,12 +30,9 @@ class Match:
 
     ``occurrences``: the number of its occurrences. ``length``: the characters of the text. ``texts``,
     ``containing`` and ``mean_length``: for that attribute of the live tuples, the number of texts, the number
-    of
-    texts with the keyword, and their average length. A keyword in the name of the tuple's relation is as rare
-    as
-    possible: it is in one of as many texts as there are live tuples. ``referring``: the average number of
-    live
-    tuples that refer to a tuple of the relation.
+    of texts with the keyword, and their average length. A keyword in the name of the tuple's relation is as
+    rare as possible: it is in one of as many texts as there are live tuples. ``referring``: the average
+    number of live tuples that refer to a tuple of the relation.
     """
 
     keyword: str
@@ -205,9 +202,8 @@ def specificity(evidence: Evidence) -> ScorePart:
     """The product over the tuples through which a result passes; one that joins many others is unspecific.
 
     A join that leads to one tuple from either end is the most specific, however many tuples it leads to from
-    the
-    other end: a film is in one language, which many films share, so a film and its language are as close as
-    possible, but two films in one language are not.
+    the other end: a film is in one language, which many films share, so a film and its language are as close
+    as possible, but two films in one language are not.
     """
     values = [_of_fan(join.tuples) for join in evidence.joins]
     why = tuple(

@@ -54,8 +54,7 @@ class TopCandidates:
     """The ``size`` best candidates, in ``top``, best first; the others wait.
 
     ``append_only``: True if candidates only expire. Then a candidate that ``size`` better ones outlive can
-    never
-    enter, and is forgotten: the rest is the k-skyband over score and expiry (Mouratidis, Bakiras and
+    never enter, and is forgotten: the rest is the k-skyband over score and expiry (Mouratidis, Bakiras and
     Papadias, SIGMOD 2006). It is computed when more than ``least`` candidates wait.
     """
 

@@ -47,11 +47,9 @@ class Score:
     """The score of a result at an instant.
 
     ``found``: the event time of the newest tuple in seconds (None: all are static). ``half_life``: that of
-    the
-    freshness, in seconds (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
+    the freshness, in seconds (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
     ``explained``: True if the parts are shown, too. ``kept``: the original rank, without the rounding of a
-    moved
-    one.
+    moved one.
     """
 
     parts: tuple[ScorePart, ...]
@@ -72,8 +70,7 @@ class Score:
 
         All results fade at the same rate (forward decay: Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009),
         so their order follows from their original values, moved to one common instant, and as logarithms,
-        since
-        that instant is far away. Static results have no time: they come after those of a stream.
+        since that instant is far away. Static results have no time: they come after those of a stream.
         """
         if self.kept is not None:
             return self.kept

@@ -1,11 +1,9 @@
 """Names and rows of tuples in results; ids of results.
 
 A tuple with a key is named by its key, for all versions of the row. Without a key, or with a NULL in it, the
-name
-consists of row, start and occurrence. So a name does not depend on engine, slices or order of arrival, and
-results keep their ids when their rows are updated. Patterns are about events, so they name each version by
-its
-start (``TupleNames.version``).
+name consists of row, start and occurrence. So a name does not depend on engine, slices or order of arrival,
+and results keep their ids when their rows are updated. Patterns are about events, so they name each version
+by its start (``TupleNames.version``).
 
 An id has 96 bits, which depend on the tuples and joins, but not on their order. It is a sum of mixed digests:
 that of a tuple's name, and that of a join's name with its left and right end. Sums do not depend on order, so

@@ -39,8 +39,7 @@ class StreamLimits:
     """``most``: the most streams at once.
 
     ``behind``: the most events that a stream may be behind. ``stalled``: the seconds after which a client
-    that
-    receives nothing is disconnected.
+    that receives nothing is disconnected.
     """
 
     most: int = 5_000

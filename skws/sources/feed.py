@@ -77,8 +77,7 @@ class FeedPart(Protocol):
     """A part of the records between two offsets, for any process with access to the source.
 
     ``partition``: a number above 0 of the file or partition, whose parts are consecutive. None if the chunks
-    have
-    it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also in files
+    have it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also in files
     without a part; None if all records that may be earlier than those of this part are in the batch.
     """
 

@@ -189,8 +189,7 @@ class AskedWalks:
         """The walks from some tuples after others, for networks of at most ``width`` nodes.
 
         They include all walks to a tuple of a result. ``earlier``: as in ``Walker.further``; if False, all
-        tuples
-        must have been added.
+        tuples must have been added.
         """
         at_once, first = 512, 0
         while first < len(owners):

@@ -95,8 +95,7 @@ class PaperMesh:
         """End a live tuple at ``tick``, by a negative tuple.
 
         Composites that contain it stay as long as late tuples may join them, that is until ``tick`` lies on
-        the
-        horizon. The engine retracts the results.
+        the horizon. The engine retracts the results.
         """
         self._negative.end(ended, tick)
         self._expiry.push(tick, ended)

@@ -34,8 +34,7 @@ class SlotMesh:
 
     Tuples are inserted one by one, in order of their start, and time advances with each. So operators fall
     asleep, are destroyed and are purged within a batch as well. ``accepts_root``: True for the root tuples,
-    by
-    slot, that results may have.
+    by slot, that results may have.
     """
 
     def __init__(

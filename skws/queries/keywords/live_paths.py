@@ -348,8 +348,7 @@ class WeighedWalks(NamedTuple):
     """Walks from tuples with the first keyword, in rows: the slots of each, and the edges between them.
 
     ``logs``: the total weight of the tuples that a walk passes through. ``arrived``: the weight of the last
-    join
-    from its end. ``weights``: of the keyword.
+    join from its end. ``weights``: of the keyword.
     """
 
     members: Ints

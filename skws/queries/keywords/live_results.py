@@ -217,8 +217,7 @@ class EmittedResults(LiveResults):
         """The retractions of results that contain tuples which have ended. ``ends``: the ends of all tuples.
 
         Results that late records end before they began are forgotten: another version may begin at that time,
-        and
-        an even earlier end would retract that version.
+        and an even earlier end would retract that version.
         """
         if not len(slots):
             return []

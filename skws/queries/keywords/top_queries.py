@@ -72,12 +72,9 @@ class TopQueries(Operator):
     """Keyword queries that report their best results: one engine answers all, with a filter for each.
 
     All have one window, and began at one position. The engine reads records in order, so its results are
-    final,
-    and it has all results of its queries, so there is nothing to merge. It begins with the log, as scores
-    depend
-    on the frequency of words when results were found. Where rows live for ever, the live rows replace the
-    log,
-    and the scores are stored beside them.
+    final, and it has all results of its queries, so there is nothing to merge. It begins with the log, as
+    scores depend on the frequency of words when results were found. Where rows live for ever, the live rows
+    replace the log, and the scores are stored beside them.
     """
 
     def __init__(self, state: StreamState, window: Window) -> None:

@@ -280,8 +280,7 @@ class KafkaFeed(Feed):
         """``position`` without topics that were deleted, or deleted and created again, since.
 
         Offsets do not apply to the messages of another topic with the same name. Raises SourceError unless
-        the
-        address allows lost messages.
+        the address allows lost messages.
         """
         for topic in sorted({topic for topic, _ in position.next}):
             reason = self._loss(topic, position)

@@ -75,9 +75,8 @@ class DatabaseAddress:
     """The location of a database, and the names of the slot and publication that skws makes there.
 
     ``shown``: the URI without passwords. ``publication``: None for that of the slot. ``snapshot``: True if a
-    new
-    run begins with the present rows. ``named``: True if the URI names the slot. ``patience``: the seconds for
-    which a new slot waits for open transactions.
+    new run begins with the present rows. ``named``: True if the URI names the slot. ``patience``: the seconds
+    for which a new slot waits for open transactions.
     """
 
     shown: str

@@ -4,9 +4,8 @@ Version 1 of the plugin's protocol sends a transaction only once it is committed
 commits. Values remain bytes: the texts from the output functions of their types.
 
 The messages of the connection are read and answered through libpq. psycopg2 can read them, too, but reports
-the
-positions of keepalives as flushed: the slot then moves beyond the offset that a run has stored, and the run
-can no longer resume. Here, only confirmed positions are reported.
+the positions of keepalives as flushed: the slot then moves beyond the offset that a run has stored, and the
+run can no longer resume. Here, only confirmed positions are reported.
 
 Source: PostgreSQL documentation, "Streaming Replication Protocol" and "Logical Replication Message Formats".
 """

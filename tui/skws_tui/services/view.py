@@ -43,8 +43,7 @@ class JobEvents:
     """The changes since the app last looked; None means unchanged.
 
     ``dropped``: the number of results for which the app was too slow. ``restarted``: the job has moved in
-    time,
-    and the results are those alive at the new instant. ``queries``: names of all standing queries.
+    time, and the results are those alive at the new instant. ``queries``: names of all standing queries.
     ``observed``: the mesh of a query, ``best``: its best results, by its name. ``windows``: the windows of
     queries over an expression, by their names. ``failure``: why the job failed.
     """

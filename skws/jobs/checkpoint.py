@@ -14,7 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -47,9 +47,9 @@ def keep_tables(state: StateDatabase, records: Iterable[Record]) -> int:
     return number
 
 
-def kept_tables(state: StateDatabase) -> Iterator[Record]:
-    """Inverse of ``keep_tables``. Raises StateError."""
-    for _, piece in state.items(StateKind.TABLES):
+def kept_tables(pieces: Iterable[tuple[str, bytes]]) -> Iterator[Record]:
+    """The rows of static tables in some pieces (``StateDatabase.items``)."""
+    for _, piece in pieces:
         for relation, time, row, delete in orjson.loads(piece):
             yield Record(relation, time, tuple(row), delete)
 
@@ -57,7 +57,7 @@ def kept_tables(state: StateDatabase) -> Iterator[Record]:
 def read_tables(folder: Path) -> Iterator[Record]:
     """The static tables of the run in a folder, for a process beside that of the run. Raises StateError."""
     with closing(StateDatabase(folder / NAME, read_only=True)) as state:
-        yield from kept_tables(state)
+        yield from kept_tables(state.items(StateKind.TABLES))
 
 
 VERSION: Final = 13
@@ -77,14 +77,11 @@ class Checkpoint:
                 private_folder(folder / name)
             self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, PRIVATE)
         self._described = _described(request)
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, self._lock)
             self._acquire()
             self._clean()
-            self.state = self._opened()
-        except BaseException:
-            os.close(self._lock)
-            raise
-        try:
+            self.state = stack.enter_context(closing(self._opened()))
             self._settings: dict[str, Any] | None = self.state.get_json(StateKind.RUN, _SETTINGS)
             self.fresh = self._settings is None
             if self._settings is None:
@@ -94,10 +91,7 @@ class Checkpoint:
             self.id = self._settings["id"] if self._settings else uuid4().hex
             self._given = self._value(_GIVEN, {"names": [], "schema": self._described["schema"]})
             self._committed = self._value(_COMMITTED, {"batch": 0, "first": 1})
-        except BaseException:
-            self.state.close()
-            os.close(self._lock)
-            raise
+            self._closing = stack.pop_all()
         self.journal = Journal(folder / "journal", self.id)
 
     @property
@@ -139,10 +133,10 @@ class Checkpoint:
 
     def tables(self) -> Iterator[Record]:
         """The static tables as they were at the first start."""
-        pieces = sum(1 for _ in self.state.items(StateKind.TABLES))
-        if pieces != self.began_with("pieces"):
+        pieces = list(self.state.items(StateKind.TABLES))
+        if len(pieces) != self.began_with("pieces"):
             raise damaged(self.state.path, f" ({StateKind.TABLES})")
-        return kept_tables(self.state)
+        return kept_tables(pieces)
 
     def committed(self) -> int:
         """The number of the last committed micro-batch; 0 before the first."""
@@ -187,7 +181,7 @@ class Checkpoint:
 
     def commands(self) -> int:
         """The bytes that the host's file of commands must have; 0 if it has none."""
-        size: int = self._value(_COMMANDS, 0)
+        size: int = self.state.get_json(StateKind.RUN, _COMMANDS) or 0
         return size
 
     def keep_commands(self, size: int) -> None:
@@ -200,15 +194,14 @@ class Checkpoint:
 
     def close(self) -> None:
         self.journal.close()
-        self.state.close()
-        os.close(self._lock)
+        self._closing.close()
 
     def _value(self, name: str, fresh: Any) -> Any:
-        """A value of the run; ``fresh`` before it has begun, or before the value is first written."""
-        value = self.state.get_json(StateKind.RUN, name)
-        if value is None and not self.fresh and name != _COMMANDS:
+        """A value of the run; ``fresh`` before it has begun."""
+        value = fresh if self.fresh else self.state.get_json(StateKind.RUN, name)
+        if value is None:
             raise damaged(self.state.path, f" ({StateKind.RUN}: {name})")
-        return fresh if value is None else value
+        return value
 
     def _acquire(self) -> None:
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,26 @@ def test_rows_that_come_too_late_are_told(spark_one: SparkSession, tmp_path: Pat
     assert {row["start"] for row in late} == {time.to_pydatetime() for time in before}
     assert {row["tuples"][0]["relation"] for row in late} == set(TYPES)
     assert {row["name"] for row in told} == {None, "alert"}
+
+
+def test_a_truncation_that_comes_too_late_is_told(spark_one: SparkSession, tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    row = {"id": 1, "customer_id": 1, "item": "Byron"}
+    bought = {"relation": "purchase", "time": 600, "row": row}
+    truncation = {"relation": "purchase", "time": 5, "op": "truncate"}
+    for number, given in enumerate(([bought], [truncation, {**bought, "time": 700, "op": "-"}])):
+        (records / f"{number}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in given))
+        lines = spark_one.readStream.text(str(records))
+        run(
+            skws.spark.search(spark_one, lines, "byron", schema=SHOP, window=WINDOW),
+            tmp_path,
+            tmp_path / "out",
+        )
+    told = sorted(spark_one.read.parquet(str(tmp_path / "out")).toArrow().to_pylist(), key=itemgetter("op"))
+    assert [row["op"] for row in told] == ["+", "-", "late"]
+    assert told[2]["start"].timestamp() == 5
+    assert [(one["relation"], one["row"]) for one in told[2]["tuples"]] == [("purchase", [])]
 
 
 def test_partitions_of_unequal_rates_lose_nothing(spark_one: SparkSession, tmp_path: Path) -> None:

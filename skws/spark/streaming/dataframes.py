@@ -85,7 +85,7 @@ def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
 def _late_row(letter: str) -> dict[str, Any]:
     """A dead letter of a record as a row of results."""
     raw = orjson.loads(orjson.loads(letter)["raw"])
-    row = [(name, None if value is None else str(value)) for name, value in raw["row"].items()]
+    row = [(name, None if value is None else str(value)) for name, value in raw.get("row", {}).items()]
     return {
         "op": LATE,
         "start": pa.scalar(raw["time"]).cast(COLUMNS.field("start").type).as_py(),

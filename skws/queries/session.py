@@ -435,8 +435,8 @@ class Session:
     def settle(self, final: int) -> list[Result]:
         """All partitions of the stream have come to a time, in microseconds; gives what waited for that.
 
-        From the first call on, before any record, this in place of the latest record says which records are
-        late, and what queries that read the stream in order get.
+        From the first call on this, in place of the latest record, says which records are late, and what
+        queries that read the stream in order get. Up to the first call, records came in order.
         """
         self._state.order.settle(final)
         return self.take(NO_RECORDS)

@@ -161,6 +161,31 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
     assert last_told(reader.results) == last_told(expected)
 
 
+@seeds(8, 40)
+def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed: int) -> None:
+    """Until then records come in order, and nothing says what is final."""
+    rng = random.Random(seed)
+    records, in_step = random_records(rng, 120), rng.randint(1, 80)
+    job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(rng.choice((12, 40))), max_size=3)
+    session, whole = Session(job.stream), Session(job.stream)
+    for one in (session, whole):
+        one.add_all(list(plans_of(job).values()))
+    found = session.take(RecordBatch.of(records[:in_step]))
+    final = session.now
+    found += session.settle(final)
+    for tasks in read(rng, records[in_step:], 0):
+        parts = [part for task in tasks for _, part in task if part]
+        final = max(final, min(part[-1].time for part in parts))
+        found += session.take(RecordBatch.of([record for part in parts for record in part]))
+        found += session.settle(final)
+    assert not session.counts().late
+    end = RecordBatch.of([])
+    found += session.take(end, ended=True)
+    expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
+    assert len(expected) > 20
+    assert last_told(found) == last_told(expected)
+
+
 def test_ends_of_stretches_say_what_is_final() -> None:
     known = PartitionEnds(2)
     for times in ([5, 3, 9], [8, 1, 2], [7]):

@@ -363,7 +363,11 @@ class KeywordEngine(MeshEngine):
         if not self._in_any_order:
             self._in_any_order = True
             self._settling.await_late()
-            self._updates = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
+            events = chain.from_iterable(self._results.snapshot(one, self.now) for one, _ in self._queries)
+            alive = self._queries.told([event.result for event in memory_checked(events)])
+            corrected = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
+            corrected.go_on(self._updates, alive)
+            self._updates = corrected
 
     @property
     def by_count(self) -> bool:

@@ -431,6 +431,21 @@ class CorrectedUpdates(Updates):
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
 
+    def go_on(self, before: Updates, alive: Iterable[Result]) -> None:
+        """Take the place of another, whose results are ``alive``, each as its present version."""
+        self._new = {(each.name, each.id): each for each in before.begins()}
+        for result in self._corrected(alive):
+            history = self._known.setdefault(_name(result), _History())
+            found = replace(result, op="+", snapshot=False)
+            history.apply(found)
+            history.told = found
+            history.begin_at_last(before.as_told(found).start)
+
+    def _corrected(self, results: Iterable[Result]) -> Iterator[Result]:
+        """Those with rows that may be updated."""
+        keyed = _keyed(self.schema)
+        return (one for one in results if any(each.relation in keyed for each in one.tuples))
+
     def __len__(self) -> int:
         return len(self._known)
 

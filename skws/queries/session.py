@@ -439,7 +439,10 @@ class Session:
         queries that read the stream in order get. Up to the first call, records came in order.
         """
         self._state.order.settle(final)
-        return self.take(NO_RECORDS)
+        results = self.take(NO_RECORDS)
+        for each in self.operators.values():  # a log may lose what is before this time, and their states know
+            each.seek()
+        return results
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
         """Move to a position of the stream; the records up to there are not processed, or not all of them.

@@ -186,6 +186,26 @@ def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed:
     assert last_told(found) == last_told(expected)
 
 
+def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_moved_on() -> None:
+    """A deletion ends the oldest of them; the log does not have all that were in the queue."""
+    job = Job({"a": "alpha"}, DIVIDED, window=TimeWindow(6), max_size=3, dead_letters=None)
+    reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), 0)
+    row = Record(DIVIDED.index["plain"], START, ("alpha", 1, 1))
+    queue = [row, row._replace(time=START + 1)]
+    for time in range(START + 2, START + 40):
+        queue += [row._replace(time=time), row._replace(time=time, delete=True)]
+    kept = reader.shard
+    for begin in range(0, len(queue), 4):
+        records = packed(RecordBatch.of(queue[begin : begin + 4]))
+        kept.work(MicroBatch(BatchHeader(0.0, final=START), records=records))
+    kept.work(MicroBatch(BatchHeader(0.0, final=START + 40)))
+    alive = [(one.start, one.id) for one in kept.shard.held()[0]]
+    kept.rebuild()
+    kept.shard.seek(kept.shard.position, kept.shard.now, START + 40)
+    assert [(one.start, one.id) for one in kept.shard.held()[0]] == alive
+    assert len(alive) == 2
+
+
 def test_ends_of_stretches_say_what_is_final() -> None:
     known = PartitionEnds(2)
     for times in ([5, 3, 9], [8, 1, 2], [7]):

@@ -114,6 +114,7 @@ class Play:
     told: Callable[[str], None]
     live: dict[str, str] = field(default_factory=dict)
     """The texts of each live result, by its id."""
+    program: tuple[str, ...] = (sys.executable, "-m", "skws")
     _process: subprocess.Popen[bytes] | None = None
     _query: str = ""
     _join: str = ""
@@ -224,7 +225,7 @@ class Play:
 
     def _start(self) -> None:
         self._texts = searched(self.folder / "schema.yaml")
-        watch = [sys.executable, "-m", "skws", "watch", self._source, "--schema", "schema.yaml"]
+        watch = [*self.program, "watch", self._source, "--schema", "schema.yaml"]
         options = ["--queries", "queries.yaml", "--checkpoint", "run", "--output", "events.jsonl"]
         with (self.folder / "log").open("wb") as log:
             command = [*watch, *options]
@@ -249,7 +250,7 @@ class Play:
             self._process = None
 
     def _skws(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "skws", *arguments]
+        command = [*self.program, *arguments]
         done = subprocess.run(  # noqa: S603 - skws
             command, cwd=self.folder, capture_output=True, text=True, check=False
         )

@@ -18,6 +18,7 @@ import httpx
 import pyspark
 
 from tests.docs.blocks import Block
+from tests.forked import folder_of_skws
 from tests.waiting import until
 
 _PROGRAMS: Final = f"{Path(sys.executable).parent}:{Path(pyspark.__file__).parent / 'bin'}"
@@ -25,11 +26,12 @@ INTERRUPTED: Final = 130
 
 
 class Shell:
-    """Live commands go on beside the others."""
+    """Live commands go on beside the others. ``forked``: each ``skws`` begins with its modules loaded."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(self, folder: Path, *, forked: bool = True, **environment: str) -> None:
         self.folder = folder
-        own = {"PATH": f"{_PROGRAMS}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "xdg")}
+        programs = f"{folder_of_skws()}:{_PROGRAMS}" if forked else _PROGRAMS
+        own = {"PATH": f"{programs}:{os.environ['PATH']}", "XDG_DATA_HOME": str(folder / "xdg")}
         self._environment = {**os.environ, **own, **environment}
         self._live: list[subprocess.Popen[bytes]] = []
 

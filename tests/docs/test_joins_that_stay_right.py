@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from examples.joins.play import Play, WrongError, cases
 from tests.docs.blocks import steps
 from tests.docs.shell import Shell, located
+from tests.forked import forked_skws
 from tests.places import ROOT
 from tests.postgres import Database, Server
 from tests.strategies import some
@@ -22,10 +24,14 @@ FEW = ("moved-out", "both-sides", "another-key", "truncate", "restart", "renamed
 """One case for each kind of change; the others are slow tests."""
 
 
+def play(database: Database, folder: Path, told: Callable[[str], None]) -> Play:
+    return Play(database.uri(), folder, told, program=forked_skws())
+
+
 @some("name", FEW, [name for name in CASES if name not in FEW])
 def test_each_case_gives_the_events_of_the_page(name: str, database: Database, tmp_path: Path) -> None:
     told: list[str] = []
-    Play(database.uri(), tmp_path, told.append).run(CASES[name])
+    play(database, tmp_path, told.append).run(CASES[name])
     expected = re.findall(r"^-- ([+~-]) ", CASES[name], re.M)
     assert sorted(line[5] for line in told if re.match("--   [+~-] ", line)) == sorted(expected)
 
@@ -40,7 +46,7 @@ def test_what_is_not_as_expected_is_found(right: str, wrong: str, database: Data
     text = CASES["moved-out"]
     assert right in text
     with pytest.raises(WrongError):
-        Play(database.uri(), tmp_path, lambda _: None).run(text.replace(right, wrong, 1))
+        play(database, tmp_path, lambda _: None).run(text.replace(right, wrong, 1))
 
 
 def test_the_command_of_the_page(tmp_path: Path, postgres_server: Server) -> None:

@@ -50,7 +50,7 @@ def test_the_readme(tmp_path: Path, own_server: dict[str, str]) -> None:
     home, folder = tmp_path / "home", tmp_path / "empty"
     home.mkdir()
     folder.mkdir()
-    shell = Shell(folder, HOME=str(home), **own_server)
+    shell = Shell(folder, forked=False, HOME=str(home), **own_server)
     try:
         files, elsewhere, database = steps(ROOT / "README.md", __file__, folder)
         assert list(folder.iterdir()) == []

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import orjson
 
-from skws.spark.preloaded import PreloadedPython
+from tests.forked import forked_skws
 from tests.jobs.watching import YAML
 from tests.waiting import PATIENCE, until
 
 TIMEOUT: Final = httpx.Timeout(PATIENCE)
-
-
-@cache
-def loaded_python() -> str:
-    """Has loaded what a server needs: without it, most of the time of these tests goes to loading modules."""
-    loaded = PreloadedPython(("skws.cli.serve", "skws.serve.server", "skws.queries.keywords.engine"))
-    atexit.register(loaded.close)
-    return str(loaded.program)
 
 
 class Serving:
@@ -40,8 +30,9 @@ class Serving:
         environment: Mapping[str, str] | None = None,
         program: str | None = None,
     ) -> None:
+        skws = forked_skws() if program is None else (program, "-m", "skws")
         self.process = subprocess.Popen(
-            [program or loaded_python(), "-m", "skws", "serve", *arguments, "--log-format", "json"],
+            [*skws, "serve", *arguments, "--log-format", "json"],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             env={**os.environ, **(environment or {})},

@@ -1,0 +1,64 @@
+"""Commands in processes of their own, forked from one that has loaded what they need.
+
+Loading modules takes a second of processor time, which is most of what a short command costs. The program
+that stands in for a fork passes signals on and ends with its exit code. The fork of one that is killed is
+killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shlex
+import signal
+import sys
+from functools import cache
+from typing import Final
+
+from skws.cli.main import main
+from skws.spark.preloaded import PreloadedPython
+
+_LOADED: Final = (
+    "skws.cli.schema",
+    "skws.cli.search",
+    "skws.cli.serve",
+    "skws.cli.watch",
+    "skws.jobs.local",
+    "skws.queries.keywords.engine",
+    "skws.queries.keywords.stream_engine",
+    "skws.replay_search",
+    "skws.serve.server",
+    "skws.sinks.database_sink",
+    "skws.sinks.file_sinks",
+    "skws.sources.kafka.topic_feed",
+    "skws.sources.postgres.change_feed",
+    "tests.forked",
+)
+
+
+@cache
+def _loaded() -> PreloadedPython:
+    loaded = PreloadedPython(_LOADED)
+    atexit.register(loaded.close)
+    return loaded
+
+
+def forked_skws() -> tuple[str, ...]:
+    """How ``skws`` is started: its arguments follow."""
+    return str(_loaded().program), "-m", "tests.forked"
+
+
+def folder_of_skws() -> str:
+    """A folder for the search path of programs, which holds nothing but ``skws``."""
+    folder = _loaded().folder / "bin"
+    program = folder / "skws"
+    if not program.exists():
+        folder.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(forked_skws())} "$@"\n')
+        program.chmod(0o700)
+    return str(folder)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that forks ignores it
+    sys.argv[0] = "skws"
+    main()

@@ -41,7 +41,8 @@ class BatchSizer:
     bounded. Where a batch of any size takes about the same time (thousands of queries), small ones would
     only take longer in all: then a batch may take up to four times the shortest time seen.
 
-    Records with very many results come in batches of fewer than ``least``.
+    Records with very many results come in batches of fewer than ``least``: after a batch with more than
+    ``results`` results, the next one is as much smaller.
     """
 
     limit: int = LEAST
@@ -49,15 +50,16 @@ class BatchSizer:
     most: int = MOST
     short: float = 0.1
     long: float = 0.3
+    results: int = RESULTS
     _least_seconds: float = field(default=inf, init=False)
 
     def worked(self, records: int, seconds: float, results: int = 0) -> None:
         """Adapt to a batch: its records, how long it took, its results."""
-        if results > RESULTS:
-            self.limit = max(1, min(records, self.limit) * RESULTS // results)
+        if results > self.results:
+            self.limit = max(1, min(records, self.limit) * self.results // results)
             return
         if self.limit < self.least:
-            if 2 * results < RESULTS:
+            if 2 * results < self.results:
                 self.limit = min(self.limit * 2, self.least, self.most)
             return
         # Rises a little with each batch, since the shortest time may grow.

@@ -244,12 +244,13 @@ def test_a_hot_key_comes_to_sinks_in_batches_that_stay_small(tmp_path: Path) -> 
 
     path, sink = tmp_path / "stream.jsonl", Sizes()
     append(
-        path, *(row for n in range(800) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
+        path, *(row for n in range(300) for row in (order(n / 1000, 7), customer(n / 1000, 7, f"ada {n}")))
     )
     watch = opened(request(path), sink)
+    watch.sizer = BatchSizer(results=5_000)
     steps(watch)
-    assert watch.metrics().results + watch.metrics().updates > 6 * RESULTS
-    assert sink.most < 5 * RESULTS
+    assert watch.metrics().results + watch.metrics().updates > 6 * 5_000
+    assert sink.most < 5 * 5_000
 
 
 def test_queries_of_very_many_networks_are_warned_of(tmp_path: Path) -> None:

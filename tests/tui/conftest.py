@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from textual import app, pilot, screen
+from textual._compositor import Compositor
 from textual.css.stylesheet import Stylesheet
 
 DRAWN = 0.001
@@ -38,6 +39,26 @@ def parses_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return _parsed[key]
 
     monkeypatch.setattr(Stylesheet, "_parse_rules", rules)
+
+
+_draw_changes = Compositor.render_partial_update
+
+
+@pytest.fixture(autouse=True)
+def draws_whole_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has Textual draw no changes of a screen: a test that looks at it has all of it drawn.
+
+    Drawing every change takes a fifth of the processor time of these tests.
+    """
+    monkeypatch.setattr(
+        Compositor, "render_partial_update", lambda compositor: compositor._dirty_regions.clear()
+    )
+
+
+@pytest.fixture
+def draws_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has Textual draw every change again, for tests of drawing itself."""
+    monkeypatch.setattr(Compositor, "render_partial_update", _draw_changes)
 
 
 async def _no_task_ready(*_: Any) -> None:

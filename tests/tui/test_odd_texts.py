@@ -120,6 +120,7 @@ KEYS: Final = (
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("draws_changes")
 @seeds(1, 3)
 def test_any_key_can_be_pressed_anywhere(seed: int, tmp_path: Path) -> None:
     schema = Path(shutil.copy(movie_files()[0], tmp_path))  # which the editor may write

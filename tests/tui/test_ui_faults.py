@@ -96,6 +96,7 @@ async def test_what_a_timer_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         await goes_on(driver)
 
 
+@pytest.mark.usefixtures("draws_changes")
 @pytest.mark.parametrize("widget", [QueryBar, StatusLine])
 @scenario
 async def test_what_drawing_raises_is_told(widget: type) -> None:

@@ -6,7 +6,7 @@ reading a hundred thousand rows.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +38,28 @@ def integers(array: pa.Array) -> Ints:
     return found
 
 
+def numbers(array: pa.Array) -> npt.NDArray[Any]:
+    """An array of numbers, its memory shared; what stands for NULL is undefined."""
+    _, values = array.buffers()
+    kind = array.type.to_pandas_dtype()  # a type of NumPy's
+    if values is None:
+        return np.zeros(0, dtype=kind)
+    return np.frombuffer(values, dtype=kind)[array.offset : array.offset + len(array)]
+
+
 def flags(array: pa.Array) -> Flags:
     """A boolean array; NULL is False."""
     valid, values = array.buffers()
     if values is None:
         return np.zeros(len(array), dtype=bool)
     return _bits(values, array) if valid is None else _bits(values, array) & _bits(valid, array)
+
+
+def filled(array: pa.Array) -> npt.NDArray[Any]:
+    """An array of numbers or booleans, with 0 or False for NULL."""
+    if pa.types.is_boolean(array.type):
+        return flags(array)
+    return np.where(flags(array.is_valid()), numbers(array), 0) if array.null_count else numbers(array)
 
 
 def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None]:

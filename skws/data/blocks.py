@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NUMBERS = {"int64", "double", "bool"}
+_SPARSE = 4
+"""Rows of a block for each that is read, from which on the others are not touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,18 +378,25 @@ class ArrowBlock:
         array = self._columns[column]
         if str(array.type) not in _NUMBERS:
             return None
-        filled = array.fill_null(False if str(array.type) == "bool" else 0)
-        return filled.to_numpy(zero_copy_only=False), self.present(column)
+        from skws.data.arrow import filled  # noqa: PLC0415 - as above
+
+        return filled(array), self.present(column)
 
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
 
     def texts_at(self, column: int, places: Ints) -> Texts:
-        return Texts.of([self._columns[column]]).some(places)
+        if len(places) * _SPARSE > len(self):
+            return Texts.of([self._columns[column]]).some(places)
+        from skws.data.arrow import of_integers  # noqa: PLC0415 - as above
+
+        return Texts.of([self._columns[column].take(of_integers(places))])
 
     def present(self, column: int) -> Flags:
-        flags: Flags = self._columns[column].is_valid().to_numpy(zero_copy_only=False)
-        return flags
+        from skws.data.arrow import flags  # noqa: PLC0415 - as above
+
+        array = self._columns[column]
+        return flags(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
 
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
         from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above

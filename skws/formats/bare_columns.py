@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skws.data.arrow import integers
+from skws.data.arrow import filled, flags, integers
 from skws.data.batch import BadRecord, Ints, RecordBatch
 from skws.data.blocks import ColumnBlock, Nullable, Values
 from skws.data.texts import Texts
@@ -134,13 +134,11 @@ def held(column: pa.Array) -> Values:
         return [None] * len(column)
     if pa.types.is_string(column.type):
         values: Any = Texts.of([column])
-    elif pa.types.is_boolean(column.type):
-        values = column.fill_null(False).to_numpy(zero_copy_only=False)
     else:
-        values = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        values = filled(column)
     if not column.null_count:
         return values  # type: ignore[no-any-return]  # Arrow has no type hints
-    return Nullable(column.is_valid().to_numpy(zero_copy_only=False), values)
+    return Nullable(flags(column.is_valid()), values)
 
 
 def _valid(column: pa.Array) -> pa.Array:
@@ -223,7 +221,7 @@ def _scaled(column: pa.Array, micros: int) -> pa.Array | None:
     least, most = -(-EARLIEST // micros), LATEST // micros
     if len(values) and (values.min() < least or values.max() > most):
         return None
-    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    missing = flags(column.is_null()) if column.null_count else None
     return pa.array(values * micros, mask=missing)
 
 

@@ -20,11 +20,12 @@ from skws.index.cache import database_tables
 from skws.index.table import TableIndex
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.snapshot.search import SnapshotSearch
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result, ResultTuple
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
+from skws.store.stored_tables import StoredTables
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded
@@ -218,7 +219,8 @@ def measured(questions: Sequence[Question], schema: Schema, tables: Sequence[Tab
     places = {}
     for question in questions:
         query = parse_query(question.words, schema, match_names=True)
-        found = SnapshotSearch(Plan(schema, query, Unbounded(), ranking=RankingChoice()), tables).results(TEN)
+        plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
+        found = StreamEngine.over(plan, StoredTables(tables)).search_once(plan, TEN).results
         ranked = (rank for rank, result in enumerate(found, 1) if right(result, question))
         places[question.words] = next(ranked, 0)
     return Measured(places)

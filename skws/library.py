@@ -599,19 +599,16 @@ def _best_of_database(
     results: Results, database: Database, asked: Plan, most: int | None
 ) -> Iterator[Result]:
     """By the index on disk that ``skws search`` uses, too."""
-    from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - as below
-    from skws.queries.keywords.referred_rows import SHOWN  # noqa: PLC0415 - as below
-    from skws.queries.snapshot.search import SnapshotSearch  # noqa: PLC0415 - for databases only
+    from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - for databases only
+    from skws.store.stored_tables import StoredTables  # noqa: PLC0415 - as above
 
     tables = database_tables(database, asked.schema, None, lambda _: None)
     results.bad.take(passed_over(tables))
-    search = SnapshotSearch(asked, tables)
-    first: list[Result] = []
-    for result in search.results(most):
-        results.counts.results += 1
-        first += [result] if len(first) < SHOWN else []
-        yield result
-    results.notes = search.notes(first) if first else search.why_nothing().lines()
+    engine = StreamEngine.over(asked, StoredTables(tables))
+    found = engine.search_once(asked, sys.maxsize if most is None else most)
+    results.counts.results += len(found.results)
+    results.notes = found.notes if found.why_nothing is None else found.why_nothing.lines()
+    yield from found.results
 
 
 def _records(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from time import perf_counter
 
@@ -12,14 +13,14 @@ from skws.index.cache import database_tables, passed_over
 from skws.progress import Progress
 from skws.queries.keywords.diagnosis import TypedSearch
 from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of
-from skws.queries.keywords.referred_rows import SHOWN
-from skws.queries.snapshot.search import SnapshotSearch
-from skws.results.model import Result
+from skws.queries.keywords.searching import Searched
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sinks.formats import open_writer
 from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query, RankingChoice
+from skws.store.stored_tables import StoredTables
 from skws_schema.errors import counted
 
 
@@ -32,13 +33,11 @@ def search_database(
     output: Path | None,
     *,
     command: TypedSearch,
-    page: bool = False,
     quiet: bool,
 ) -> None:
     """Search, write the results, best first, and print a summary. Raises SkwsError.
 
     ``job``: that of the query, over a schema of static tables. ``index``: the file of the index.
-    ``page``: the limit is the default one, so the summary says whether there are more results.
     """
     database = database_at(url)
     ranking = ranking_of(query.options) or RankingChoice()
@@ -58,26 +57,20 @@ def search_database(
     bad = BadRecordLog()
     bad.take(passed_over(tables))
     ready = perf_counter()
-    search = SnapshotSearch(plan, tables)
-    written, left_out = 0, False
-    first: list[Result] = []
+    most = _most(job, query)
+    engine = StreamEngine.over(plan, StoredTables(tables))
+    found = engine.search_once(plan, sys.maxsize if most is None else most)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
-        most = _most(job, query)
-        for result in search.results(most + 1 if most is not None and page else most):
-            if written == most:
-                left_out = True
-                break
-            written += 1
-            first += [result] if written <= SHOWN else []
+        for result in found.results:
             writer.write(result)
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
-    tell(summary(written, search, job.max_size, perf_counter() - ready, left_out=left_out))
-    for line in search.notes(first) if written else search.why_nothing().lines(command):
+    tell(summary(found, job.max_size, perf_counter() - ready))
+    for line in found.notes if found.why_nothing is None else found.why_nothing.lines(command):
         tell(line)
 
 
@@ -88,9 +81,8 @@ def _most(job: Job, query: Query) -> int | None:
     return min(wanted, default=None)
 
 
-def summary(found: int, search: SnapshotSearch, most: int, seconds: float, *, left_out: bool = False) -> str:
+def summary(found: Searched, max_size: int, seconds: float) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
-    size = search.effort.size
-    early = "" if size >= most else f", none of more than {counted(size, 'tuple')} can be better"
-    number = of_all(found, found + 1, known=False) if left_out else counted(found, "result")
-    return f"{number}{early} in {seconds:.2f} s"
+    every = found.size >= max_size
+    early = "" if every else f", none of more than {counted(found.size, 'tuple')} can be better"
+    return f"{of_all(len(found.results), found.found, known=every)}{early} in {seconds:.2f} s"

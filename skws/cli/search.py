@@ -216,7 +216,6 @@ def _search_database(data: Data, query: Query, given: SearchOptions, written: Ou
         written,
         given.output,
         command=command_of(data, described),
-        page=page,
         quiet=given.quiet,
     )
 

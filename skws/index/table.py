@@ -138,6 +138,10 @@ class Joined:
         """The number of rows with each value."""
         return self._found(values)[1]
 
+    def entries(self) -> tuple[Ints, Ints]:
+        """All rows with a value, and their values."""
+        return self._rows.astype(np.int64), self._values
+
     def _found(self, values: Ints) -> tuple[Ints, Ints]:
         first = np.searchsorted(self._values, values)
         met = np.flatnonzero(first < len(self._values))
@@ -191,8 +195,21 @@ class TableIndex:
         return self._rows.each(numbers)
 
     def every(self) -> Ints:
-        """The numbers of all rows."""
-        return np.setdiff1d(np.arange(self._size, dtype=np.int64), self._gone, assume_unique=True)
+        """The numbers of all rows that count."""
+        return np.flatnonzero(self._counts)
+
+    def blocks(self) -> list[ArrowBlock]:
+        """All rows that count, in parts; those of a part with superseded rows are a copy."""
+        counts = self._counts
+        parts = ((block, counts[first : first + len(block)]) for first, block in self._rows.parts())
+        return [block if here.all() else block.taken(np.flatnonzero(here)) for block, here in parts]
+
+    @property
+    def _counts(self) -> Flags:
+        """Which rows count, by number."""
+        counts = np.ones(self._size, dtype=bool)
+        counts[self._gone] = False
+        return counts
 
     def by(self, columns: tuple[int, ...]) -> Joined:
         """The rows by the values of columns that the schema joins on."""

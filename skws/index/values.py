@@ -183,6 +183,12 @@ class JoinValues:
                 keys[:, key_set][mine] = self._column(blocks, columns).take(places)
         return keys
 
+    def from_index(self, keys: Ints) -> Ints:
+        """Values of an index on disk, to be compared with others; call it before ``of``."""
+        self._lasting = True
+        self._all_told_apart &= not (keys == hash(int(NULL))).any()
+        return keys
+
     @property
     def all_exact(self) -> bool:
         """True if ``exact`` holds for all edges."""

@@ -212,7 +212,7 @@ class Scoring:
     def ceilings(self, query: int) -> UpperBounds | None:
         """The bounds of a search's results, after ``add_carriers``; None unless the ranking is built in."""
         ranked = self._queries[query]
-        if not self._carriers or not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
+        if not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
             return None
         weighed, heaviest = self._weights(query)
         return UpperBounds(
@@ -380,7 +380,8 @@ class Scoring:
 
     def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         # A search already knows the positions of its words, and texts can be long.
-        places = ((relation, column) for column in self._schema.relations[relation].search_columns)
+        columns = (*self._schema.relations[relation].search_columns, NAME)
+        places = ((relation, column) for column in columns)
         here = [(place, self._carriers[place]) for place in places if place in self._carriers]
         if not here or not all(each.exact for _, each in here):
             yield from self._in_texts(ranked, relation, slot, bitmap)

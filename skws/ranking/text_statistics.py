@@ -241,19 +241,22 @@ class TextStatistics:
         return LiveTexts(*self._sums[place].at(np.array([tick]))[0].tolist())
 
     def _lengths(self, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
-        """Like ``text_lengths``, with (1, length) of each text, without relations already counted."""
-        for place, mine, lengths in text_lengths(self._schema, rows):
-            if place[0] not in self._whole:
-                yield place, mine, np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)
+        """For each place: the numbers of the rows that are not NULL there, and (1, length) of their texts.
+
+        Relations that are already counted are left out; lengths are in characters.
+        """
+        for block, mine, at in rows.by_block():
+            if block.relation in self._whole:
+                continue
+            for column in self._schema.relations[block.relation].search_columns:
+                there = block.present(column).take(at)
+                lengths = block.texts_at(column, at).lengths()[there]
+                yield (block.relation, column), mine[there], _each_with(lengths)
+            yield (block.relation, NAME), mine, _each_with(np.zeros(len(mine), dtype=np.int64))
 
 
-def text_lengths(schema: Schema, rows: Rows) -> Iterator[tuple[Place, Ints, Ints]]:
-    """For each place: the numbers of the rows that are not NULL there, and their lengths in characters."""
-    for block, mine, at in rows.by_block():
-        for column in schema.relations[block.relation].search_columns:
-            there = block.present(column).take(at)
-            yield (block.relation, column), mine[there], block.texts_at(column, at).lengths()[there]
-        yield (block.relation, NAME), mine, np.zeros(len(mine), dtype=np.int64)
+def _each_with(lengths: Ints) -> Ints:
+    return np.stack([np.ones(len(lengths), dtype=np.int64), lengths], axis=1)
 
 
 class Keywords:

@@ -12,7 +12,7 @@ from skws.index.values import JoinValues
 from skws.store.directory import TupleDirectory
 from skws.store.identities import SingleTuples
 from skws.store.tuple_batch import TupleBatch, natural_ends
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, TupleColumns
+from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, TupleColumns, distinct
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS, StreamTuple
@@ -104,7 +104,7 @@ class LiveStore:
     def enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
         """Take in tuples with their join values; gives the slot of the first."""
         first = len(self.live)
-        hashes, keyed = self.singles.identities.of(new.rows, self.singles.followed)
+        hashes, keyed = self._identities(new)
         self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
         single = np.ones(len(new.relation), dtype=bool)
         for place, followed in new.followed.items():
@@ -116,6 +116,13 @@ class LiveStore:
         self.singles.add(first, new.relation, hashes, keyed, single, lasting)
         columns = TupleColumns(new.relation, new.start, new.end, keys, new.place)
         return first, self.live.insert(columns)
+
+    def _identities(self, new: TupleBatch) -> tuple[Hashes, Flags]:
+        """As ``Identities.of``; static tuples of relations that are not followed have none: nobody asks."""
+        identities, followed = self.singles.identities, self.singles.followed
+        if (new.start == ALWAYS).all() and followed.isdisjoint(distinct(new.relation).tolist()):
+            return np.zeros(len(new.relation), dtype=np.uint64), np.zeros(len(new.relation), dtype=bool)
+        return identities.of(new.rows, followed)
 
     def latest(self, now: int, most: int) -> Ints:
         """The slots of tuples alive at ``now``; of more than about ``most`` the latest of each relation."""

@@ -10,7 +10,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.data.blocks import Block
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import Ints
+from skws_mesh.columnar.columns import Ints, ranges
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 
@@ -73,10 +73,10 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
 
 def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> TupleBatch:
     """Rows of static tables, alive for ever; ``occurrences``: the number of equal rows before, by number."""
-    sizes = [len(block) for block in blocks]
-    relation = np.repeat([block.relation for block in blocks], sizes).astype(np.int64)
+    sizes = np.array([len(block) for block in blocks], dtype=np.int64)
+    relation = np.repeat(np.array([block.relation for block in blocks], dtype=np.int64), sizes)
     block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)
-    place = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+    place = ranges(np.zeros(len(blocks), dtype=np.int64), sizes)
     rows, size = Rows(block, place, tuple(blocks)), len(relation)
     return TupleBatch(
         relation,

@@ -134,8 +134,6 @@ def test_live_words_label_as_the_matcher_does(
         words.catch_up(len(rows))
     matcher = Matcher(parsed, schema)
     labelled = words.label(7, matcher)
-    if labelled is None:
-        return
     found = np.zeros(len(rows), dtype=np.int64)
     found[labelled.bitmaps.tuple] = labelled.bitmaps.bitmap
     assert found.tolist() == [matcher.bitmap(record.relation, record.row) for record in rows]

@@ -27,6 +27,7 @@ TEXTS = (
     *("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no"),
     *("alhpa~ be?a", "alpha plain.x<2", "!keyed.y=1 beta", "(alpha OR !plain.x=0) b*a -link.y=2"),
     *("alpha beta -self:", "alpha no beta -plain.x:"),
+    *("plain beta", "link alpha -no", "keyed !plain.x=1", "plain link (alpha OR !keyed.y=1)"),
 )
 RANKINGS = ("relevance", "relevance", "keywords", "compact", "recency")
 WINDOWS: list[Window] = [TimeWindow(20), TimeWindow(200), CountWindow(15)]
@@ -71,7 +72,7 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
 def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window, seed: int) -> None:
     rng = random.Random(seed)
     records = random_stream(schema, seed, 160, 3)
-    stream = Stream(schema, window, max_size=3)
+    stream = Stream(schema, window, max_size=3, match_names=True)
     session, undisturbed = Session(stream), Session(stream)
     tables = [record for record in records if schema.relations[record.relation].table]
     moving = [record for record in records if not schema.relations[record.relation].table]
@@ -128,6 +129,14 @@ def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schem
             size, most, rank = rng.choice((3, 4, 5, 6)), rng.choice((1, 7, 20, 100)), rng.choice(RANKINGS)
             compared += compare(session, text, size, most, rank)
     assert compared
+
+
+def test_phrases_of_stop_words_are_read_in_all_texts() -> None:
+    session = Session(Stream(STREAMS, TimeWindow(200)))
+    texts = ("to be alone", "be to", "not to be", "alpha", "to, be")
+    session.take(RecordBatch.of([Record(0, number, (text, number, 0)) for number, text in enumerate(texts)]))
+    assert compare(session, '"to be"', 2, 10, "relevance") == 3
+    assert compare(session, '"to be" alone', 2, 10, "keywords") == 1
 
 
 def test_a_search_that_is_broken_off_disturbs_nothing() -> None:

@@ -116,6 +116,9 @@ class KeywordCounts:
     def why_nothing(self, words: Callable[[], Mapping[str, int]], where: str = "") -> EmptyResult:
         """``words``: folded, with their numbers of tuples. ``where``: the tuples that were counted."""
         plan = self.plan
+        searched = plan.query.match_names or any(each.search_columns for each in plan.schema.relations)
+        if not searched and not self.unsearched:
+            return EmptyResult(("no column is searched: --schema FILE can declare some as text",))
         among = where or (" of the stream" if sourced(plan.schema) else "")
         known = {} if all(self.slots) else words()
         missing = meant_for(plan.query.slots, self.slots, known)

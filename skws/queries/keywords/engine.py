@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from itertools import chain, pairwise
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from msgspec.structs import replace as struct_replace
@@ -43,6 +43,9 @@ from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
+
+if TYPE_CHECKING:
+    from skws.store.stored_tables import StoredTables
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
@@ -225,6 +228,10 @@ class KeywordEngine(MeshEngine):
         self.counts.static += len(static.relation) + self._operator.table_rows - before
         found += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
+
+    def open_stored(self, stored: StoredTables) -> None:
+        """Take in a database by its indexes, before anything else, for searches."""
+        self._operator.open_stored(stored)
 
     def _rows_of_sources(self) -> Iterator[Record]:
         """All rows of tables with a source that were not given yet; none if they come on demand."""

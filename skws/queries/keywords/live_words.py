@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -25,16 +25,21 @@ from skws.keywords.leaves import alternatives_of, contains
 from skws.keywords.match import Matcher
 from skws.keywords.occurrences import occurrences
 from skws.keywords.query import Alternative, Condition, Phrase, Slot, Term
+from skws.keywords.scope import satisfying
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.syntax import Word
 from skws.queries.keywords.word_lists import WordLists, WordNumbers
-from skws.ranking.text_statistics import Carriers, OccurrenceCounts, Place
+from skws.ranking.text_statistics import NAME, Carriers, OccurrenceCounts, Place
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_schema.budgets import check
 from skws_schema.model import Analyzer, Schema
+
+if TYPE_CHECKING:
+    from skws.store.stored_tables import StoredTables
 
 _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
 """The stems of stop words, by which no text is found."""
@@ -96,9 +101,19 @@ class Labelled(NamedTuple):
 class LiveWords:
     """The words of the live tuples of ``known``, from the first slot on; searches ask for the rest."""
 
-    def __init__(self, schema: Schema, known: TupleDirectory) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
+        self._live = live
         self._known = known
+        self._stored: StoredTables | None = None
+        self._begin()
+
+    def open(self, stored: StoredTables) -> None:
+        """The first tuples are rows of indexes on disk.
+
+        A search takes in the words of those rows that may contain its words, and that no condition excludes.
+        """
+        self._stored = stored
         self._begin()
 
     def _begin(self) -> None:
@@ -107,8 +122,9 @@ class LiveWords:
         narrow = np.empty(0, dtype=np.int32)
         # Slots, which are negative once a tuple is gone, and lengths.
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
-        self.covered = 0
-        """The number of slots whose rows are indexed; these are the first ones."""
+        self.covered = 0 if self._stored is None else len(self._stored)
+        """The number of slots whose rows are indexed, here or on disk; these are the first ones."""
+        self._read = np.zeros(self.covered, dtype=bool)  # the rows on disk whose words are here
 
     def behind(self, size: int) -> bool:
         """True if rows of the first ``size`` live tuples are not indexed yet."""
@@ -126,11 +142,13 @@ class LiveWords:
             self._learn(np.arange(self.covered, until))
             self.covered = until
 
+    @property
+    def on_disk(self) -> bool:
+        return self._stored is not None
+
     def know(self, slots: Ints, size: int) -> None:
         """Index some of the first ``size`` rows alone: no other row contains a word of the search."""
-        for first in range(0, len(slots), _PIECE):
-            check()
-            self._learn(slots[first : first + _PIECE])
+        self._learn_all(slots)
         self.covered = size
 
     def compact(self, slots: Ints) -> None:
@@ -145,6 +163,9 @@ class LiveWords:
     def vocabulary(self) -> Vocabulary:
         """The most frequent words, for suggestions; a word counts the texts with any word of its stem."""
         words = Vocabulary()
+        if self._stored is not None:
+            words.update(self._stored.words())
+            return words
         for analyzer, known in self._words.items():
             counts = self._counts(analyzer, known.numbers(known.words))
             words.update(dict(zip(known.words, counts.tolist(), strict=True)))
@@ -184,25 +205,58 @@ class LiveWords:
         """The tuples that contain a word in texts with an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
         meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
-        slot_lists = [s.slots for each in meanings if _known(each) for _, s in self._containing(each)]
+        indexed = (each for each in meanings if not isinstance(each, Phrase) or _has_indexed_words(each))
+        slot_lists = [standing.slots for each in indexed for _, standing in self._containing(each)]
         return distinct(np.concatenate([NOTHING, *slot_lists]))
 
     def _analyzer(self, relation: int, column: int) -> Analyzer:
         return self._schema.relations[relation].attributes[column].analyzer
 
-    def label(self, query: int, matcher: Matcher) -> Labelled | None:
-        """The tuples with keywords of a query; None if it is not ``indexed``."""
-        if not indexed(matcher):
-            return None
+    def label(self, query: int, matcher: Matcher) -> Labelled:
+        """The tuples with keywords of a query, or that it excludes."""
+        of_values = [
+            (bit, self._passing(alternative))
+            for bit, alternative in matcher.alternatives()
+            if isinstance(alternative, Condition)
+        ]
+        if self._stored is not None:
+            slots = self._stored.with_words(matcher)
+            wanted = ~self._read[slots]
+            for bit, passing in of_values:
+                if bit == matcher.excluding:
+                    wanted &= ~np.isin(slots, passing)
+            self._learn_all(slots[wanted])
         found: dict[Place, list[tuple[int, _Standing]]] = {}
         for bit, alternative in matcher.alternatives():
-            for place, standing in self._containing(alternative):
-                found.setdefault(place, []).append((bit, standing))
-        labels = _Labels.of([(bit, one.slots) for every in found.values() for bit, one in every], matcher)
+            if not isinstance(alternative, Condition):
+                for place, standing in self._containing(alternative):
+                    found.setdefault(place, []).append((bit, standing))
+        for relation, bits in enumerate(matcher.names):
+            if bits:
+                slots = self._every(relation)
+                nothing = np.zeros(len(slots), dtype=np.int64)
+                named = _Standing(slots, nothing + 1, nothing, exact=True)
+                found[relation, NAME] = [(1 << n, named) for n in range(bits.bit_length()) if bits >> n & 1]
+        of_texts = [(bit, standing.slots) for every in found.values() for bit, standing in every]
+        labels = _Labels.of([*of_texts, *of_values], matcher)
         bitmaps = KeywordBitmaps(
             labels.slots, np.full(len(labels.slots), query, dtype=np.int64), labels.bitmaps
         )
         return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
+
+    def _every(self, relation: int) -> Ints:
+        """The indexed tuples of a relation, in order of their slots."""
+        return np.flatnonzero(self._live.tuples.relation[: self.covered] == relation)
+
+    def _passing(self, condition: Condition) -> Ints:
+        """The tuples whose values satisfy a condition, in order of their slots."""
+        if condition.relation is None:
+            return NOTHING
+        slots = self._every(condition.relation)
+        passing = [NOTHING]
+        for block, mine, at in self._known.some_rows(slots).by_block():
+            passing.append(slots[mine[satisfying(condition, block).take(at)]])
+        return np.sort(np.concatenate(passing))
 
     def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
         """The tuples that satisfy an alternative, other than a condition, by column."""
@@ -213,7 +267,12 @@ class LiveWords:
             if isinstance(alternative, Term):
                 standing = self._of(lists, known.number(alternative.stem))
             elif not isinstance(alternative, Phrase):
-                standing = self._satisfying(place, lists, known, alternative)
+                stems = dict.fromkeys(known.satisfying(alternative))
+                with_stems = [self._of(lists, known.number(stem)).slots for stem in stems]
+                slots = distinct(np.concatenate([NOTHING, *with_stems]))
+                standing = self._counted(place, slots, alternative)
+            elif not _has_indexed_words(alternative):
+                standing = self._counted(place, self._every(place[0]), alternative)
             else:
                 asked = [
                     self._of(lists, known.number(each)) for each in alternative.stems if each not in _STOPPED
@@ -224,23 +283,19 @@ class LiveWords:
             if len(standing.slots):
                 yield place, standing
 
-    def _satisfying(
-        self, place: Place, lists: WordLists, known: WordNumbers, alternative: Alternative
-    ) -> _Standing:
-        """The tuples with any word of a form; not all words of a stem match the form, so texts are read."""
-        stems = dict.fromkeys(known.satisfying(alternative))
-        slots = [self._of(lists, known.number(stem)).slots for stem in stems]
+    def _counted(self, place: Place, slots: Ints, alternative: Alternative) -> _Standing:
+        """Those among some tuples whose text satisfies an alternative, which its stems alone cannot tell."""
         counts, often, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
-        every = distinct(np.concatenate([NOTHING, *slots]))
-        for slot in every.tolist():
+        for slot in slots.tolist():
             check()
-            text = str(self._known.row(slot)[place[1]])
+            value = self._known.row(slot)[place[1]]
+            text = "" if value is None else str(value)
             often.append(counts.of(*place, text)[0])
             lengths.append(len(text))
         found = np.array(often, dtype=np.int64)
         there = found > 0
         return _Standing(
-            every.compress(there),
+            slots.compress(there),
             found.compress(there),
             np.array(lengths, dtype=np.int64).compress(there),
             True,
@@ -258,6 +313,14 @@ class LiveWords:
         texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
         there = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
         return slots.compress(there)
+
+    def _learn_all(self, slots: Ints) -> None:
+        for first in range(0, len(slots), _PIECE):
+            check()
+            some = slots[first : first + _PIECE]
+            self._learn(some)
+            if self._stored is not None:
+                self._read[some] = True
 
     def _learn(self, new: Ints) -> None:
         """Index the rows in some slots, in order."""
@@ -282,17 +345,12 @@ class LiveWords:
             self._texts.append((np.concatenate([slots for slots, _ in pieces]), together.lengths()))
 
 
-def indexed(matcher: Matcher) -> bool:
-    """True if a query has no conditions, and no keyword that is a name in the schema."""
-    return not any(matcher.names) and all(_known(each) for _, each in matcher.alternatives())
+def _has_indexed_words(phrase: Phrase) -> bool:
+    """True if the index tells which texts may contain a phrase: by the words that are not stop words.
 
-
-def _known(alternative: Alternative) -> bool:
-    """True if the index alone determines which tuples satisfy an alternative."""
-    if isinstance(alternative, Phrase):
-        # Stop words of other languages have stems that depend on how they are written.
-        return alternative.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(alternative.stems)
-    return not isinstance(alternative, Condition)
+    Stop words of other languages have stems that depend on how they are written.
+    """
+    return phrase.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(phrase.stems)
 
 
 def _carriers(

@@ -42,6 +42,7 @@ from skws_windows.window import ExpressionWindow, Unbounded
 
 if TYPE_CHECKING:
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
+    from skws.store.stored_tables import StoredTables
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
@@ -144,6 +145,13 @@ class KeywordOperator:
         found = self._behind.open()
         self.excluded += sum(map(self._behind.count, self.queries))
         return found
+
+    def open_stored(self, stored: StoredTables) -> None:
+        """Take in a database by its indexes, before anything else, for searches."""
+        self._scoring.tables(stored.by_relation)
+        for rows, keys in stored.parts(self._live.key_sets):
+            self._insert(rows, self.store.values.from_index(keys), KeywordBitmaps.none())
+        self.searches.words.open(stored)
 
     def close(self) -> None:
         """Close the tables with a source of their own; nothing is inserted any more.

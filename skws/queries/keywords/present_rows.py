@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.match import Matcher
 from skws.keywords.suggest import Vocabulary
 from skws.queries.keywords.live_words import LiveWords
@@ -46,11 +45,7 @@ class PresentRows:
     def keyword_counts(self, matcher: Matcher) -> Mapping[tuple[int, int], int]:
         """The number of rows by relation and keyword bitmap: the nodes of the expanded schema."""
         self._learn()
-        labelled = self._words.label(0, matcher)
-        if labelled is None:
-            bitmaps = KeywordMatching.only(0, matcher).of(self._store.directory.rows)
-        else:
-            bitmaps = labelled.bitmaps
+        bitmaps = self._words.label(0, matcher).bitmaps
         bitmaps = bitmaps.taken(self._alive.take(bitmaps.tuple) & (bitmaps.bitmap != 0))
         nodes = self._relation.take(bitmaps.tuple) * _BITMAP + bitmaps.bitmap + 1
         codes, counts = np.unique(nodes, return_counts=True)

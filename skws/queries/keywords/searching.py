@@ -19,7 +19,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.keywords.diagnosis import EmptyResult, KeywordCounts
 from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
-from skws.queries.keywords.live_words import LiveWords, indexed
+from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.referred_rows import referred_notes
 from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
@@ -30,7 +30,7 @@ from skws.ranking.upper_bounds import UpperBounds
 from skws.results.model import Result, TopChange
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
+from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials
 from skws_mesh.delta.network_numbers import PathNetworks
@@ -84,7 +84,7 @@ class LiveSearch:
         scoring: Scoring,
         agreeing: Agreeing,
     ) -> None:
-        self.words = LiveWords(schema, known)
+        self.words = LiveWords(schema, live, known)
         self._networks = PathNetworks(schema)
         self._schema = schema
         self._window = window
@@ -102,10 +102,10 @@ class LiveSearch:
 
     def know(self, plan: Plan) -> None:
         """Index only the tuples that a query needs: no other search follows."""
-        found = NOTHING
-        if indexed(plan.matcher):
-            found = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
-        self.words.know(found, len(self._live))
+        if self.words.on_disk:
+            return
+        slots = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
+        self.words.know(slots, len(self._live))
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; removed ones have negative slots."""
@@ -157,10 +157,6 @@ class LiveSearch:
         self.words.catch_up(len(self._live))
         self._scoring.stay()
         labelled = self.words.label(query, plan.matcher)
-        if labelled is None:
-            bitmaps = KeywordMatching.only(query, plan.matcher).of(self._known.rows)
-            self._scoring.add(query, plan, bitmaps)
-            return bitmaps
         self._scoring.add_carriers(query, plan, labelled.carriers)
         return labelled.bitmaps
 
@@ -309,13 +305,13 @@ class Best:
         rows = np.arange(len(found))
         while len(rows := _hopeful(above, rows, self.least)):
             check()
-            if above.item(rows.item(0)) <= self.least + _EQUAL:
+            if self.full and above.item(rows.item(0)) <= self.least + _EQUAL:
                 rows = rows[:_TIES]
             if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
                 above[rows] = self.ceilings.of(found.taken(rows), emitter.tree)
                 counted = True
                 continue
-            page = self._most if counted and not self.results else _SCORED
+            page = max(_SCORED, self._most - len(self.results))
             some, rows = rows[:page], rows[page:]
             self.form(emitter, found.taken(some))
 

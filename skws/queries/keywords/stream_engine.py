@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from skws.data.batch import OnLate, Record, RecordBatch, batched, unheard, whole_instants
 from skws.keywords.plan import Plan
@@ -15,6 +16,9 @@ from skws.results.model import Result
 from skws.spec.enums import ToldUpdates
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window
+
+if TYPE_CHECKING:
+    from skws.store.stored_tables import StoredTables
 
 
 class StreamEngine(KeywordEngine):
@@ -70,6 +74,14 @@ class StreamEngine(KeywordEngine):
         engine.counts = counts
         for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
             pass
+        return engine
+
+    @classmethod
+    def over(cls, plan: Plan, stored: StoredTables) -> StreamEngine:
+        """An engine with the rows of a database, for a search."""
+        engine = cls(plan.schema, plan.window)
+        engine.counts.static = len(stored)
+        engine.open_stored(stored)
         return engine
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:

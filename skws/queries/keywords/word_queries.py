@@ -106,11 +106,9 @@ class WordQueries:
 
     def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
-        few = 0 < len(new) <= FEW_WORDS
-        indexed = index.label(0, matcher_of(self._schema, new)) if few else None
-        if indexed is None:
+        if not 0 < len(new) <= FEW_WORDS:
             return words_of(self._schema, new, rows)
-        slots, words = spread(indexed.bitmaps, new)
+        slots, words = spread(index.label(0, matcher_of(self._schema, new)).bitmaps, new)
         if index.covered == len(rows):
             return slots, words
         others, its = words_of(self._schema, new, rows.taken(slice(index.covered, None)))

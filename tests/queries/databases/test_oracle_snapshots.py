@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
-from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,10 +22,10 @@ from skws.index.table import all_relations, arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.queries.snapshot.search import SnapshotSearch
 from skws.results.model import Result
 from skws.sources.addresses import all_tables
 from skws.spec.query import RankingChoice
+from skws.store.stored_tables import StoredTables
 from skws_schema.errors import QueryError
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
@@ -47,7 +47,7 @@ def _longer(record: Record, length: int) -> Record:
     return record._replace(row=(f"{text}{' pad' * length}", *values))
 
 
-def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: float = inf) -> list[Result]:
+def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list[Result]:
     schema = plan.schema
 
     def batches(reader: RowReader) -> Iterator[pa.RecordBatch]:
@@ -58,7 +58,8 @@ def in_store(plan: Plan, records: list[Record], most: int | None = None, worth: 
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, batches)
-        return list(SnapshotSearch(plan, all_relations(IndexFile(path), schema), worth).results(most))
+        stored = StoredTables(all_relations(IndexFile(path), schema))
+        return StreamEngine.over(plan, stored).search_once(plan, most).results
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
@@ -80,7 +81,6 @@ def texts(draw: st.DrawFn, words: int, more_relations: bool) -> str:
     st.integers(1, 4),
     st.booleans(),
     st.integers(1, 8),
-    st.sampled_from([0, 0, 0.5, 2]),
     st.data(),
 )
 @examples(180)
@@ -90,7 +90,6 @@ def test_all_results_in_order_of_score(
     max_size: int,
     names: bool,
     most: int,
-    worth: float,
     data: st.DataObject,
 ) -> None:
     schema, words, records = case
@@ -105,9 +104,7 @@ def test_all_results_in_order_of_score(
     assert [each.place.rank for each in found if each.place] == list(range(1, len(found) + 1))
     plainly = [replace(each, place=None) for each in found]
     assert plainly == [replace(each, tick=None, expires=None) for each in expected]
-    # From the index alone, or with all rows in memory from some time on.
     assert in_store(plan, records, most) == found[:most]
-    assert in_store(plan, records, most, worth) == found[:most]
 
 
 def test_search_stops_early() -> None:
@@ -122,14 +119,15 @@ def test_search_stops_early() -> None:
         )
     )
     plan = Plan(schema, parse_query("alpha", schema), Unbounded(), 5, ranking=RankingChoice())
-    rows: list[Row] = [("alpha", 1, 1), ("beta", 2, 2), ("gamma", 3, 3)]
+    rows: list[Row] = [("alpha", number, 1) for number in range(100)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
-        search = SnapshotSearch(plan, all_relations(IndexFile(path), schema))
-        assert len(list(search.results(1))) == 1
-        assert search.effort.size == 1
+        engine = StreamEngine.over(plan, StoredTables(all_relations(IndexFile(path), schema)))
+        found = engine.search_once(plan, 1)
+        assert len(found.results) == 1
+        assert found.size == 1
 
 
 @seeds(2, 8)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import orjson
@@ -84,20 +85,35 @@ def make_index(
     (folder / "meta.json").write_bytes(orjson.dumps(meta))
 
 
+class TableParts(NamedTuple):
+    """The parts of one relation in the index of a database."""
+
+    file: IndexFile
+    number: int
+
+    def copy(self, folder: Path) -> None:
+        """Raises OSError."""
+        self.file.unpack(f"{self.number}/", folder)
+
+
 def make_parts(
     folder: Path,
     schema: Schema,
     batches: Callable[[RowReader], Iterator[pa.RecordBatch]],
     report: Callable[[int], None] = lambda _: None,
+    unchanged: Mapping[int, TableParts] = MappingProxyType({}),
 ) -> None:
     """Write the parts of the indexes of all relations; ``report`` receives the number of rows read so far.
 
-    Raises SourceError.
+    ``unchanged``: the parts of relations that need not be read. Raises SourceError.
     """
     done = 0
     for number, relation in enumerate(schema.relations):
         subfolder = folder / str(number)
         subfolder.mkdir()
+        if number in unchanged:
+            unchanged[number].copy(subfolder)
+            continue
         reader = RowReader(schema, number)
         read = 0
 
@@ -283,23 +299,46 @@ def database_tables(
 ) -> tuple[TableIndex, ...]:
     """The indexes of all relations of a database.
 
-    Their file is ``kept``, or one in the cache; it is made unless it has the present state of the data.
+    Their file is ``kept``, or one in the cache; it is made unless it has the present state of the data. The
+    parts of tables that have not changed are copied from the file of an earlier state.
 
     Raises UsageError if ``kept`` is another kind of file, SourceError.
     """
     path = kept if kept is not None else _cached(database, schema)
     if path.exists() and not _is_index(path):
         raise UsageError(f"--index {path}: the file is no index; expected an index or a new name")
-    mark = f"{__version__} {_FORMAT} {digest(f'{database.stamp(schema.relations)} {schema!r}')}"
+    states = [_state(database, schema, number) for number in range(len(schema.relations))]
+    mark = " ".join([__version__, str(_FORMAT), *states])
+
+    def make(folder: Path) -> None:
+        make_parts(folder, schema, database.batches, report, _unchanged(path, mark))
+
     try:
         with alone(path.parent, database.name) if kept is None else nullcontext():
-            made = _ensure(path, mark, lambda to: make_parts(to, schema, database.batches, report))
+            made = _ensure(path, mark, make)
             tables = all_relations(IndexFile(path), schema)
         if made and kept is None:
             forget_old(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
     return tables
+
+
+def _state(database: Database, schema: Schema, number: int) -> str:
+    """A text without blanks that changes whenever the rows of a relation or the schema do."""
+    # Its joins, and those of others with it, say how values are read.
+    return digest(f"{database.stamp([schema.relations[number]])} {number} {schema!r}")
+
+
+def _unchanged(path: Path, mark: str) -> dict[int, TableParts]:
+    """The relations whose parts are in the file of an earlier state of the data, if there is one."""
+    with suppress(OSError, ValueError):
+        file = IndexFile(path)
+        (*made_by, before), (*making, now) = (text.split(" ", 2) for text in (file.mark, mark))
+        if made_by == making:
+            pairs = enumerate(zip(before.split(), now.split(), strict=True))
+            return {number: TableParts(file, number) for number, (was, state) in pairs if was == state}
+    return {}
 
 
 def passed_over(tables: Iterable[TableIndex]) -> Iterator[BadRecord]:

@@ -120,6 +120,16 @@ class IndexFile:
         size = int(np.prod(shape))
         return np.frombuffer(self._bytes, np.dtype(kind), size, begin if size else 0).reshape(shape)
 
+    def unpack(self, prefix: str, folder: Path) -> None:
+        """Write the parts whose names begin with ``prefix`` into a folder, to be packed again."""
+        for name, (_, _, kind, _) in self._parts.items():
+            if name.startswith(prefix):
+                rest = name.removeprefix(prefix)
+                if kind:
+                    save(folder, rest, self.array(name))
+                else:
+                    (folder / f"{rest}.part").write_bytes(self.data(name))
+
     def data(self, name: str) -> pa.Buffer:
         """The bytes of a part that is not an array."""
         begin, length, *_ = self._parts[name]

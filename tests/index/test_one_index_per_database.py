@@ -13,12 +13,18 @@ from skws.durable import CACHE
 from skws.formats.rows import RowReader
 from skws.index.cache import as_batches, database_tables
 from skws.index.table import arrow_schema
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.addresses import database_at
 from skws.sources.postgres.catalog import PostgresDatabase
 from skws.sources.sqlite import SqliteDatabase
+from skws.spec.query import RankingChoice
+from skws.store.stored_tables import StoredTables
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 from skws_schema.yaml.load import parse_schema
+from skws_windows.window import Unbounded
 
 SPELLINGS = (
     "postgresql://ada@localhost:5432/shop",
@@ -32,6 +38,7 @@ class Spelled:
 
     address: str
     read: list[str] = field(default_factory=list)
+    rows_of: dict[str, list[Row]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -42,14 +49,14 @@ class Spelled:
         return PostgresDatabase.of(self.address).identity
 
     def stamp(self, relations: Sequence[Relation]) -> str:
-        return repr((self.identity, "the same rows"))
+        return repr((self.identity, [self.rows_of.get(each.name) for each in relations]))
 
     def inferred(self, *, followed: bool) -> Inference:
         raise NotImplementedError
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
         self.read.append(reader.relation.name)
-        yield (1, "kettle")
+        yield from self.rows_of.get(reader.relation.name, [(1, "kettle")])
 
     def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
         return as_batches(self.rows(reader), arrow_schema(reader.relation))
@@ -73,6 +80,38 @@ def test_two_spellings_of_an_address_share_an_index(
         (table,) = database_tables(one, schema, None, lambda _: None)
         assert len(table) == 1
     assert (first.read, second.read) == (["item"], [])
+
+
+def test_only_tables_that_have_changed_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    schema = parse_schema(
+        "version: 1\nname: shop\nwindow: none\nrelations:\n"
+        "  item: {attributes: {id: integer, name: text}, key: [id], table: true}\n"
+        "  sale: {attributes: {item: integer, note: text}, table: true}\n"
+        "joins: [sale.item = item.id]\n"
+    )
+    shop = Spelled(SPELLINGS[0], rows_of={"item": [(1, "kettle"), (2, "lamp")], "sale": [(1, "dented")]})
+
+    def searched(text: str, index: Path | None) -> list[list[str]]:
+        shop.read.clear()
+        plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
+        tables = database_tables(shop, schema, index, lambda _: None)
+        found = StreamEngine.over(plan, StoredTables(tables)).search_once(plan, 10)
+        return [[each.id for each in result.tuples] for result in found.results]
+
+    for index in (None, tmp_path / "shop.index"):
+        shop.rows_of["sale"] = [(1, "dented")]
+        assert len(searched("kettle dented", index)) == 1
+        assert shop.read == ["item", "sale"]
+        assert len(searched("kettle dented", index)) == 1
+        assert shop.read == []
+        shop.rows_of["sale"] = [(2, "dented"), (2, "sold"), (1, "sold"), (2, "sold")]
+        assert searched("kettle dented", index) == []
+        assert shop.read == ["sale"]
+        assert len(searched("lamp sold", index)) == 2
+        assert shop.read == []
 
 
 def test_databases_are_identified_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

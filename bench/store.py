@@ -235,7 +235,13 @@ def watched(shop: Shop, folder: Path) -> Iterator[Line]:
 
 def searched(shop: Shop, folder: Path) -> Iterator[Line]:
     command = [sys.executable, "-m", "skws", "search", shop.url, QUERY, "--format", "jsonl"]
-    for what in ("skws search, without an index", "skws search, with the index"):
+    for what in (
+        "skws search, without an index",
+        "skws search, with the index",
+        "skws search, after a change of one product",
+    ):
+        if "change" in what:
+            shop.run("UPDATE product SET seen = seen + 1 WHERE id = 1")
         begun, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=cached_in(folder)

@@ -23,7 +23,6 @@ HOSTS: Final[dict[str, Callable[[Path], Host]]] = {
     "rebuilt shards": lambda _: ShardsHost(rebuilt=True),
     "shards of queries": lambda _: ShardsHost(spread=Partitioning.QUERIES),
 }
-JOBS, SHARDS = list(HOSTS)[:2], list(HOSTS)[2:]
 
 
 def of_scripts(paths: Sequence[Path], few: int | None = None) -> pytest.MarkDecorator:
@@ -51,14 +50,14 @@ def test_session(path: Path, tmp_path: Path) -> None:
 
 
 def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
-    """Runs a test with each script on each host; all but one job and one kind of shards in turn are slow."""
+    """Runs a test with each script on each host; all but one host in turn are slow."""
     return pytest.mark.parametrize(
         ("path", "host"),
         [
             pytest.param(path, host, id=f"{path.parent.name}/{path.stem}-{host}", marks=marks)
             for n, path in enumerate(paths)
-            for host in HOSTS
-            for marks in [() if host in (JOBS[n % 2], SHARDS[n % 3]) else pytest.mark.slow]
+            for which, host in enumerate(HOSTS)
+            for marks in [() if n % len(HOSTS) == which else pytest.mark.slow]
         ],
     )
 

@@ -6,12 +6,13 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO, Any, Final, NamedTuple
 
 import orjson
 
+from tests.forked import forked_skws
 from tests.places import ROOT
 
 FOLDER: Final = ROOT / "examples" / "movies"
@@ -40,8 +41,12 @@ Skws = Callable[..., Outcome]
 
 def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
     """Python in a process of its own, with these arguments and more environment."""
+    return _ended([sys.executable, *map(str, arguments)], stdout, environment)
+
+
+def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str, str]) -> Outcome:
     ended = subprocess.run(
-        [sys.executable, *map(str, arguments)],
+        command,
         cwd=ROOT,
         env={**os.environ, **environment},
         stdout=stdout,
@@ -54,14 +59,14 @@ def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **envi
 
 def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
     """A command line in a process of its own."""
-    return python("-m", "skws", *arguments, stdout=stdout, **environment)
+    return _ended([*forked_skws(), *map(str, arguments)], stdout, environment)
 
 
 def on_a_terminal(*arguments: object, **environment: str) -> str:
     """What a command shows on a terminal, standard output and standard error together."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "skws", *map(str, arguments)],
+        [*forked_skws(), *map(str, arguments)],
         stdout=theirs,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm", "NO_COLOR": "", **environment},

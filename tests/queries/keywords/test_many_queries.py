@@ -17,6 +17,7 @@ from skws.results.model import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
+from tests.strategies import seeds
 
 TEXTS = (
     "alpha beta",
@@ -35,7 +36,7 @@ TEXTS = (
 @pytest.mark.parametrize(
     ("window", "lateness"), [(TimeWindow(9), 0), (TimeWindow(9), 3), (CountWindow(12), 0)]
 )
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@seeds(1, 3)
 def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, seed: int) -> None:
     random = Random(seed)
     static, stream = dense_tables(random), dense_rows(random, 144, [0, 1])

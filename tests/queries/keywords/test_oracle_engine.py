@@ -173,6 +173,7 @@ def test_what_expires_and_is_found_again_in_one_instant_is_told_twice() -> None:
         "alpha (plain.x=0 OR plain.y>=1) beta",
     ],
     [TimeWindow(7), CountWindow(9), Unbounded()],
+    every=3,
 )
 def test_dense_streams(text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0

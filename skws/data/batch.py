@@ -255,7 +255,7 @@ class RecordBatch:
         return int(self.time.max()) if len(self) else None
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
-        """The records in parts of about so many, of whole blocks if possible: a block is read as a whole."""
+        """The records in batches of about ``size``, of whole blocks if possible: a block is read as a whole."""
         block = self.rows.block
         last, places = np.zeros(len(self.rows.blocks), dtype=np.int64), np.arange(len(block))
         last[block] = places
@@ -288,7 +288,8 @@ class RecordBatch:
 class Chunk:
     """A piece of some input: its records and its bad records, each in order of arrival.
 
-    ``partitions``: of each record, by a number above 0, if the input has several that go on by themselves.
+    ``partitions``: the partition of each record, numbered from 1, if the input has several that advance
+    independently.
     """
 
     records: RecordBatch
@@ -342,7 +343,10 @@ class Chunk:
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
-    """Blocks, those of columns or truncations joined; of each given one, its new number and first place."""
+    """Joins the blocks of columns of each relation, and its blocks of truncations.
+
+    Gives the new blocks; for each old block, the number of its new one and the place of its first row there.
+    """
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
     merged_blocks: list[Block] = []
     columns: dict[int, list[int]] = {}
@@ -384,7 +388,7 @@ def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
 
 
 def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
-    """The same records in batches of at least so many, but for the last one."""
+    """The same records in batches of at least ``least`` each, except the last."""
     pending: list[RecordBatch] = []
     for batch in batches:
         pending.append(batch)
@@ -414,18 +418,18 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
 
 
 Placed: TypeAlias = tuple[int, Any, RecordBatch]
-"""Records in order of time: a time that is not after them, and their place in the order of arrival."""
+"""A lower bound of the times, the position in the order of arrival, and records in order of time."""
 
 
 def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
-    """Records in order of time, in order of arrival where times are equal; parts come by their times.
+    """Records in order of time, and of arrival where times are equal; parts come in order of their bounds.
 
-    A part is held until one comes whose time is after its last record, and about BATCH records more.
+    A part is held until one comes whose bound is after its last record, and about BATCH records more.
     """
     pending: list[Placed] = []
     new = 0
     for part in parts:
-        if new >= BATCH:  # each look at all that is held costs time
+        if new >= BATCH:  # each pass over the pending parts costs time
             pending = yield from _settled(pending, part[0])
             new = 0
         pending.append(part)

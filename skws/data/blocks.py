@@ -18,7 +18,7 @@ import numpy.typing as npt
 from skws.data.texts import Column, Texts
 from skws_schema.model import Row, Value
 
-if TYPE_CHECKING:  # a replay of JSON lines goes without Arrow, which takes long to load
+if TYPE_CHECKING:  # a replay of JSON lines never loads Arrow, which takes long
     import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
@@ -172,12 +172,12 @@ class ColumnBlock(_OfValues):
 
     @property
     def columns(self) -> Sequence[Values]:
-        """As they are held."""
+        """The columns as they are stored."""
         return self._columns
 
     @property
     def searched(self) -> Collection[int]:
-        """Those that are searched and rarely read."""
+        """The columns that are searched and rarely read."""
         return self._searched
 
     def taken(self, places: Ints) -> ColumnBlock:
@@ -226,7 +226,7 @@ class ColumnBlock(_OfValues):
 
 
 class MappedBlock(ColumnBlock):
-    """Rows whose columns are views of a file: copies would take memory that they do not.
+    """Rows whose columns are views of a file, since copies would take memory.
 
     ``first``: the number of its first row in the file; the others follow.
     """
@@ -240,7 +240,7 @@ class MappedBlock(ColumnBlock):
 
 
 class TruncationBlock(_OfValues):
-    """Truncations of one relation, all of them one empty row. In columns they are NULL."""
+    """Truncations of one relation: one empty row stands for all of them. Its columns are NULL."""
 
     __slots__ = ("relation",)
 
@@ -302,7 +302,7 @@ def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
 
 
 def _kind(column: npt.NDArray[Any] | Texts | Nullable) -> str:
-    """What a column holds besides NULLs."""
+    """The kind of values that a column holds besides NULLs."""
     inner = column.values if isinstance(column, Nullable) else column
     return "texts" if isinstance(inner, Texts) else inner.dtype.kind
 
@@ -319,7 +319,7 @@ def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values
 
 
 def _texts(parts: Sequence[Values]) -> Texts | None:
-    """Texts one after the other; None if some are NULL, or something else."""
+    """Texts one after the other; None if some values are NULL or not texts."""
     pieces: list[Texts] = []
     for kind, some in groupby(parts, key=type):
         if kind is Texts:
@@ -370,7 +370,7 @@ class ArrowBlock:
         array = self._columns[column]
         if array.null_count or str(array.type) != "int64":
             return None
-        from skws.data.arrow import integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+        from skws.data.arrow import integers  # noqa: PLC0415 - a replay of JSON lines never loads Arrow
 
         return integers(array)
 
@@ -412,7 +412,7 @@ class ArrowBlock:
         return values
 
     def _some(self, places: Ints) -> list[pa.Array]:
-        from skws.data.arrow import of_integers  # noqa: PLC0415 - a replay of JSON lines goes without Arrow
+        from skws.data.arrow import of_integers  # noqa: PLC0415 - a replay of JSON lines never loads Arrow
 
         chosen = of_integers(places)
         return [column.take(chosen) for column in self._columns]

@@ -4,9 +4,8 @@ A column of numbers, truth values or texts is an array, narrow where its numbers
 it has NULLs; other columns are JSON. Buffers begin at multiples of 8 bytes, so that a file of records is
 read without copying them: its columns are views of it.
 
-Blobs that travel are compressed if they are long, as Spark copies them some ten times: Arrow's zstd takes
-less time than what is saved in any two of the copies. Who has only short ones never waits until Arrow is
-loaded.
+Long blobs that travel are compressed: Spark copies them about ten times, and Arrow's zstd takes less time
+than two of these copies save. Short blobs never load Arrow.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
 
 
 _LONG: Final = 64 << 10  # bytes
-_MARK: Final = b"\0"  # nothing that is compressed begins with it
+_MARK: Final = b"\0"  # no uncompressed blob begins with it
 _LENGTH: Final = Struct("<Q")
-_LEVEL: Final = 1  # on rows of words: a third of the bytes; the next ones take longer for a tenth less
+_LEVEL: Final = 1  # shrinks rows of words to a third; higher levels take longer to save another tenth
 
 
 def compressed(text: bytes) -> bytes:
-    """What does not begin with 0."""
+    """Compresses a long blob, and returns a short one unchanged. It must not begin with a zero byte."""
     if len(text) < _LONG:
         return text
     return b"".join((_MARK, _LENGTH.pack(len(text)), _codec().compress(text, asbytes=True)))
@@ -54,13 +53,13 @@ def expanded(blob: bytes) -> bytes:
 
 @cache
 def _codec() -> pa.Codec:
-    import pyarrow as pa  # noqa: PLC0415 - a server goes without it as long as it can
+    import pyarrow as pa  # noqa: PLC0415 - takes long to load, and short blobs need none of it
 
     return pa.Codec("zstd", compression_level=_LEVEL)
 
 
 _LENGTHS: Final = Struct("<II")
-_FORM: Final = 1  # at the beginning of records: what is compressed begins with 0
+_FORM: Final = 1  # the first byte of records: compressed ones begin with 0
 _TRUNCATES: Final = 2  # among the marks of records: 1 is another deletion, 0 an insertion
 WORD: Final = 8
 """Bytes, at multiples of which buffers begin."""
@@ -72,7 +71,7 @@ _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
     """Records by column, their rows by relation and column, compressed; empty if there are none.
 
-    ``places``: of a part of a batch, where its records are in the whole.
+    ``places``: where the records of a part stand in the whole batch.
     """
     return compressed(laid_out(batch, places)) if len(batch) else b""
 
@@ -83,7 +82,7 @@ def unpacked(blob: bytes) -> RecordBatch:
 
 
 def rejoined(parts: Sequence[bytes]) -> RecordBatch:
-    """The whole of parts of a batch that were packed with their places; what several have comes once."""
+    """A batch from parts that were packed with their places; a record of several parts comes once."""
     several = [laid_in(expanded(part)) for part in parts if part]
     if not several:
         return NO_RECORDS
@@ -160,7 +159,7 @@ class _Layout:
         return values.dtype.str
 
     def column(self, column: Values) -> list[Any]:
-        """Add a column; gives its form, its length in bytes if that does not tell, and if it has NULLs."""
+        """Adds a column; gives its form, its length in bytes if the form needs one, and if it has NULLs."""
         column = _typed(column)
         nulls = isinstance(column, Nullable)
         if isinstance(column, Nullable):
@@ -182,7 +181,7 @@ class _Layout:
 
 
 class _Buffers:
-    """Reads what a ``_Layout`` has laid out; ``end``: that of what was read."""
+    """Reads the buffers of a ``_Layout``; ``end``: where the last one ended."""
 
     def __init__(self, data: bytes | memoryview, end: int) -> None:
         self._data = data
@@ -211,7 +210,7 @@ class _Buffers:
         return memoryview(self._data)[first : first + length]
 
     def _next(self, length: int) -> int:
-        """Where the next buffer begins, which has so many bytes."""
+        """Where the next buffer begins, which has ``length`` bytes."""
         first = self._end + -self._end % WORD
         self._end = first + length
         return first
@@ -233,7 +232,7 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
 
 
 def _typed(column: Values) -> Values:
-    """A column as an array or as texts, if it is one, else its values."""
+    """A column as an array or as texts if its values allow it, else its values."""
     if not isinstance(column, Sequence):
         return column
     kinds = set(map(type, column))

@@ -49,7 +49,7 @@ class Texts:
 
     @classmethod
     def of_strings(cls, texts: Sequence[object]) -> Texts | None:
-        """The texts of strings; None if some values are NULL, or no strings."""
+        """The texts of strings; None if some values are NULL or not strings."""
         try:
             joined = "".join(texts)  # type: ignore[arg-type]  # the cheapest check of the types
         except TypeError:
@@ -79,7 +79,7 @@ class Texts:
             return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def taken(self, places: Places) -> Texts:
-        """Some of the texts, without the others."""
+        """Copies some of the texts."""
         data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
         offsets = np.zeros(len(places) + 1, dtype=np.int64)
         np.cumsum(ends - begins, out=offsets[1:])

@@ -28,10 +28,10 @@ class MalformedError(ValueError):
 
 
 class MissingError(MalformedError):
-    """A value that its source can hold and no attribute can, such as NaN: it is missing, not its row.
+    """A value that the source can hold but no attribute can, such as NaN: it becomes NULL, its row stays.
 
-    The text says what is missing, without the value. Of an array, so many are ``missing``, and ``left`` is
-    what the others come to.
+    The text says what is missing, without the value. In an array, ``missing`` elements are such values, and
+    ``left`` is the value of the others.
     """
 
     def __init__(self, reason: str, left: Value = None, missing: int = 1) -> None:
@@ -141,7 +141,7 @@ def text_of_int(value: int) -> str:
 
 
 def text_of_decimal(value: Decimal) -> str:
-    """Its digits, alike for equal decimals."""
+    """Its digits, the same for equal decimals."""
     if not value.is_finite():
         raise MissingError(NOT_FINITE)
     if abs(value.adjusted()) > LONGEST:
@@ -150,7 +150,7 @@ def text_of_decimal(value: Decimal) -> str:
 
 
 def _of_decimal(convert: Convert) -> Convert:
-    """What ``convert`` makes of the digits: not by way of a double, unless it makes one."""
+    """Converts the digits, so that no double comes between unless the result is one."""
     return lambda value: convert(text_of_decimal(value))
 
 
@@ -196,7 +196,7 @@ def timestamp_of_float(seconds: float) -> int:
     return within_calendar(round(micros) if isfinite(micros) else LATEST + 1, seconds)
 
 
-# As databases write times that no calendar of four digits has.
+# Times outside the years 1 to 9999, as databases write them.
 _OUTSIDE: Final = re.compile(r"[-+]?infinity|\d{4,}-\d\d-\d\d([ T].*)? BC|\d{5,}-\d\d-\d\d([ T].*)?", re.I)
 _OUT_OF_CALENDAR: Final = "times outside of the years 1 to 9999, and infinity, are missing"
 
@@ -234,14 +234,14 @@ def timestamp_of_micros(micros: Micros) -> int:
 
 
 def of_calendar(micros: int) -> int:
-    """``micros``, of a source that knows the unit: what no attribute can hold is missing."""
+    """``micros`` from a source that knows the unit. Raises MissingError if no attribute can hold them."""
     if EARLIEST <= micros <= LATEST:
         return micros
     raise MissingError(_OUT_OF_CALENDAR)
 
 
 def within_calendar(micros: int, given: object) -> int:
-    """``micros`` if it lies in the years 1 to 9999, which is as far as dates can be shown."""
+    """``micros`` if they lie in the years 1 to 9999: no other dates can be shown."""
     if EARLIEST <= micros <= LATEST:
         return micros
     raise MalformedError(

@@ -1,4 +1,4 @@
-"""Versions, which are compared neither as texts nor as numbers: keys that sort as their order says."""
+"""Sort keys of version numbers, which compare neither as texts nor as numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEMANTIC: Final = re.compile(
     r"(?:\+[0-9A-Za-z.-]+)?"
 )
 _LONGEST: Final = 1_000
-"""Characters of a version; Python reads a number of so many digits."""
+"""Characters of a version; Python parses a number of this many digits."""
 EXPECTED: Final = {
     VersionOrder.DEBIAN: "a version of Debian such as 2:1.4~rc1-3",
     VersionOrder.SEMANTIC: "a semantic version such as 1.4.0-rc.1",
@@ -26,7 +26,7 @@ EXPECTED: Final = {
 
 @lru_cache(maxsize=1 << 16)
 def known_key(order: VersionOrder, text: str) -> VersionKey | None:
-    """What a version is compared by; None for a text that is no version of this order."""
+    """The sort key of a version; None for a text that is not a version of this order."""
     return _KEYS[order](text) if len(text) <= _LONGEST else None
 
 
@@ -40,7 +40,7 @@ def _debian(text: str) -> VersionKey | None:
 
 
 def _pieces(text: str) -> VersionKey:
-    """Signs and numbers in turn, then an end: a tilde is before it, letters before other signs."""
+    """Alternating signs and numbers. A tilde sorts before the end of the text, letters before other signs."""
     return tuple(
         part for signs, digits in _PARTS.findall(text) for part in ((*map(_rank, signs), 0), int(digits or 0))
     )
@@ -53,7 +53,7 @@ def _rank(sign: str) -> int:
 
 
 def _semantic(text: str) -> VersionKey | None:
-    """Semantic Versioning 2.0.0, section 11. Missing numbers are 0; what is built does not count."""
+    """Semantic Versioning 2.0.0, section 11. Missing numbers are 0; build metadata is ignored."""
     match = _SEMANTIC.fullmatch(text)
     if match is None:
         return None

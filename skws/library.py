@@ -148,8 +148,10 @@ class Results(Sequence[Result]):
             return pd.Timestamp(value) if moment else value
 
         for shown, result in zip(frame["tuples"], self, strict=True):
-            for one, given in zip(shown, result.tuples, strict=True):
-                one["row"] = {name: native(given.relation, name, value) for name, value in given.row.items()}
+            for one, source in zip(shown, result.tuples, strict=True):
+                one["row"] = {
+                    name: native(source.relation, name, value) for name, value in source.row.items()
+                }
         return frame
 
     def to_dicts(self) -> list[dict[str, Any]]:
@@ -316,10 +318,10 @@ def named_queries(query: object) -> dict[str, Query]:
     return named
 
 
-def at_least(least: int, name: str, given: object) -> None:
+def at_least(least: int, name: str, value: object) -> None:
     """Raises UsageError for what is no whole number from ``least``."""
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
-        raise UsageError(f"{name}: expected a whole number of {least} or more, found {given!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{name}: expected a whole number of {least} or more, found {value!r}")
 
 
 def _query(query: object) -> Query:
@@ -413,8 +415,8 @@ class _Given:
 
     def with_names(self) -> _Given:
         """With names that relations can have, as those of files. Raises UsageError for two that are one."""
-        known = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
-        for name, times in Counter(known).items():
+        names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
+        for name, times in Counter(names).items():
             if times > 1:
                 raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
         files = [(name and as_name(name), path) for name, path in self.files]
@@ -432,8 +434,8 @@ class _Given:
             fields = {"time", "op"} if _are_times(row.get("time") for row in rows) else {"op"}
             for row in rows:
                 own = {key: value for key, value in row.items() if key not in fields}
-                given = "time" in fields and row.get("time") is not None
-                samples.add(name, SampleRow(name, own, given, json=True))
+                has_time = "time" in fields and row.get("time") is not None
+                samples.add(name, SampleRow(name, own, has_time, json=True))
         tables, timed = dict(samples.tables()), set(samples.timed)
         if self.frames:
             from skws.formats.frame_records import sampled_columns  # noqa: PLC0415 - as above
@@ -575,16 +577,16 @@ def _timeless(schema: Schema) -> bool:
 def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[Result]:
     """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
-    asked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
+    ranked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
     if given.database is not None:
-        yield from _best_of_database(results, given.database, asked, most)
+        yield from _best_of_database(results, given.database, ranked, most)
         return
-    tables, batches = _records(given, asked.schema, results.bad)
-    engine = StreamEngine.holding(asked, batched(tables), batches, results.counts)
-    found = engine.search_once(asked, sys.maxsize if most is None else most)
-    results.counts.results += len(found.results)
-    results.notes = found.notes if found.results else _why_nothing(given, asked).lines()
-    yield from found.results
+    tables, batches = _records(given, ranked.schema, results.bad)
+    engine = StreamEngine.holding(ranked, batched(tables), batches, results.counts)
+    searched = engine.search_once(ranked, sys.maxsize if most is None else most)
+    results.counts.results += len(searched.results)
+    results.notes = searched.notes if searched.results else _why_nothing(given, ranked).lines()
+    yield from searched.results
 
 
 def _why_nothing(given: _Given, plan: Plan) -> EmptyResult:
@@ -595,17 +597,15 @@ def _why_nothing(given: _Given, plan: Plan) -> EmptyResult:
     return sample.why_nothing()
 
 
-def _best_of_database(
-    results: Results, database: Database, asked: Plan, most: int | None
-) -> Iterator[Result]:
+def _best_of_database(results: Results, database: Database, plan: Plan, most: int | None) -> Iterator[Result]:
     """By the index on disk that ``skws search`` uses, too."""
     from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - for databases only
     from skws.store.stored_tables import StoredTables  # noqa: PLC0415 - as above
 
-    tables = database_tables(database, asked.schema, None, lambda _: None)
+    tables = database_tables(database, plan.schema, None, lambda _: None)
     results.bad.take(passed_over(tables))
-    engine = StreamEngine.over(asked, StoredTables(tables))
-    found = engine.search_once(asked, sys.maxsize if most is None else most)
+    engine = StreamEngine.over(plan, StoredTables(tables))
+    found = engine.search_once(plan, sys.maxsize if most is None else most)
     results.counts.results += len(found.results)
     results.notes = found.notes if found.why_nothing is None else found.why_nothing.lines()
     yield from found.results

@@ -81,8 +81,8 @@ def _most(job: Job, query: Query) -> int | None:
     return min(wanted, default=None)
 
 
-def summary(found: Searched, max_size: int, seconds: float) -> str:
+def summary(count: Searched, max_size: int, seconds: float) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
-    every = found.size >= max_size
-    early = "" if every else f", none of more than {counted(found.size, 'tuple')} can be better"
-    return f"{of_all(len(found.results), found.found, known=every)}{early} in {seconds:.2f} s"
+    every = count.size >= max_size
+    early = "" if every else f", none of more than {counted(count.size, 'tuple')} can be better"
+    return f"{of_all(len(count.results), count.found, known=every)}{early} in {seconds:.2f} s"

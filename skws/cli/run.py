@@ -161,8 +161,8 @@ def _write(
     put = writer.write_line if as_json else writer.write
     with ProgressBar(wanted=not quiet) as bar:
         report = bar.report if bar.shown else unreported
-        found: Any = search.json_lines(report) if as_json else search.results(report)
-        with closing(found) as results:
+        results: Any = search.json_lines(report) if as_json else search.results(report)
+        with closing(results):
             for result in order(results):
                 if output is None and sys.stdout.isatty():
                     bar.stop()  # the results themselves show progress

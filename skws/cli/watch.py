@@ -104,18 +104,18 @@ def _run(request: Job, notes: Log, file: FollowedFile | None) -> None:
 
 
 def ranked_queries(
-    asked: Mapping[str, Query], ranking: RankingChoice | None, top: TopChoice | None
+    queries: Mapping[str, Query], ranking: RankingChoice | None, top: TopChoice | None
 ) -> Mapping[str, Query]:
     """The queries, with the ranking for keywords. Raises UsageError if none is of keywords."""
     if ranking is None:
-        return asked
-    if asked and all(each.kind != KEYWORDS for each in asked.values()):
+        return queries
+    if queries and all(each.kind != KEYWORDS for each in queries.values()):
         raise UsageError("--rank and --top need a QUERY of keywords")
     kind, more = (KEYWORDS, {}) if top is None else (TOP, top_options(top))
     options = ranking_options(ranking) | more
     return {
         name: replace(each, kind=kind, options={**options, **each.options}) if each.kind == KEYWORDS else each
-        for name, each in asked.items()
+        for name, each in queries.items()
     }
 
 

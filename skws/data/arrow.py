@@ -34,8 +34,8 @@ def integers(array: pa.Array) -> Ints:
     _, values = array.buffers()
     if values is None:
         return np.zeros(0, dtype=np.int64)
-    found: Ints = np.frombuffer(values, dtype=np.int64)[array.offset : array.offset + len(array)]
-    return found
+    numbers: Ints = np.frombuffer(values, dtype=np.int64)[array.offset : array.offset + len(array)]
+    return numbers
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:

@@ -255,7 +255,7 @@ class RecordBatch:
         return int(self.time.max()) if len(self) else None
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
-        """The records in batches of about ``size``, of whole blocks if possible: a block is read as a whole."""
+        """The records in batches of about ``size``, of whole blocks if possible, as each is read whole."""
         block = self.rows.block
         last, places = np.zeros(len(self.rows.blocks), dtype=np.int64), np.arange(len(block))
         last[block] = places
@@ -336,10 +336,10 @@ class Chunk:
         flags = ~np.isin(self.records.relation, list(relations))
         return self if flags.all() else self.only(flags)
 
-    def only(self, kept: Flags) -> Chunk:
+    def only(self, flags: Flags) -> Chunk:
         """Some of the records, and all bad ones."""
-        numbers = None if self.partitions is None else self.partitions[kept]
-        return Chunk(self.records.taken(kept), self.bad, numbers)
+        numbers = None if self.partitions is None else self.partitions[flags]
+        return Chunk(self.records.taken(flags), self.bad, numbers)
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
@@ -437,11 +437,11 @@ def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
     yield from _settled(pending, None)
 
 
-def _settled(held: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
+def _settled(pending: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
     """The records before a time; returns the parts with the rest of them."""
     ready: list[Placed] = []
     rest: list[Placed] = []
-    for first, place, batch in held:
+    for first, place, batch in pending:
         if end is None or not len(batch) or batch.time[-1] < end:
             ready.append((first, place, batch))
             continue

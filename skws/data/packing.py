@@ -105,10 +105,10 @@ def laid_out(batch: RecordBatch, places: Ints | None = None) -> bytes:
     if places is not None:
         layout.array(places)
     blocks = []
-    for number, held, _, at in rows.by_relation():
+    for number, relation_blocks, _, at in rows.by_relation():
         if not len(at):  # files have blocks without rows
             continue
-        columns, searched = _columns([block for block in held if len(block)], at)
+        columns, searched = _columns([block for block in relation_blocks if len(block)], at)
         blocks.append([number, len(at), list(map(layout.column, columns)), sorted(searched)])
     head = {
         "records": len(batch),
@@ -132,19 +132,19 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
     records = head["records"]
     relation = buffers.array(head["relation"], records).astype(np.int64)
     time = np.repeat(buffers.array("<i8", 1), records) if head["at_once"] else buffers.array("<i8", records)
-    told = buffers.array("|i1", records) if head["deletes"] else None
+    marks = buffers.array("|i1", records) if head["deletes"] else None
     places = buffers.array("<i8", records) if head["places"] else np.arange(records)
     blocks = [
         ColumnBlock(number, [buffers.column(length, *each) for each in columns], frozenset(searched))
         for number, length, columns, searched in head["blocks"]
     ]
-    if told is None:
+    if marks is None:
         return RecordBatch(relation, time, Rows.in_order(relation, blocks)), places
-    truncates = told == _TRUNCATES
+    truncates = marks == _TRUNCATES
     rows = Rows.in_order(relation[~truncates], blocks)
     if truncates.any():
         rows = rows.among_truncations(relation, truncates)
-    return RecordBatch(relation, time, rows, told.astype(bool)), places
+    return RecordBatch(relation, time, rows, marks.astype(bool)), places
 
 
 class _Layout:

@@ -240,12 +240,12 @@ def of_calendar(micros: int) -> int:
     raise MissingError(_OUT_OF_CALENDAR)
 
 
-def within_calendar(micros: int, given: object) -> int:
+def within_calendar(micros: int, source_value: object) -> int:
     """``micros`` if they lie in the years 1 to 9999: no other dates can be shown."""
     if EARLIEST <= micros <= LATEST:
         return micros
     raise MalformedError(
-        f"expected seconds since the epoch within the years 1 to 9999, got {shown(given)}"
+        f"expected seconds since the epoch within the years 1 to 9999, got {shown(source_value)}"
         " (milliseconds or microseconds?)"
     )
 
@@ -279,15 +279,15 @@ TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {
 }
 
 
-def conversion(kind: AttributeType, given: type) -> Convert:
-    """The conversion of values of type ``given`` to ``kind``; one that raises if there is none."""
-    if given is type(None):
+def conversion(kind: AttributeType, source_type: type) -> Convert:
+    """The conversion of values of type ``source_type`` to ``kind``; one that raises if there is none."""
+    if source_type is type(None):
         return unchanged
 
     def refuse(value: Any) -> Value:
         raise refusal(kind, value)
 
-    return JSON_CONVERSIONS[kind].get(given, refuse)
+    return JSON_CONVERSIONS[kind].get(source_type, refuse)
 
 
 def timestamp(value: Any) -> int:

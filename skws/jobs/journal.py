@@ -464,8 +464,8 @@ class Journal:
         if head is None:
             raise damaged(path)
         fields = orjson.loads(head)
-        standing = tuple(Query.from_dict(one) for one in fields["standing"])
-        before = PriorState(fields["position"], fields["now"], standing, tuple(fields["schemas"]))
+        queries = tuple(Query.from_dict(one) for one in fields["standing"])
+        before = PriorState(fields["position"], fields["now"], queries, tuple(fields["schemas"]))
         return Segment(path, int(path.stem), before, after=before.position)
 
     def _headless(self, path: Path) -> bool:

@@ -321,14 +321,14 @@ class LocalWatch:
 
     def _rebuild(self, feed: ReplayFeed, start: int, time: int) -> None:
         """Begin anew from the records since ``start``; queries then find what is alive at ``time``."""
-        standing = self.standing
+        queries = self.standing
         self._prepare(replace(self.request, schema=self.schema, queries={}))
         self.worker.load_tables(self._tables)
         if self._onlooker is not None:
             self._onlooker.moved()
             self._onlooker.load_tables(self._tables)
         self._take_until(feed, start, time)
-        self._take([JobCommand.adding(one) for one in standing], Batch(NOTHING, self._offset))
+        self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
 
     def _logged(self, commands: list[JobCommand], polled: Batch) -> JournalEntry:
         """The micro-batch, appended to the log."""
@@ -411,8 +411,8 @@ class LocalWatch:
             self._checkpoint.journal.sync()
         if self._listener is not None:
             before = outcome.before
-            standing = self.worker.standing.shown if before is None else lambda: before
-            self._listener.take(entry.number, entry.commands, results, standing)
+            queries = self.worker.standing.shown if before is None else lambda: before
+            self._listener.take(entry.number, entry.commands, results, queries)
         began = perf_counter()
         for refused in self._writing.write(entry.number, results, dead_letters):
             self.intake.bad.note(refused)
@@ -487,7 +487,7 @@ class LocalWatch:
             backlog=self._input.backlog(self._offset, now, ended=self.ended),
             bad=self.intake.bad.count,
             load=self.worker.live.load(),
-            standing=self.standing,
+            queries=self.standing,
             log_bytes=0 if self._checkpoint is None else self._checkpoint.journal.size,
         )
 

@@ -244,10 +244,10 @@ class Gauges:
     def spent(self, stage: str, seconds: float) -> None:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
-    def silent(self, standing: Iterable[Query]) -> list[Query]:
+    def silent(self, queries: Iterable[Query]) -> list[Query]:
         """Those of some queries of which nothing was told so far."""
         counters = self.counters
-        return [one for one in standing if not (counters["+", one.name] or counters["-", one.name])]
+        return [one for one in queries if not (counters["+", one.name] or counters["-", one.name])]
 
     def forget(self, name: str) -> None:
         """Count the results of a query from zero if it is added again."""
@@ -271,7 +271,7 @@ class Gauges:
         backlog: Backlog,
         bad: int,
         load: Load,
-        standing: Iterable[Query],
+        queries: Iterable[Query],
         log_bytes: int = 0,
         restarts: int = 0,
     ) -> Metrics:
@@ -304,7 +304,7 @@ class Gauges:
             log_bytes=log_bytes,
             restarts=restarts,
             relations=self.relations(now),
-            queries=self.queries(standing, now),
+            queries=self.queries(queries, now),
             stages=self.stages(now),
         )
 
@@ -314,7 +314,7 @@ class Gauges:
         keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in removed]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
-    def queries(self, standing: Iterable[Query], now: int) -> tuple[QueryMetrics, ...]:
+    def queries(self, queries: Iterable[Query], now: int) -> tuple[QueryMetrics, ...]:
         return tuple(
             QueryMetrics(
                 one.name,
@@ -323,7 +323,7 @@ class Gauges:
                 self.counters["-", one.name],
                 self.rate(("+", one.name), now),
             )
-            for one in standing
+            for one in queries
         )
 
     def stages(self, now: int) -> tuple[StageMetrics, ...]:

@@ -96,13 +96,13 @@ class StandingQueries:
         plan = self._planned(existing, self.stream).search
         return "" if plan is None else many_networks(plan)
 
-    def stand_all(self, standing: Sequence[Query]) -> list[Result]:
+    def stand_all(self, queries: Sequence[Query]) -> list[Result]:
         """Answer queries from now on; returns their snapshots. Raises SkwsError."""
         results: list[Result] = []
         if self._live is not None:
             with making_long_lived_objects():
-                results = self._live.add_all([self._planned(one, self.stream) for one in standing])
-        for one in standing:
+                results = self._live.add_all([self._planned(one, self.stream) for one in queries])
+        for one in queries:
             self._standing[one.name] = one
         return results
 
@@ -131,23 +131,23 @@ class StandingQueries:
                 good.append(command)
         return good, refused
 
-    def wanted(self, given: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
-        """The commands that turn the queries of an earlier run into those ``given`` now.
+    def wanted(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
+        """The commands that turn the queries of an earlier run into ``queries``.
 
         ``before``: the names that were given to the earlier run. Queries added by command stay.
         """
-        names = [*before, *(name for name in given if name not in set(before))]
+        names = [*before, *(name for name in queries if name not in set(before))]
         removed = [
-            name for name in names if name in self._standing and not self._stands(name, given.get(name))
+            name for name in names if name in self._standing and not self._stands(name, queries.get(name))
         ]
-        adding = [one for name, one in given.items() if not self._stands(name, one)]
+        adding = [one for name, one in queries.items() if not self._stands(name, one)]
         return [*(JobCommand("remove", name) for name in removed), *map(JobCommand.adding, adding)]
 
     def restarted(
-        self, given: Mapping[str, Query], before: Collection[str], schema: str | None
+        self, queries: Mapping[str, Query], before: Collection[str], schema: str | None
     ) -> list[JobCommand]:
         """As ``wanted``, with a change to ``schema`` (YAML). Raises SchemaError if the change is refused."""
-        commands = self.wanted(given, before)
+        commands = self.wanted(queries, before)
         if schema is None:
             return commands
         removing = [command for command in commands if command.op == "remove"]
@@ -157,9 +157,9 @@ class StandingQueries:
             raise SchemaError(f"the schema differs from that of the checkpoint: {refused[0].error}")
         return good
 
-    def _stands(self, name: str, standing: Query | None) -> bool:
+    def _stands(self, name: str, query: Query | None) -> bool:
         existing = self._standing.get(name)
-        return existing is not None and standing is not None and existing.answers_like(standing)
+        return existing is not None and query is not None and existing.answers_like(query)
 
     def _named(self, command: JobCommand) -> Query:
         return self._request.standing(command.name, command.added)
@@ -187,11 +187,11 @@ class StandingQueries:
             return stream
         if command.name in queries:
             raise UsageError(f"there is already a query {command.name!r}")
-        standing = self._named(command)
+        existing = self._named(command)
         if plan is not None:
             self._plans[command.name] = plan
-        self._plans[command.name] = self._planned(standing, stream)
-        queries[command.name] = standing
+        self._plans[command.name] = self._planned(existing, stream)
+        queries[command.name] = existing
         return stream
 
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
@@ -224,7 +224,7 @@ class CommandQueue:
             end = folder.end()  # a loss of power may have cut off what an earlier process read
             self.read_to = end if read_to is None else min(read_to, end)
 
-    def commands(self, standing: StandingQueries) -> list[JobCommand]:
+    def commands(self, queries: StandingQueries) -> list[JobCommand]:
         """New commands that can be carried out in this order; the others are refused here."""
         commands, plans = self._control.take_commands()
         refused: tuple[Answer, ...] = ()
@@ -235,7 +235,7 @@ class CommandQueue:
             refused = read.faults
         if not (commands or refused):
             return []
-        good, impossible = standing.checked(commands, plans)
+        good, impossible = queries.checked(commands, plans)
         self.answer([*refused, *impossible])
         return good
 
@@ -248,18 +248,18 @@ class CommandQueue:
             if not self._control.answer(answer) and self._folder is not None and answer.id:
                 self._folder.answer(answer)
 
-    def done(self, commands: Iterable[JobCommand], standing: StandingQueries) -> None:
+    def done(self, commands: Iterable[JobCommand], queries: StandingQueries) -> None:
         """Answer commands that were carried out, and publish the standing queries."""
         commands = list(commands)
-        for line in filter(None, map(standing.warning, commands)):
+        for line in filter(None, map(queries.warning, commands)):
             self._log.warning("networks", line)
-        self.answer([Answer(command.id, notes=standing.notes(command)) for command in commands])
+        self.answer([Answer(command.id, notes=queries.notes(command)) for command in commands])
         if self._folder is not None:
-            self._folder.publish(standing.shown())
+            self._folder.publish(queries.shown())
 
 
 def check_change(
-    stream: Stream, text: str, standing: Iterable[Query], window: Window | None, *, shards: bool = False
+    stream: Stream, text: str, queries: Iterable[Query], window: Window | None, *, shards: bool = False
 ) -> Stream:
     """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
 
@@ -287,20 +287,20 @@ def check_change(
             " changed while the search runs on Spark; start a new search"
         )
     after = replace(stream, schema=change.after)
-    for one in standing:
+    for one in queries:
         _check_query(one, stream, after)
     return after
 
 
-def _check_query(standing: Query, before: Stream, after: Stream) -> None:
+def _check_query(query: Query, before: Stream, after: Stream) -> None:
     try:
-        plan = plan_of(standing, after)
+        plan = plan_of(query, after)
     except SkwsError as error:
-        raise UsageError(f"query {standing.name!r} does not fit the new schema: {error}") from None
+        raise UsageError(f"query {query.name!r} does not fit the new schema: {error}") from None
     try:
         plan.check_change(before)
     except SkwsError as error:
         raise UsageError(
-            f"query {standing.name!r} ({standing.kind}) cannot continue with the new schema: {error};"
+            f"query {query.name!r} ({query.kind}) cannot continue with the new schema: {error};"
             " remove it first"
         ) from None

@@ -59,8 +59,8 @@ class BatchWorker:
     @property
     def before(self) -> PriorState:
         """The state before the next entry."""
-        standing = self.standing
-        return PriorState(self.live.position, self.live.now, standing.shown(), standing.schemas)
+        queries = self.standing
+        return PriorState(self.live.position, self.live.now, queries.shown(), queries.schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Load static tables before anything else; queries include them in their snapshots."""
@@ -136,15 +136,15 @@ class RunStart:
 
 def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
     """The queries and the schema at the end of the run, without their results. Raises StateError."""
-    standing = StandingQueries(request)
+    queries = StandingQueries(request)
     journal = Journal(checkpoint.journal.folder, checkpoint.id)
     journal.open(checkpoint.first_kept())
-    _take_up_schemas(standing, journal)
-    _take_up_queries(standing, journal)
+    _take_up_schemas(queries, journal)
+    _take_up_queries(queries, journal)
     for entry in journal.entries():
         for command in entry.commands:
-            standing.apply(command)
-    return standing
+            queries.apply(command)
+    return queries
 
 
 def resume(
@@ -188,10 +188,10 @@ def resume(
     return start
 
 
-def _take_up_schemas(standing: StandingQueries, journal: Journal) -> None:
+def _take_up_schemas(queries: StandingQueries, journal: Journal) -> None:
     for text in journal.segments[0].before.schemas if journal.segments else ():
-        standing.apply(JobCommand("schema", "", schema=text))
+        queries.apply(JobCommand("schema", "", schema=text))
 
 
-def _take_up_queries(standing: StandingQueries, journal: Journal) -> None:
-    standing.stand_all(journal.segments[0].before.standing if journal.segments else ())
+def _take_up_queries(queries: StandingQueries, journal: Journal) -> None:
+    queries.stand_all(journal.segments[0].before.standing if journal.segments else ())

@@ -69,15 +69,15 @@ class ResultTable:
     scores: bool = False
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> ResultTable:
+    def of(cls, parameters: Mapping[str, str]) -> ResultTable:
         """From ``PARAMETERS`` of an address. Raises UsageError."""
-        name = given.get("table", cls().name)
+        name = parameters.get("table", cls().name)
         if not _NAME.fullmatch(name):
             raise UsageError(f"table {name!r}: expected letters, digits and '_', optionally after SCHEMA.")
-        what, known = given.get("retractions", Retractions.DELETE), list(Retractions)
-        if what not in known:
-            raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, known)}")
-        scores = given.get("scores", "no")
+        what, choices = parameters.get("retractions", Retractions.DELETE), list(Retractions)
+        if what not in choices:
+            raise UsageError(f"retractions={what}: expected delete or mark{nearest(what, choices)}")
+        scores = parameters.get("scores", "no")
         if scores not in {"yes", "no"}:
             raise UsageError(f"scores={scores}: expected yes or no")
         return cls(name, Retractions(what), scores == "yes")

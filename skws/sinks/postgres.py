@@ -68,8 +68,8 @@ class PostgresSink(DatabaseSink[cursor]):
 
     def _has(self, cursor: cursor, table: str) -> bool:
         quoted = '"' + table.replace(".", '"."') + '"'
-        (found,) = self._execute(cursor, "SELECT to_regclass(%s) IS NOT NULL", (quoted,))
-        return bool(found)
+        (exists,) = self._execute(cursor, "SELECT to_regclass(%s) IS NOT NULL", (quoted,))
+        return bool(exists)
 
     def _execute(self, cursor: cursor, statement: str, values: Sequence[Any] = ()) -> Any:
         cursor.execute(statement, values)

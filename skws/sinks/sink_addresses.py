@@ -53,12 +53,12 @@ def _of_skws(text: str, kind: str, rest: str, *, color: bool) -> Sink:
         case "jsonl":
             return JsonLinesSink(Path(rest))
         case "parquet":
-            path, given = _split(text, rest, "?", ("every",))
-            every = parse_duration(given.get("every", "10 s"), what="every") / MICROSECOND
+            path, parameters = _split(text, rest, "?", ("every",))
+            every = parse_duration(parameters.get("every", "10 s"), what="every") / MICROSECOND
             return ParquetSink(Path(path), every)
         case "sqlite":
-            path, given = _split(text, rest, "?", PARAMETERS)
-            return SqliteSink(Path(path), ResultTable.of(given))
+            path, parameters = _split(text, rest, "?", PARAMETERS)
+            return SqliteSink(Path(path), ResultTable.of(parameters))
         case "postgresql" | "postgres" | "kafka":
             return _kafka(text) if kind == "kafka" else _postgres(text)
     return _posting(text, rest if kind == "command" else text, _receivers(kind))
@@ -71,10 +71,10 @@ def _format(name: str) -> OutputFormat:
     return OutputFormat(name)
 
 
-def _split(text: str, rest: str, by: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+def _split(text: str, rest: str, by: str, names: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     """The address and its parameters. Raises UsageError for an unknown parameter."""
     before, _, query = rest.partition(by)
-    return before, parameters(query, known, f"sink {redacted(text)}:")
+    return before, parameters(query, names, f"sink {redacted(text)}:")
 
 
 def _postgres(text: str) -> Sink:
@@ -105,11 +105,11 @@ def _posting(text: str, rest: str, receiver: Callable[[str], Receiver]) -> Sink:
     """A sink that posts; its parameters follow ``#``."""
     from skws.sinks.webhook import Delivery, WebhookSink  # noqa: PLC0415 - only for posts
 
-    address, given = _split(text, rest, "#", ("letters", "attempts", "most"))
-    dead_letters = given.get("letters")
+    address, parameters = _split(text, rest, "#", ("letters", "attempts", "most"))
+    dead_letters = parameters.get("letters")
     delivery = Delivery(
-        _above_zero("attempts", given.get("attempts", "8")),
-        _above_zero("most", given.get("most", "100")),
+        _above_zero("attempts", parameters.get("attempts", "8")),
+        _above_zero("most", parameters.get("most", "100")),
         Path(dead_letters) if dead_letters else None,
     )
     return WebhookSink(receiver(address), delivery)

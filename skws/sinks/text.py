@@ -58,7 +58,7 @@ def visible_lines(text: str) -> str:
 
 def escaped(data: bytes) -> bytes:
     """UTF-8 for a terminal, with control characters as JSON escapes, except line feeds and tabs."""
-    return _UNSAFE_BYTES.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
+    return _UNSAFE_BYTES.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), data)
 
 
 def instant(seconds: float) -> str:

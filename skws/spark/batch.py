@@ -145,17 +145,17 @@ class BatchRun(SlicedRun):
 
     @cached_property
     def slicing(self) -> Slicing:  # type: ignore[override]  # known once the stream has been read
-        asked = self.known, self._queries, self._stream, self._window, self._tasks, self._least
-        by_time = plan_slices(*asked)
-        return (plan_parts(*asked) if by_time.reason else None) or by_time
+        request = self.known, self._queries, self._stream, self._window, self._tasks, self._least
+        by_time = plan_slices(*request)
+        return (plan_parts(*request) if by_time.reason else None) or by_time
 
     def frame(self, table: Callable[[Iterable[Result]], pa.Table], columns: str) -> DataFrame:
         """The results as a DataFrame; ``table`` makes rows with ``columns`` of some of them."""
         queries, stream = self._queries, self._stream
 
         def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
-            found = SliceRun(queries, stream, one).results(*in_order(pieces))
-            while some := list(islice(found, _ROWS)):
+            results = SliceRun(queries, stream, one).results(*in_order(pieces))
+            while some := list(islice(results, _ROWS)):
                 yield from table(some).to_batches()
 
         return self._mapped(search, columns)
@@ -173,8 +173,8 @@ class BatchRun(SlicedRun):
             bad = self._pieces.where(sf.col("holds") == int(Holds.BAD)).select("split", "number", "packed")
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)
-        for found in in_turn(self._mapped(search, "message binary").rdd):
-            yield (pickle.loads(expanded(row.message)) for row in found)  # noqa: S301 - written by the same run
+        for results in in_turn(self._mapped(search, "message binary").rdd):
+            yield (pickle.loads(expanded(row.message)) for row in results)  # noqa: S301 - written by the same run
 
     def _mapped(
         self, search: Callable[[Slice, _Unpacked], Iterator[pa.RecordBatch]], columns: str
@@ -227,8 +227,8 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def _piece(row: dict[str, Any]) -> PackedPiece:
-    known = [row[name] for name in _KNOWN]
-    return PackedPiece(known[0], known[1], Holds(known[2]), *known[3:])
+    values = [row[name] for name in _KNOWN]
+    return PackedPiece(values[0], values[1], Holds(values[2]), *values[3:])
 
 
 def _unpacked(row: dict[str, Any]) -> tuple[PackedPiece, RecordBatch]:
@@ -264,10 +264,10 @@ class RangesRun(SlicedRun):
 
     def _searched(self, *, counting: bool) -> Iterator[list[Emitted]]:
         assert not counting  # noqa: S101 - patterns are searched in pieces
-        asked = self._asked
+        request = self._asked
 
         def search(part: SliceRanges) -> Iterator[Emitted]:
-            return search_range(part, *asked)
+            return search_range(part, *request)
 
         return in_turn(_tasks(self._context, search, self._parts, self._memory))
 
@@ -275,20 +275,20 @@ class RangesRun(SlicedRun):
 @contextmanager
 def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
     """Inside, a thread looks at one split after another; the list has what it found."""
-    found: list[list[TimedBlock] | None] = []
+    blocks: list[list[TimedBlock] | None] = []
     over = Event()
 
     def look() -> None:
         with suppress(Exception):  # the task that looks at it next says why
             for split in splits:
-                found.append(timed_blocks(split))
-                if found[-1] is None or over.is_set():
+                blocks.append(timed_blocks(split))
+                if blocks[-1] is None or over.is_set():
                     return
 
     thread = Thread(target=look, name="look")
     thread.start()
     try:
-        yield found
+        yield blocks
     finally:
         over.set()
         thread.join()

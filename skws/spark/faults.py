@@ -153,10 +153,10 @@ def lost_process(trace: str) -> str | None:
             continue
         frames, said = list(lines), "\n".join(head)
         maker = next((frame for frame in frames if not _BENEATH.match(frame)), "")
-        found = _KIND.search(said)
-        if found is None:
+        match = _KIND.search(said)
+        if match is None:
             continue
-        kind, message = found.groups("")
+        kind, message = match.groups("")
         if _IO.match(kind):
             lost = "Python" in maker and not any(_NO_PROGRAM in frame for frame in frames)
         else:
@@ -169,11 +169,11 @@ def lost_process(trace: str) -> str | None:
 
 
 def _fault(text: str, trace: str) -> SkwsError:
-    found = translated(text)
-    if isinstance(found, NotYetError):  # raised where a micro-batch is read again
-        return PassingError(str(found))
-    if type(found) is not SparkFailedError:
-        return found
+    error = translated(text)
+    if isinstance(error, NotYetError):  # raised where a micro-batch is read again
+        return PassingError(str(error))
+    if type(error) is not SparkFailedError:
+        return error
     if passed_on := _PASSED_ON.search(text):
         return PassingError(passed_on[1])
     for sign in _PASSING:
@@ -184,7 +184,7 @@ def _fault(text: str, trace: str) -> SkwsError:
     if lost := lost_process(trace):
         return PassingError(f"Spark failed: {lost}")
     raised = _NAMED.findall(trace)[:1] or _RAISED.findall(text)
-    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else found
+    return SparkFailedError(f"Spark failed: {raised[-1].rpartition(_FAILED)[2]}") if raised else error
 
 
 def _printed(error: Exception) -> str:

@@ -164,17 +164,17 @@ def search(
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
     """
-    given = _named(data)
+    frames = _named(data)
     if schema is None:
-        given = {name if name == RECORDS else as_name(name): one for name, one in given.items()}
-    described = _timed(_inferred(given) if schema is None else schema_of(schema), given)
+        frames = {name if name == RECORDS else as_name(name): one for name, one in frames.items()}
+    described = _timed(_inferred(frames) if schema is None else schema_of(schema), frames)
     if limit is not None:
         at_least(0, "limit", limit)
     if memory is not None:
         read_size(memory, what="memory")
     if schema is not None:
-        warn_of_missing({name: one.columns for name, one in _frames(given).items()}, described, 2)
-    live = any(_streams(frame) for frame in given.values())
+        warn_of_missing({name: one.columns for name, one in _frames(frames).items()}, described, 2)
+    live = any(_streams(frame) for frame in frames.values())
     if lateness is not None and not live:
         raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
     if idle is not None and not live:
@@ -199,10 +199,10 @@ def search(
             sinks=(),
             memory=size,
         )
-        results = _streaming(spark, given, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
+        results = _streaming(spark, frames, job, share, shards, parse_duration(idle or _IDLE, what="idle"))
         return results if limit is None else results.limit(limit)
     pieces = _all_pieces(
-        {name: one for name, one in given.items() if not isinstance(one, Source)}, described, share
+        {name: one for name, one in frames.items() if not isinstance(one, Source)}, described, share
     )
     run = BatchRun(pieces, queries, stream, windows.pop(), share, _tasks(spark))
     results = run.frame(result_table, COLUMNS)
@@ -215,21 +215,21 @@ def _named(data: object) -> dict[str, DataFrame | Source]:
     """DataFrames by relation, and a source of records. Raises UsageError."""
     if not isinstance(data, Mapping):
         data = {RECORDS: data}
-    found: dict[str, DataFrame | Source] = {}
+    sources: dict[str, DataFrame | Source] = {}
     for name, one in data.items():
-        given: Any = Source(one) if isinstance(one, str | Path) else one
-        if isinstance(given, Source) and name != RECORDS:
+        source: Any = Source(one) if isinstance(one, str | Path) else one
+        if isinstance(source, Source) and name != RECORDS:
             raise UsageError(
                 f"{name}: a source has records of any relation: give it by itself, or as {RECORDS!r}"
             )
         # One of Spark Connect is of another class in some versions.
-        if not isinstance(name, str) or not (isinstance(given, Source) or hasattr(given, "mapInArrow")):
+        if not isinstance(name, str) or not (isinstance(source, Source) or hasattr(source, "mapInArrow")):
             raise UsageError(
                 "data: expected a DataFrame of Spark, or a mapping of relation names to DataFrames; found"
-                f" {type(given).__name__}"
+                f" {type(source).__name__}"
             )
-        found[name] = given
-    return found
+        sources[name] = source
+    return sources
 
 
 def _streams(data: DataFrame | Source) -> bool:
@@ -378,15 +378,15 @@ def _pieces(
     layout: Callable[[], Layout],
     lateness: int | None,
 ) -> DataFrame:
-    known = Origins(schema.relations[relation]).known
-    kept = [name for name in frame.columns if name in known or name in ("time", "op")]
+    names = Origins(schema.relations[relation]).known
+    used_columns = [name for name in frame.columns if name in names or name in ("time", "op")]
 
     name = schema.relations[relation].name
 
     def chunks(batch: pa.RecordBatch) -> Iterator[Chunk]:
-        return frame_chunks(arrow_table(name, batch.rename_columns(kept)), relation, schema)
+        return frame_chunks(arrow_table(name, batch.rename_columns(used_columns)), relation, schema)
 
-    columns = _columns(name, frame, kept)
+    columns = _columns(name, frame, used_columns)
     rows = frame.select(*columns) if lateness is None else _told_apart(frame, columns)
     pack = _packer(chunks, relation, schema, memory, layout, lateness, lasting=_of_topics(frame))
     return rows.mapInArrow(pack, SHARED)
@@ -398,11 +398,11 @@ def _columns(relation: str, frame: DataFrame, names: Sequence[str]) -> list[Colu
     Raises UsageError for names that Spark cannot tell apart.
     """
     exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    found = defaultdict(list)
+    columns = defaultdict(list)
     for column in frame.columns:
-        found[column if exact else column.lower()].append(column)
+        columns[column if exact else column.lower()].append(column)
     for name in names:
-        same = found[name if exact else name.lower()]
+        same = columns[name if exact else name.lower()]
         if len(same) > 1:
             listed = (
                 f"called {name!r}" if len({*same}) == 1 else f"not told apart: {', '.join(map(repr, same))}"

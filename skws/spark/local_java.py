@@ -78,8 +78,8 @@ def _version(java: Path) -> int:
         run = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603 - the user's own Java
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(\d+)', run.stderr + run.stdout)
-    return int(found[1]) if found else 0
+    match = re.search(r'version "(\d+)', run.stderr + run.stdout)
+    return int(match[1]) if match else 0
 
 
 def _bundled() -> Path | None:

@@ -57,12 +57,12 @@ def shared_pieces(
 
 
 def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool) -> None:
-    times, known = chunk.records.time, chunk.partitions
-    if known is None:
+    times, partitions = chunk.records.time, chunk.partitions
+    if partitions is None:
         ends.take(times, None if partition is None else named(partition, number if lasting else None))
         return
-    for one in np.unique(known).tolist():
-        ends.take(times[known == one], named(one, number))
+    for one in np.unique(partitions).tolist():
+        ends.take(times[partitions == one], named(one, number))
 
 
 def _with_clock(told: Ints) -> bytes:

@@ -72,9 +72,9 @@ def _state_of(checkpoint: str | Path) -> str:
 def _rows(blobs: pa.Table) -> pa.Table:
     """What a shard holds; in a task."""
     with brief_errors():
-        kept = _KeptBlobs(blobs)
-        _, mark = kept.get("mark", b"")
-        _, job = kept.get("job", b"")
+        stored = _KeptBlobs(blobs)
+        _, mark = stored.get("mark", b"")
+        _, job = stored.get("job", b"")
         progress = ShardProgress(**orjson.loads(mark)) if mark else ShardProgress()
         if not job or progress.part is None:
             raise StateError("the state does not say what search it is of: let the query work once more")
@@ -82,7 +82,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
         request = described_job(job)
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
         processor = MeshProcessor("", request, {})
-        processor.init(kept)  # type: ignore[arg-type]  # all that the processor uses of it
+        processor.init(stored)  # type: ignore[arg-type]  # all that the processor uses of it
         processor.rebuild(_InTask(shard), progress)
         tuples, results = shard.held()
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
@@ -104,19 +104,19 @@ def described_job(text: bytes) -> Job:
     )
 
 
-def _table(shard: int, kind: str, found: list[Result]) -> pa.Table:
-    rows = result_table(found)
-    own = [one.tuples[0] if kind == _TUPLE else None for one in found]
+def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
+    rows = result_table(results)
+    own = [one.tuples[0] if kind == _TUPLE else None for one in results]
     texts = rows.column("tuples").combine_chunks()
-    of_tuple = texts.flatten().field("row") if kind == _TUPLE else pa.nulls(len(found), _ROW)
+    of_tuple = texts.flatten().field("row") if kind == _TUPLE else pa.nulls(len(results), _ROW)
     first: dict[str, pa.Array] = {
-        "shard": pa.array([shard] * len(found), pa.int32()),
-        "kind": pa.array([kind] * len(found), pa.string()),
+        "shard": pa.array([shard] * len(results), pa.int32()),
+        "kind": pa.array([kind] * len(results), pa.string()),
         "relation": pa.array([one and one.relation for one in own], pa.string()),
         "row": of_tuple,
     }
     if kind == _TUPLE:  # they are of no query
-        nothing = pa.nulls(len(found), pa.string())
+        nothing = pa.nulls(len(results), pa.string())
         for name in ("name", "query", "op"):
             rows = rows.set_column(rows.schema.get_field_index(name), name, nothing)
     columns = [*first.values(), *(column.combine_chunks() for column in rows.columns)]
@@ -132,16 +132,16 @@ class _InTask:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
 
-    def ask(self, operation: str, *given: Any) -> None:
+    def ask(self, operation: str, *arguments: Any) -> None:
         match operation:
             case "begin":
-                self._shard.begin(*given)
+                self._shard.begin(*arguments)
             case "replay":
-                self._shard.replay(*given)
+                self._shard.replay(*arguments)
             case "replay_recent":
-                self._shard.replay_recent(*given)
+                self._shard.replay_recent(*arguments)
             case "seek":
-                position, now, _, final = given
+                position, now, _, final = arguments
                 self._shard.seek(position, now, final)
 
 

@@ -98,8 +98,8 @@ class Lines(Emit):
     ) -> Iterator[pa.RecordBatch]:
         for _, chunk in chunks:
             lines = [record_line(record, self.schema).decode() for record in chunk.records.records()]
-            known = chunk.partitions
-            numbers = list(repeat(None, len(lines))) if known is None else known.tolist()
+            partitions = chunk.partitions
+            numbers = list(repeat(None, len(lines))) if partitions is None else partitions.tolist()
             yield pa.RecordBatch.from_arrays(
                 [pa.array(lines, pa.string()), pa.array(numbers, pa.int64())], schema=_LINES
             )
@@ -116,12 +116,12 @@ class Given(FeedPart):
     @classmethod
     def of(cls, read: Chunk) -> list[Given]:
         """So many that a task gets no more than it may."""
-        found = []
+        entries = []
         for at in range(0, max(len(read.records), 1), _GIVEN):
             part = slice(at, at + _GIVEN)
             numbers = None if read.partitions is None else read.partitions[part]
-            found.append(cls(packed(read.records.taken(part)), [] if at else read.bad, numbers))
-        return found
+            entries.append(cls(packed(read.records.taken(part)), [] if at else read.bad, numbers))
+        return entries
 
     def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - they were read by it
         yield Chunk(unpacked(self.records), self.bad, self.partitions)
@@ -199,18 +199,18 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = feed.plan(at, most)
         if plan is not None:
             self._polled = None
-            end, notices, taken, rest = plan.end, plan.notices, most, plan.rest
+            end, notices, count, rest = plan.end, plan.notices, most, plan.rest
         else:
             batch = feed.poll(at, most)
             self._polled = at, batch.end, batch.read
-            end, notices, taken, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
+            end, notices, count, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
         for notice in notices:
             _tell(notice)
         moved, self._at = end != at, end
         # A server that is away says so, and has given nothing yet.
         self._over = self._last and not rest and (moved or not notices)
         if moved:
-            self._given = taken, time.monotonic()
+            self._given = count, time.monotonic()
         self._rest.after(busy=moved or self._over)
         return {"feed": end}
 

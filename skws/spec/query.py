@@ -196,8 +196,8 @@ class Query:
 
 def last_word(text: str) -> str:
     """The word at the end of a text; empty if it does not end in one."""
-    found = _LAST_WORD.search(text)
-    return found.group() if found else ""
+    match = _LAST_WORD.search(text)
+    return match.group() if match else ""
 
 
 def completed(text: str, word: str) -> str:

@@ -286,12 +286,12 @@ _mutant(
 _mutant(
     "schema-forgotten",
     "the journal's segments do not keep the schemas before them",
-    ("skws.jobs.worker:BatchWorker.before", "standing.schemas", "()"),
+    ("skws.jobs.worker:BatchWorker.before", "queries.schemas", "()"),
 )
 _mutant(
     "queries-forgotten",
     "the journal's segments do not keep the standing queries before them",
-    ("skws.jobs.worker:BatchWorker.before", "standing.shown()", "()"),
+    ("skws.jobs.worker:BatchWorker.before", "queries.shown()", "()"),
 )
 _mutant(
     "equal-rows-forgotten",

@@ -248,10 +248,10 @@ class SliceRun:
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """Its results in order."""
-        session, found, taken = self._begun(tables, batches)
+        session, results, inside = self._begun(tables, batches)
         if self._slice.has_tables:
-            yield from found
-        for batch in self._own(session, taken):
+            yield from results
+        for batch in self._own(session, inside):
             if not self._slice.part.first:
                 self._copied += int(batch.truncations().sum())
             yield from session.process(batch)
@@ -262,19 +262,19 @@ class SliceRun:
 
     def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """How many results it has, batch by batch. The only query is a pattern; no result is formed."""
-        session, _, taken = self._begun(tables, batches)
-        yield from map(session.count, self._own(session, taken))
+        session, _, inside = self._begun(tables, batches)
+        yield from map(session.count, self._own(session, inside))
 
     def _begun(
         self, tables: Sequence[Record], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
         """A session with the tables, their own results, and the records that the slice takes in."""
-        taken = self._inside(batches)
-        first = next(taken, NO_RECORDS)  # behind all tables
-        session, taken = bounded_session(
+        inside = self._inside(batches)
+        first = next(inside, NO_RECORDS)  # behind all tables
+        session, inside = bounded_session(
             plans_over(self._queries, self._stream),
             self._stream,
-            chain([first], taken),
+            chain([first], inside),
             self._slice.part,
         )
         self._session = session
@@ -284,7 +284,7 @@ class SliceRun:
         if not self._slice.is_first:
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
-        return session, results, taken
+        return session, results, inside
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; those before them are taken in meanwhile, and are not counted."""

@@ -97,10 +97,10 @@ class ReplayedPattern(Evaluator):
         try:
             return self._columns.take(
                 StreamTuples(
-                    np.array([taken.position for taken in batch], dtype=np.int64),
-                    np.array([taken.relation for taken in batch], dtype=np.int64),
-                    np.array([self._stream.tick(taken) for taken in batch], dtype=np.int64),
-                    [taken.row for taken in batch],
+                    np.array([arrival.position for arrival in batch], dtype=np.int64),
+                    np.array([arrival.relation for arrival in batch], dtype=np.int64),
+                    np.array([self._stream.tick(arrival) for arrival in batch], dtype=np.int64),
+                    [arrival.row for arrival in batch],
                 )
             )
         except TooManyRunsError:
@@ -108,20 +108,20 @@ class ReplayedPattern(Evaluator):
             self._columns = None
             return None
 
-    def _formed(self, batch: Sequence[ReadTuple], found: Valuations) -> Iterator[Result]:
-        valuations = self._valuations(found)
+    def _formed(self, batch: Sequence[ReadTuple], all_valuations: Valuations) -> Iterator[Result]:
+        valuations = self._valuations(all_valuations)
         last, valuation = next(valuations, (FOREVER, ()))
-        for taken in batch:
-            self._stream.remember(taken)
-            while last == taken.position:
+        for arrival in batch:
+            self._stream.remember(arrival)
+            while last == arrival.position:
                 yield self._stream.formed(valuation)
                 last, valuation = next(valuations, (FOREVER, ()))
 
-    def _valuations(self, found: Valuations) -> Iterator[tuple[int, Valuation]]:
-        for at in range(0, len(found), _ROWS):
+    def _valuations(self, valuations: Valuations) -> Iterator[tuple[int, Valuation]]:
+        for at in range(0, len(valuations), _ROWS):
             chosen = slice(at, at + _ROWS)
-            rows = zip(*found.marked[:, chosen].tolist(), strict=True)
-            for last, row in zip(found.last[chosen].tolist(), rows, strict=True):
+            rows = zip(*valuations.marked[:, chosen].tolist(), strict=True)
+            for last, row in zip(valuations.last[chosen].tolist(), rows, strict=True):
                 yield last, tuple([m for m in zip(row, self._labels, strict=True) if m[0] >= 0])
 
 

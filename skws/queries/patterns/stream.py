@@ -269,9 +269,9 @@ class PatternStream(Evaluator):
         ``remember``: False if results are only counted, so their tuples are not needed.
         """
         automaton, history = self._automaton, self._history
-        for taken in memory_checked(tuples):
-            position, relation, row, time = taken
-            tick = self.tick(taken)
+        for arrival in memory_checked(tuples):
+            position, relation, row, time = arrival
+            tick = self.tick(arrival)
             if self._own is not None and not self._own(relation, row):
                 history.pass_by(relation, row, tick)
                 continue
@@ -279,15 +279,15 @@ class PatternStream(Evaluator):
             if remember:
                 history.add(position, relation, row, tick, time)
             if automaton.update(relation, row, tick):
-                yield taken
+                yield arrival
 
-    def tick(self, taken: ReadTuple) -> int:
+    def tick(self, arrival: ReadTuple) -> int:
         """The tick of a tuple: a position, or a time in microseconds."""
-        return taken.position if self._by_count else taken.time
+        return arrival.position if self._by_count else arrival.time
 
-    def remember(self, taken: ReadTuple) -> None:
+    def remember(self, arrival: ReadTuple) -> None:
         """Remember a tuple for results that are found elsewhere."""
-        self._history.add(taken.position, taken.relation, taken.row, self.tick(taken), taken.time)
+        self._history.add(arrival.position, arrival.relation, arrival.row, self.tick(arrival), arrival.time)
 
     def catch_up(self, tuples: Iterable[tuple[int, int, Row, int]]) -> None:
         """Have the automaton read remembered tuples: position, relation, row, tick."""

@@ -118,8 +118,8 @@ class WindowedEngine(MeshEngine):
         """Answer a query from now on; its results are given when windows end."""
         number, is_new = self._queries.add(plan)
         if is_new:
-            for found in self._operator.add(number, plan):
-                self._waiting.add(found)
+            for partials in self._operator.add(number, plan):
+                self._waiting.add(partials)
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
@@ -160,9 +160,9 @@ class WindowedEngine(MeshEngine):
 
     def state(self) -> dict[str, Any]:
         """The state without static tables, in plain values."""
-        tuples, known = self._operator.store.live.tuples, self._operator.store.directory
+        tuples, directory = self._operator.store.live.tuples, self._operator.store.directory
         slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS)).tolist()
-        members = [known.member(slot) for slot in slots]
+        members = [directory.member(slot) for slot in slots]
         return {
             "tracker": self.tracker.state(),
             "tuples": [(m.start, m.time, m.relation, m.row) for m in members],

@@ -141,14 +141,14 @@ class WindowedQueries(Operator):
         """The results of static tuples alone, query by query."""
         if not self._state.tables:
             return []
-        found = self._by_name(names, self._new_engine(names)[1])
-        return [result for results in found.values() for result in results]
+        results_by_name = self._by_name(names, self._new_engine(names)[1])
+        return [result for results in results_by_name.values() for result in results]
 
     def _by_name(self, names: Iterable[str], results: Iterable[Result]) -> dict[str, Iterable[Result]]:
-        found: defaultdict[str, list[Result]] = defaultdict(list)
+        results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
         for result in results:
-            found[result.name].append(result)
-        return {name: found[name] for name in names}
+            results_by_name[result.name].append(result)
+        return {name: results_by_name[name] for name in names}
 
     def _bytes(self) -> bytes:
         """The state of all queries, made once between two batches."""

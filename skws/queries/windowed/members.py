@@ -94,9 +94,9 @@ class Deletions:
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget tuples at other positions."""
-        for relation, known in self._known.items():
-            kept = {key: [p for p in live if p in positions] for key, live in known.items()}
-            self._known[relation] = {key: live for key, live in kept.items() if live}
+        for relation, live_by_key in self._known.items():
+            remaining = {key: [p for p in live if p in positions] for key, live in live_by_key.items()}
+            self._known[relation] = {key: live for key, live in remaining.items() if live}
         self._kept = max(_SOME, len(self))
 
 
@@ -141,20 +141,24 @@ class Members:
         deletes = batch.deletes()
         begin = self._tracker.position - len(inserted)
         ticks = begin + np.cumsum(~deletes) - ~deletes
-        held = self._held(inserted, begin, spans)
+        last_ticks = self._held(inserted, begin, spans)
         left = self._leaving(spans)
         self.follow(set(distinct(batch.relation[deletes]).tolist()) - self.followed)
         ended = self._ended(batch, inserted, ticks, spans)
         slots, ends = self._ends(left, ended)
-        return BatchEffects(slots, ends, self._arrivals(inserted, begin, held, spans, ended), ended.unmatched)
+        return BatchEffects(
+            slots, ends, self._arrivals(inserted, begin, last_ticks, spans, ended), ended.unmatched
+        )
 
     def follow(self, relations: Iterable[int]) -> None:
         """Follow deletions of relations from now on."""
-        tuples, known = self._operator.store.live.tuples, self._operator.store.directory
+        tuples, directory = self._operator.store.live.tuples, self._operator.store.directory
         for relation in relations:
             alive = (tuples.relation == relation) & (tuples.end == FOREVER) & (tuples.start != ALWAYS)
             slots = np.flatnonzero(alive).tolist()
-            self._deletions.follow(relation, ((int(tuples.start[slot]), known.row(slot)) for slot in slots))
+            self._deletions.follow(
+                relation, ((int(tuples.start[slot]), directory.row(slot)) for slot in slots)
+            )
 
     def key_of(self, members: Ints) -> tuple[Flags, Ints]:
         """Whether the tuples of each result agree on the key, and its codes: ANY for fields that none has."""
@@ -184,9 +188,9 @@ class Members:
     def _held(self, inserted: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
         position = np.arange(begin, begin + len(inserted))
-        held = spans.leaving(position, inserted.time, spans.key, seen=seen)
-        held[keyless(spans.key)] = -1
-        return held
+        last_ticks = spans.leaving(position, inserted.time, spans.key, seen=seen)
+        last_ticks[keyless(spans.key)] = -1
+        return last_ticks
 
     def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
         """The known tuples that leave in a batch: slots, with the last ticks at which windows hold them."""
@@ -203,12 +207,12 @@ class Members:
             return Ended()
         tuples = self._operator.store.live.tuples
         begin = self._tracker.position - len(inserted)
-        held = self._held(inserted, begin, spans, seen=True)
+        last_ticks = self._held(inserted, begin, spans, seen=True)
         left = self._leaving(spans, seen=True)
 
         def held_until(position: int) -> int:
             if position >= begin:
-                return int(held[position - begin])
+                return int(last_ticks[position - begin])
             slot = self._slot(position)
             return -1 if slot is None or tuples.end[slot] < FOREVER else left.get(slot, FOREVER)
 
@@ -231,10 +235,10 @@ class Members:
         return slot if slot < len(starts) and starts[slot] == position else None
 
     def _arrivals(
-        self, inserted: RecordBatch, begin: int, held: Ints, spans: Spans, ended: Ended
+        self, inserted: RecordBatch, begin: int, last_ticks: Ints, spans: Spans, ended: Ended
     ) -> TupleBatch:
         """The new tuples that a window may hold."""
-        ends = np.where(held == FOREVER, FOREVER, held + 1)
+        ends = np.where(last_ticks == FOREVER, FOREVER, last_ticks + 1)
         for position, tick in ended.ends.items():
             if position >= begin:
                 ends[position - begin] = min(ends.item(position - begin), tick)
@@ -265,9 +269,9 @@ class Holding:
         ends = np.full(len(first), FOREVER, dtype=np.int64)
         if not len(self._closed.last) or not len(first):
             return ends
-        known, which = np.unique(key != ANY, axis=0, return_inverse=True)
+        field_sets, which = np.unique(key != ANY, axis=0, return_inverse=True)
         which = which.reshape(-1)
-        for number, fields in enumerate(known):
+        for number, fields in enumerate(field_sets):
             mine = which == number
             ends[mine] = self._ordered(fields).ends(first[mine], last[mine], key[mine][:, fields])
         return ends
@@ -305,8 +309,8 @@ class _Ordered:
         index = self._next(np.searchsorted(self._group * _WIDE + self._last, group * _WIDE + last), first)
         size = len(self._last)
         inside = np.minimum(index, size - 1)
-        held = (index < size) & (group >= 0) & (self._group[inside] == group)
-        return np.where(held, self._last[inside], FOREVER)
+        contained = (index < size) & (group >= 0) & (self._group[inside] == group)
+        return np.where(contained, self._last[inside], FOREVER)
 
     def _next(self, index: Ints, first: Ints) -> Ints:
         """The next place from each on with a start of ``first`` or before, by leaps of decreasing length."""

@@ -66,9 +66,9 @@ class WindowPlan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What of the keywords is not searched."""
-        found = _matchers(self.expression.guards, self.alphabet).values()
-        known = (each for matchers in found for each in matchers if isinstance(each, Matcher))
-        return tuple(dict.fromkeys(note for matcher in known for note in matcher.query.notes))
+        matcher_lists = _matchers(self.expression.guards, self.alphabet).values()
+        all_matchers = (each for matchers in matcher_lists for each in matchers if isinstance(each, Matcher))
+        return tuple(dict.fromkeys(note for matcher in all_matchers for note in matcher.query.notes))
 
     def verdict(self) -> OverlapVerdict:
         """Whether windows can pile up."""
@@ -179,13 +179,13 @@ def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
 
 def _matchers(guards: Sequence[g.Guard], alphabet: Alphabet) -> dict[str, list[Matcher | str]]:
     """The keywords of guards, each as it is looked for in its fields, or why it cannot be."""
-    found: dict[str, list[Matcher | str]] = {}
+    by_guard: dict[str, list[Matcher | str]] = {}
     for guard in guards:
         for atom in g.atoms(guard):
             if isinstance(atom, g.Contains):
                 analyzer = alphabet.fields[atom.field.name].analyzer
-                found.setdefault(atom.keyword, []).append(_matcher(atom.keyword, analyzer))
-    return found
+                by_guard.setdefault(atom.keyword, []).append(_matcher(atom.keyword, analyzer))
+    return by_guard
 
 
 def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:

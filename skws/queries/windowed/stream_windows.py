@@ -202,10 +202,10 @@ class StreamWindows:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
-    def _ended(self, found: Found) -> Iterator[WindowSpan]:
+    def _ended(self, windows: Found) -> Iterator[WindowSpan]:
         """The windows that end in a batch, as many as timelines show."""
-        shown, closed = slice(-RECENT, None), found.spans.closed
-        ends = found.inserted.time[closed.last[shown] - found.begin].tolist()
+        shown, closed = slice(-RECENT, None), windows.spans.closed
+        ends = windows.inserted.time[closed.last[shown] - windows.begin].tolist()
         keys = self.tracker.values(closed.key[shown])
         for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
             yield WindowSpan(tuple(key), start, end)

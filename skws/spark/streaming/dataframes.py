@@ -149,7 +149,7 @@ class FrameProcessor(MeshProcessor):
         if mark.given == self._given:
             return []
         job: Job = pickle.loads(self._request)  # noqa: S301 - by the constructor
-        standing = StandingQueries(job)
+        queries = StandingQueries(job)
         if mark.given:
             stream, divided, _ = orjson.loads(mark.given)
             if divided != self._divided:
@@ -162,8 +162,8 @@ class FrameProcessor(MeshProcessor):
                     "the checkpoint of this streaming query is of another schema, window, size of results or"
                     " lateness: give a new checkpointLocation"
                 )
-            standing.stand_all([query for query, _ in self._queries(self._store.names()["query"])])
-        return standing.wanted(job.named(), [one.name for one in standing.shown()])
+            queries.stand_all([query for query, _ in self._queries(self._store.names()["query"])])
+        return queries.wanted(job.named(), [one.name for one in queries.shown()])
 
 
 def _of_stream(job: Job) -> str:
@@ -178,7 +178,7 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
 
 def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
     """The pieces by their first times; what tasks tell of partitions (``PartitionEnds.told``), and when."""
-    held: list[tuple[PackedPiece, bytes]] = []
+    pending: list[tuple[PackedPiece, bytes]] = []
     told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
     clock = ALWAYS
     for row in rows:
@@ -188,9 +188,9 @@ def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Int
             clock = max(clock, int(values[0]))
             told.append(values[1:].reshape(-1, 2))
         else:
-            held.append((piece, bytes(row.packed)))
-    held.sort(key=lambda each: (each[0].first, each[0].place))
-    return held, np.concatenate(told), clock
+            pending.append((piece, bytes(row.packed)))
+    pending.sort(key=lambda each: (each[0].first, each[0].place))
+    return pending, np.concatenate(told), clock
 
 
 class _Packed(NamedTuple):

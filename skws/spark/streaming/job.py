@@ -196,12 +196,12 @@ def planned_offset(spark: SparkSession, state: str, batch: int) -> Offset:
     path, files = _files(spark, f"{state}/offsets/{batch}")
     file = files.open(path)
     try:
-        found: Offset = orjson.loads(bytes(file.readAllBytes()).splitlines()[-1])
+        offset: Offset = orjson.loads(bytes(file.readAllBytes()).splitlines()[-1])
     except (IndexError, orjson.JSONDecodeError):
         raise damaged(_name(path)) from None
     finally:
         file.close()
-    return found
+    return offset
 
 
 def _name(path: Any) -> str:
@@ -276,12 +276,12 @@ class ShardedJob:
         """To be asked often, since that starts it. False: it was asked to end. Raises SkwsError."""
         return self._opened.goes_on()
 
-    def make_ready(self, standing: StandingQueries, over: Callable[[], bool]) -> bool:
+    def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
         """Lay the shards out anew if they cannot answer queries as they are, or are to be others.
 
         False if the run is ``over`` before. Raises UsageError if that is not wanted.
         """
-        if self._planned(standing) is self.layout:
+        if self._planned(queries) is self.layout:
             return True
         while True:
             while not self._settled():
@@ -296,7 +296,7 @@ class ShardedJob:
             if self._settled():
                 break
             self._opened.again()
-        layout = self._planned(standing)
+        layout = self._planned(queries)
         self._place.change_layout(layout)
         self._expect(layout)
         self._opened.again()
@@ -360,14 +360,14 @@ class ShardedJob:
         place, layout, previous = self._place, self.layout, self.layout.previous
         state = self._state(layout.generation)
         session = streaming_session(spark, layout.shards, state)
-        first, initial, kept = beginning(place.checkpoint.start()), None, {layout.generation}
+        first, initial, generations = beginning(place.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
             old, batch = self._done(previous)
             first = planned_offset(spark, old, batch)
             initial = moved(session, old, batch, previous, layout, place.request.stream.lateness)
-            kept = {layout.generation, previous.generation}
-        for generation in set(range(layout.generation)) - kept:
+            generations = {layout.generation, previous.generation}
+        for generation in set(range(layout.generation)) - generations:
             path, files = _files(spark, self._state(generation))
             files.delete(path, True)
         check_state(spark, state, last - layout.before)

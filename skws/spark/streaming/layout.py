@@ -106,29 +106,33 @@ class Wanted:
         queries: Sequence[Query],
         stream: Stream,
         window: Window,
-        known: Layout | None = None,
+        current: Layout | None = None,
         batches: int = 0,
     ) -> Layout:
-        """For a run that begins, or goes on after so many micro-batches with the ``known`` one.
+        """For a run that begins, or goes on after so many micro-batches with the ``current`` one.
 
         By key if one divides the tuples, else by query if there are many, else by root. A known layout stays
         if it is as wanted and fits. Raises UsageError.
         """
-        shards = self.shards or (known.shards if known else 1)
+        shards = self.shards or (current.shards if current else 1)
         if not 1 <= shards <= MOST_SHARDS:
             raise UsageError(f"{_SHARDS} {shards}: expected 1 to {MOST_SHARDS}")
-        if known and known.shards == shards and (shards == 1 or self._stays(known, queries, stream, window)):
-            return known
+        if (
+            current
+            and current.shards == shards
+            and (shards == 1 or self._stays(current, queries, stream, window))
+        ):
+            return current
         spread, keys = Partitioning.ROOTS, None
         if shards > 1:
             spread, keys = self._divided(shards, queries, stream, window)
-        if known is None:
+        if current is None:
             return Layout(spread, keys_for(shards), keys)
-        previous = replace(known, previous=None) if batches > known.before else known.previous
-        return Layout(spread, keys_for(shards), keys, known.generation + 1, batches, previous)
+        previous = replace(current, previous=None) if batches > current.before else current.previous
+        return Layout(spread, keys_for(shards), keys, current.generation + 1, batches, previous)
 
-    def _stays(self, known: Layout, queries: Sequence[Query], stream: Stream, window: Window) -> bool:
-        return self.spread in (None, known.spread) and known.fits(queries, stream, window)
+    def _stays(self, current: Layout, queries: Sequence[Query], stream: Stream, window: Window) -> bool:
+        return self.spread in (None, current.spread) and current.fits(queries, stream, window)
 
     def _divided(
         self, shards: int, queries: Sequence[Query], stream: Stream, window: Window
@@ -179,11 +183,11 @@ _PARTITIONS: Final = ("spark.sql.streaming.internal.stateStore.partitions", "spa
 @cache
 def keys_for(shards: int) -> tuple[int, ...]:
     """The least integer that Spark brings to each of so many partitions."""
-    found: dict[int, int] = {}
+    keys: dict[int, int] = {}
     for key in count():
-        found.setdefault(spark_hash(key) % shards, key)
-        if len(found) == shards:
-            return tuple(found[partition] for partition in range(shards))
+        keys.setdefault(spark_hash(key) % shards, key)
+        if len(keys) == shards:
+            return tuple(keys[partition] for partition in range(shards))
     raise AssertionError
 
 
@@ -313,8 +317,8 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
     After a move, shards also have fronts of rows that others go on with, which know later ones.
     """
     latest: dict[tuple[int, Row], Front] = {}
-    found = (front for state in states for front in fronts_of(state))
-    for front in sorted(found, key=lambda one: (one.tick, one.start, one.occurrence)):
+    fronts = (front for state in states for front in fronts_of(state))
+    for front in sorted(fronts, key=lambda one: (one.tick, one.start, one.occurrence)):
         latest[front.relation, front.row] = front
     return fronts_to_bytes(list(latest.values()))
 
@@ -337,7 +341,7 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
             parts[place].append(chunk)
         elif not chunk.lasting or chunk.number == last:
             parts[chunk.place] = [chunk]
-    found: dict[Place, Chunk] = {}
+    chunks: dict[Place, Chunk] = {}
     for place in sorted(parts, reverse=True):
         begins: dict[str, list[list[Any]]] = {}
         for chunk in sorted(begun[place], key=attrgetter("place")):
@@ -346,11 +350,11 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
         if place[1]:  # shards also keep begins of results that others go on with, which know later versions
             begins = {name: sorted(some, key=_version) for name, some in begins.items()}
         if before.keys is None:
-            found[place] = replace(parts[place][0], begins=begins)
+            chunks[place] = replace(parts[place][0], begins=begins)
         else:
-            found[place] = _together(place, parts[place], position, begins)
-            position = found[place].position
-    return found
+            chunks[place] = _together(place, parts[place], position, begins)
+            position = chunks[place].position
+    return chunks
 
 
 def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]) -> Chunk:
@@ -402,11 +406,11 @@ def all_divided(
 ) -> Iterator[Blob]:
     """Whole chunks as those of the shards of ``layout``. ``parts``: all of some, of the shards ``before``."""
     last = _last(whole)
-    found: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
+    by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
     for each in parts:
         place = each[0].place
-        found[(last, True) if before.keys is not None and place[0] <= last else place].append(each)
-    for place, some in found.items():
+        by_place[(last, True) if before.keys is not None and place[0] <= last else place].append(each)
+    for place, some in by_place.items():
         if place in whole:
             yield from divided(whole[place], some, before, layout, lateness)
 
@@ -433,15 +437,15 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
         return unpacked(parts[0][1])
     if not chunk.lasting:
         return rejoined([body for _, body in parts])
-    found = []
+    batches = []
     for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
         some = list(group)
         if lasting:
-            found += [unpacked(body) for _, body in some]
+            batches += [unpacked(body) for _, body in some]
         else:
             now = max(own.now for own, _ in some)
-            found.append(_in_time(rejoined([body for _, body in some]), now, lateness))
-    records = together(found)
+            batches.append(_in_time(rejoined([body for _, body in some]), now, lateness))
+    records = together(batches)
     return records.taken(np.argsort(records.time, kind="stable"))
 
 

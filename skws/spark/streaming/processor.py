@@ -63,15 +63,15 @@ class StateStore:
 
     def find(self, kind: Kind, name: object) -> tuple[bytes, bytes] | None:
         """Head and body, if it is there."""
-        found = self._state.getValue((kind, str(name)))
-        return None if found is None else (bytes(found[0]), bytes(found[1]))
+        entry = self._state.getValue((kind, str(name)))
+        return None if entry is None else (bytes(entry[0]), bytes(entry[1]))
 
     def get(self, kind: Kind, name: object) -> tuple[bytes, bytes]:
         """Head and body of what the shard knows to be there."""
-        found = self.find(kind, name)
-        if found is None:
+        entry = self.find(kind, name)
+        if entry is None:
             raise RuntimeError(f"the state of a shard has no {kind} {name}, though its mark says so")
-        return found
+        return entry
 
     def drop(self, kind: Kind, name: object) -> None:
         """Nothing happens if it is not there."""
@@ -79,11 +79,11 @@ class StateStore:
 
     def names(self) -> dict[Kind, list[str]]:
         """Of all that is there; Spark reads through all of it for that."""
-        found: dict[Kind, list[str]] = {}
+        names: dict[Kind, list[str]] = {}
         keys: Iterator[tuple[Kind, str]] = self._state.keys()
         for kind, name in keys:
-            found.setdefault(kind, []).append(name)
-        return found
+            names.setdefault(kind, []).append(name)
+        return names
 
 
 OUTPUT: Final = "shard int, part int, output binary"
@@ -141,7 +141,7 @@ _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 class Rebuilt(Protocol):
     """What a mesh is made anew in: a server of a shard, through its client, or a shard."""
 
-    def ask(self, operation: str, *given: Any) -> Any:
+    def ask(self, operation: str, *arguments: Any) -> Any:
         """Call an operation (``ShardServer.answer``)."""
 
 
@@ -187,8 +187,8 @@ class MeshProcessor(StatefulProcessor):
         share = self._shares[key[0]]
         client = ShardClient(self._run_name(), self._request, share)
         try:
-            known = self._store.find("mark", "")
-            mark = self._fresh if known is None else ShardProgress(**orjson.loads(known[1]))
+            entry = self._store.find("mark", "")
+            mark = self._fresh if entry is None else ShardProgress(**orjson.loads(entry[1]))
             micro_batches = self._micro_batches(rows, mark)
             part = share.number, share.shards, str(share.spread)
             mark = replace(mark, given=self._given, part=part)
@@ -251,10 +251,10 @@ class MeshProcessor(StatefulProcessor):
 
     def _queries(self, names: Iterable[str]) -> list[tuple[Query, int]]:
         """The standing queries in the order in which they were added, each with its micro-batch."""
-        kept = [orjson.loads(self._store.get("query", name)[0]) for name in names]
-        kept.sort(key=lambda one: one.pop("place"))
-        since = [one.pop("since", 0) for one in kept]
-        return list(zip(map(Query.from_dict, kept), since, strict=True))
+        stored = [orjson.loads(self._store.get("query", name)[0]) for name in names]
+        stored.sort(key=lambda one: one.pop("place"))
+        since = [one.pop("since", 0) for one in stored]
+        return list(zip(map(Query.from_dict, stored), since, strict=True))
 
     def _schema(self, number: int) -> tuple[str, int]:
         """One that it changed to, and the chunk that came next."""
@@ -263,16 +263,16 @@ class MeshProcessor(StatefulProcessor):
 
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
         """The chunks, oldest first, and if a lasting one stands for each: that one comes behind these."""
-        found = self._store.find("lasting", "")
-        lasting = [] if found is None else [_chunk(*found)]
+        entry = self._store.find("lasting", "")
+        lasting = [] if entry is None else [_chunk(*entry)]
         until = max((chunk.number for chunk, _ in lasting), default=-1)
         for number in range(mark.oldest, mark.next):
-            kept = self._store.find("chunk", number)
-            if kept is None:
+            stored = self._store.find("chunk", number)
+            if stored is None:
                 continue
             if lasting and number > until:
                 yield False, *lasting.pop()
-            yield number <= until, *_chunk(*kept)
+            yield number <= until, *_chunk(*stored)
         yield from ((False, *one) for one in lasting)
 
     def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:

@@ -64,9 +64,9 @@ class Prefetch:
     def poll(self, start: Offset, limit: int) -> Polled:
         """As ``Feed.poll``."""
         began = perf_counter()
-        taken = self._taken(start)
+        batch_ahead = self._taken(start)
         self._raise_late()
-        polled = taken or Polled(self._feed.poll(start, limit))
+        polled = batch_ahead or Polled(self._feed.poll(start, limit))
         batch = polled.batch
         # The offset after bad records tells which ones were ahead of the clock, for one poll.
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
@@ -119,9 +119,9 @@ class Prefetch:
     def _taken(self, start: Offset) -> Polled | None:
         if self._ahead is None:
             return None
-        (known, future), self._ahead = self._ahead, None
+        (start_read, future), self._ahead = self._ahead, None
         future.exception()
-        return future.result() if known == start else None
+        return future.result() if start_read == start else None
 
 
 def _joined(first: Batch, second: Batch) -> Batch:
@@ -301,17 +301,17 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         began = time.perf_counter()
-        known, taken = len(self._intake.bad.first), polled.batch.read
-        letters = self._intake.refuse(taken.bad)
+        bad_before, chunk = len(self._intake.bad.first), polled.batch.read
+        letters = self._intake.refuse(chunk.bad)
         first, number = start["sequence"] + 1, end["sequence"] - start["sequence"]
-        parts = self._cut(taken.records, number)
-        blobs = self._packed(taken.records, number) if polled.packed is None else polled.packed
+        parts = self._cut(chunk.records, number)
+        blobs = self._packed(chunk.records, number) if polled.packed is None else polled.packed
         head = BatchHeader(
             read,
             commands,
             letters,
-            len(malformed(taken.bad)),
-            tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[known:]),
+            len(malformed(chunk.bad)),
+            tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[bad_before:]),
             (*polled.batch.notices, *self._intake.bad.news()),
             backlog,
             watched=self._reading.watched,

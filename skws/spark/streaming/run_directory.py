@@ -184,9 +184,9 @@ class RunDirectory:
         if self._own:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def state(self, generation: int, given: str | None) -> str:
-        """Where Spark keeps the checkpoint of a layout, a URL; ``given``: by the user, for the first one."""
-        return given + _behind(generation) if given else self._state(generation).as_uri()
+    def state(self, generation: int, text: str | None) -> str:
+        """The URL of Spark's checkpoint for a layout; ``text``: the user's, for the first one."""
+        return text + _behind(generation) if text else self._state(generation).as_uri()
 
     def _state(self, generation: int) -> Path:
         return self.folder / f"spark{_behind(generation)}"
@@ -283,17 +283,17 @@ class CommandLog:
     """
 
     def __init__(
-        self, request: Job, place: RunDirectory, inbox: CommandQueue, given: dict[str, Query]
+        self, request: Job, place: RunDirectory, inbox: CommandQueue, queries: dict[str, Query]
     ) -> None:
         self._request = request
         self._place = place
         self._inbox = inbox
-        self._given = given
+        self._given = queries
         checkpoint, path = place.checkpoint, place.folder / COMMANDS
         kept_folder(path.parent)
         self._register = Register(place.request, path, checkpoint)
-        known = checkpoint.given(), checkpoint.new_schema()
-        self._first = self._register.standing.restarted(given, *known)
+        checkpointed = checkpoint.given(), checkpoint.new_schema()
+        self._first = self._register.standing.restarted(queries, *checkpointed)
         self._fit(self._first)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:

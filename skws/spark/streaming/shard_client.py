@@ -80,15 +80,15 @@ class ShardClient:
                 raise
             raise RuntimeError("the server of a shard has gone, and took its folder along") from None
 
-    def ask(self, operation: str, *given: Any) -> Any:
+    def ask(self, operation: str, *arguments: Any) -> Any:
         """Call an operation of the server (``ShardServer.answer``)."""
-        self.send(operation, *given)
+        self.send(operation, *arguments)
         return self.answer()
 
-    def send(self, operation: str, *given: Any) -> None:
+    def send(self, operation: str, *arguments: Any) -> None:
         """The same, but do not wait for the answer."""
         with self._given_up():
-            self._connection.send((operation, *given))
+            self._connection.send((operation, *arguments))
 
     def answer(self) -> Any:
         """To what was sent."""
@@ -150,7 +150,7 @@ class ShardClient:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         # It left another process behind that listens.
-        found = self._connected()
-        if found is None:
+        connection = self._connected()
+        if connection is None:
             raise RuntimeError(f"the server of a shard did not start:\n{log.read_text()[-2000:]}")
-        return found
+        return connection

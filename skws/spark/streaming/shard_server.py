@@ -114,15 +114,15 @@ class ShardStats:
         return cls(operators, stretches)
 
 
-def stats_of(live: Session, standing: Iterable[Query]) -> dict[str, Any]:
+def stats_of(live: Session, queries: Iterable[Query]) -> dict[str, Any]:
     """Of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # A query without windows has none, and one that is another shard's has none here.
-    stretches = {one.name: found for one in standing if (found := live.window_spans(one.name))}
+    stretches = {one.name: spans for one in queries if (spans := live.window_spans(one.name))}
     return {
         "partials": [[*prefix_of(tree), *state] for tree, *state in operators],
         "stretches": {
-            name: [[one.key, one.start, one.end] for one in found] for name, found in stretches.items()
+            name: [[one.key, one.start, one.end] for one in spans] for name, spans in stretches.items()
         },
     }
 
@@ -195,11 +195,11 @@ class Shard:
             self._since |= dict.fromkeys(change.added[0], chunk)
         for blob in tables:
             self._load_tables(blob)
-        asked = list(queries)
-        self._order = [query.name for query, _ in asked]
+        entries = list(queries)
+        self._order = [query.name for query, _ in entries]
         # With a lateness, a query knows nothing of results that were over when it came.
-        self._coming = [one for one in asked if one[0].kind == KEYWORDS and self._request.stream.lateness]
-        self._standing.stand_all([one[0] for one in asked if one not in self._coming])
+        self._coming = [one for one in entries if one[0].kind == KEYWORDS and self._request.stream.lateness]
+        self._standing.stand_all([one[0] for one in entries if one not in self._coming])
 
     def _come(self, number: int) -> None:
         """The queries that came with a micro-batch, or earlier, stand from here on."""
@@ -256,13 +256,13 @@ class Shard:
 
     def _past(self) -> list[LoggedBatch]:
         """The log that was sent, oldest first."""
-        found: list[LoggedBatch] = []
+        batches: list[LoggedBatch] = []
         for sent, one in sorted(self._sent.items()):
             if self._lasting is not None and sent == self._lasting.place:
-                found = [replace(one, recent=_with_end(found, self._lasting))]
+                batches = [replace(one, recent=_with_end(batches, self._lasting))]
             else:
-                found.append(one)
-        return found
+                batches.append(one)
+        return batches
 
     def work(self, micro_batch: MicroBatch) -> Worked:
         """Tables, then commands, then records, which become the chunk of the log with its number."""
@@ -270,16 +270,16 @@ class Shard:
         live = self._live
         if micro_batch.tables:
             self._load_tables(micro_batch.tables)
-        known = len(self._standing.schemas)
+        schemas_before = len(self._standing.schemas)
         lasted = self._lasting is not None
         dropped = self._trimmed()  # a shard of another layout may have needed more
         for chunk in dropped:
             self._sent.pop(chunk.place, None)
         results, added, removed = self._obey(micro_batch.head.commands)
-        schemas = list(self._standing.schemas[known:])
+        schemas = list(self._standing.schemas[schemas_before:])
         self._sent.clear()
         batch = unpacked(micro_batch.records)
-        taken = None
+        new_chunk = None
         before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:
@@ -290,15 +290,15 @@ class Shard:
             latest = int(batch.time.max())
             number, size = micro_batch.head.number, len(micro_batch.records)
             begins = {name: list(map(list, some)) for name, some in live.begins().items()}
-            taken = Chunk(number, *before, latest, live.position, size, final, begins)
-            self._log.append(taken)
-        lasting = None if taken is None else self._replaced(taken.number)
+            new_chunk = Chunk(number, *before, latest, live.position, size, final, begins)
+            self._log.append(new_chunk)
+        lasting = None if new_chunk is None else self._replaced(new_chunk.number)
         dropped += self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
         return Worked(
             results,
             stats,
-            taken if taken in self._log[-1:] else None,
+            new_chunk if new_chunk in self._log[-1:] else None,
             [each.number for each in dropped],
             added,
             removed,
@@ -324,23 +324,23 @@ class Shard:
             return None  # what lives does not tell which results that may change a new query has told
         self._looked_at = size
         live = self._live
-        found = live.lasting_records()
+        lasting = live.lasting_records()
         # All shards have truncations: those of several logs could not be told from each other.
-        if found is None or found.leading.truncations().any():
+        if lasting is None or lasting.leading.truncations().any():
             return None
-        records = found.records
+        records = lasting.records
         blob = packed(records)
         recent = list(dropwhile(self._is_over_recent, self._log))
-        kept = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
-        if 2 * kept > size:
+        bytes_left = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
+        if 2 * bytes_left > size:
             return None
-        self._looked_at = kept
+        self._looked_at = bytes_left
         begins = {name: list(map(list, some)) for name, some in live.all_begins().items()}
         self._lasting = Chunk(
             number,
             live.position - insertions(records),
             ALWAYS,
-            max([ALWAYS if found.latest is None else found.latest, *(each.latest for each in recent)]),
+            max([ALWAYS if lasting.latest is None else lasting.latest, *(each.latest for each in recent)]),
             live.position,
             len(blob),
             None if live.final is None else ALWAYS,
@@ -362,21 +362,21 @@ class Shard:
 
         From the front alone, since a deletion must not go before what it deletes.
         """
-        gone: list[Chunk] = []
+        removed: list[Chunk] = []
         if self._lasting is not None:
             behind = bisect_right(self._log, self._lasting.number, key=attrgetter("number"))
-            gone = self._cut(self._log[:behind], self._is_over_recent)
-            if behind and len(gone) == behind:
+            removed = self._cut(self._log[:behind], self._is_over_recent)
+            if behind and len(removed) == behind:
                 self._live.log_replaced(_part(self._lasting))
-            if len(gone) < behind or not self._is_over(self._lasting):
-                return gone
+            if len(removed) < behind or not self._is_over(self._lasting):
+                return removed
             self._lasting = None
-        return gone + self._cut(self._log, self._is_over)
+        return removed + self._cut(self._log, self._is_over)
 
     def _cut(self, log: Sequence[Chunk], over: Callable[[Chunk], bool]) -> list[Chunk]:
-        gone = list(takewhile(over, log))
-        del self._log[: len(gone)]
-        return gone
+        removed = list(takewhile(over, log))
+        del self._log[: len(removed)]
+        return removed
 
     def _is_over(self, chunk: Chunk) -> bool:
         live = self._live
@@ -506,7 +506,7 @@ class ShardServer:
 
     def answer(self, message: Sequence[Any]) -> Any:
         """The answer to a task. Raises SkwsError."""
-        operation, *given = message
+        operation, *arguments = message
         answers: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
             "replay": self._shard.replay,
@@ -515,7 +515,7 @@ class ShardServer:
             "seek": self._seek,
             "work": self._work,
         }
-        return answers[operation](*given)
+        return answers[operation](*arguments)
 
     def _begin(self, *state: Any) -> None:
         """As ``Shard.begin``; the log comes next, then ``seek``."""
@@ -575,9 +575,9 @@ def serve(setup: Setup) -> None:
         own = setup.socket.stat().st_ino
         if os.fork():
             return
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         among = 0
-        while _wanted(setup, own) and time.monotonic() - asked < IDLE:
+        while _wanted(setup, own) and time.monotonic() - asked_at < IDLE:
             with suppress(TimeoutError):
                 connection, _ = listener.accept()
                 connection.settimeout(None)
@@ -585,7 +585,7 @@ def serve(setup: Setup) -> None:
                     among = now
                     use(request.memory, lambda _: None, among)
                 converse(Connection(connection.detach()), server, lambda: _wanted(setup, own))
-                asked = time.monotonic()
+                asked_at = time.monotonic()
     _leave(setup.socket, own)
 
 

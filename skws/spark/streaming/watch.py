@@ -150,7 +150,7 @@ class SparkWatch:
             backlog=shards.backlog,
             bad=shards.bad,
             load=Load(shards.live, shards.operators, shards.waiting),
-            standing=self.standing,
+            queries=self.standing,
             log_bytes=shards.log_bytes,
             restarts=0 if self._job is None else self._job.restarts,
         )

@@ -200,10 +200,11 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
 
 @some(
     "window, lateness, logged",
-    [(TimeWindow(9), 3, False), (Unbounded(), 0, False)],
     [
-        (TimeWindow(9), 0, False),
-        (CountWindow(9), 0, False),
+        *((TimeWindow(9), lateness, False) for lateness in (0, 3)),
+        *((window, 0, False) for window in (CountWindow(9), Unbounded())),
+    ],
+    [
         *((TimeWindow(9), lateness, True) for lateness in (0, 3)),
         *((window, 0, True) for window in (CountWindow(9), Unbounded())),
     ],

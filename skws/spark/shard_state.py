@@ -1,4 +1,4 @@
-"""What the shards of a streaming query hold, as rows: a shard is made anew from its state, in a task."""
+"""The tuples and results that the shards of a streaming query hold, as rows. A task rebuilds each shard."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.window import parse_window
 
 STATE_COLUMNS: Final = f"shard int, kind string, relation string, row map<string, string>, {RESULT_COLUMNS}"
-"""``kind``: ``tuple`` or ``result``. Of a tuple, ``relation`` and ``row`` are its own, ``start`` and ``end``
-its lifespan, ``id`` as results show it, and ``tuples`` has it alone. A result is as a search gives it."""
+"""``kind``: ``tuple`` or ``result``. A tuple has its ``relation`` and ``row``, its lifespan from ``start`` to
+``end``, its ``id`` as in results, and itself in ``tuples``. A result is as a search gives it."""
 
 _TUPLE, _RESULT = "tuple", "result"
 
@@ -36,7 +36,7 @@ _TUPLE, _RESULT = "tuple", "result"
 def state(
     spark: SparkSession, checkpoint: str | Path, *, batch: int | None = None, operator: int = 0
 ) -> DataFrame:
-    """What a streaming search holds: live tuples and open results; a DataFrame with STATE_COLUMNS.
+    """The live tuples and open results of a streaming search: a DataFrame with STATE_COLUMNS.
 
     ``checkpoint``: the ``checkpointLocation`` of a streaming query, or the folder of ``skws watch
     --checkpoint``; of a run with ``spark.skws.stateLocation``, what that says. The query may run meanwhile.
@@ -58,7 +58,7 @@ def state(
 
 
 def _state_of(checkpoint: str | Path) -> str:
-    """Where Spark keeps the state: of a run of ``skws watch``, that of the last layout that has worked."""
+    """The folder of Spark's state; for a run of ``skws watch``, that of its last working layout."""
     folder = Path(checkpoint)
     if not (folder / NAME).exists():  # it is not of skws watch
         return str(checkpoint)
@@ -70,14 +70,14 @@ def _state_of(checkpoint: str | Path) -> str:
 
 
 def _rows(blobs: pa.Table) -> pa.Table:
-    """What a shard holds; in a task."""
+    """The rows of a shard; runs in a task."""
     with brief_errors():
         stored = _KeptBlobs(blobs)
         _, mark = stored.get("mark", b"")
         _, job = stored.get("job", b"")
         progress = ShardProgress(**orjson.loads(mark)) if mark else ShardProgress()
         if not job or progress.part is None:
-            raise StateError("the state does not say what search it is of: let the query work once more")
+            raise StateError("the state does not name its search yet: let the query process another batch")
         number, shards, spread = progress.part
         request = described_job(job)
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
@@ -89,7 +89,7 @@ def _rows(blobs: pa.Table) -> pa.Table:
 
 
 def described_job(text: bytes) -> Job:
-    """The job that a state says it is of, without queries, which the state has apart."""
+    """The job of a state, without its queries, which the state has apart."""
     fields: dict[str, Any] = orjson.loads(text)
     return Job(
         {},
@@ -127,7 +127,7 @@ _ROW: Final = pa.map_(pa.string(), pa.string())
 
 
 class _InTask:
-    """A shard in place of the client of its server."""
+    """Calls a shard directly, instead of the client of its server."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
@@ -146,7 +146,7 @@ class _InTask:
 
 
 class _KeptBlobs:
-    """In place of Spark's handle, and of the variable with the blobs of a shard."""
+    """Stands in for Spark's handle, and for the variable with the blobs of a shard."""
 
     def __init__(self, blobs: pa.Table) -> None:
         rows = blobs.select(["kind", "name", "head", "body"]).to_pylist()

@@ -90,8 +90,8 @@ class Query:
     """Immutable. ``kind`` is a name in ``skws.queries.kinds``; ``options`` depend on it.
 
     ``max_size``: the most tuples of a result; None for the stream's.
-    ``name``: what a run calls the query; empty until it has one. ``tag``: a text that belongs to whoever
-    asked, such as JSON; it stays with the query, and says nothing about what the query finds.
+    ``name``: the query's name in a run; empty until it has one. ``tag``: opaque text of the caller, such as
+    JSON; it is returned unchanged, and does not affect results.
     """
 
     text: str
@@ -206,7 +206,7 @@ def completed(text: str, word: str) -> str:
 
 
 def corrected(text: str, meant: Mapping[str, str]) -> str:
-    """The text of a query with what was meant in place of keywords as they were typed."""
+    """The text of a query with suggested keywords in place of those that were typed."""
     for typed, other in meant.items():
         literal = other.replace("\\", r"\\")
         text = re.sub(rf"(?<!\w){re.escape(typed)}(?!\w)", literal, text, flags=re.IGNORECASE)

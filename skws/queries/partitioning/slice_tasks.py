@@ -1,4 +1,4 @@
-"""Slices that tasks search, whoever runs them: tasks of Spark, or processes of one machine.
+"""Slices that tasks search: tasks of Spark, or processes of one machine.
 
 A task emits messages (``search_range``, ``search_pieces``). A ``SlicedRun`` takes those of all tasks, and
 gives the results of the stream.
@@ -7,7 +7,7 @@ A replay in order of time is cut by looking at times alone, into ranges of bytes
 
     timed_blocks of each split -> blocks_of -> plan_slices -> SliceRanges of each slice -> results
 
-No record leaves the process that reads it. Nothing here knows who runs it.
+No record leaves the process that reads it. This module does not depend on what runs the tasks.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> Packed
 
 @dataclass(frozen=True, slots=True)
 class SliceRanges:
-    """What a slice reads: before its own records, and with them.
+    """The ranges that a slice reads: those before its own records, and those with them.
 
     A block belongs to the slice in which it begins, so that each bad record is found once.
     """
@@ -108,7 +108,7 @@ class SliceRanges:
         progress: Callable[[int], None],
         bad: Callable[[Sequence[BadRecord]], None],
     ) -> Iterator[LiveResult]:
-        """Read and search; ``progress`` and ``bad`` hear of its own records. Raises SourceError."""
+        """Reads and searches; reports its own records to ``progress`` and ``bad``. Raises SourceError."""
         reader = chunk_reader(stream.schema)
 
         def batches() -> Iterator[RecordBatch]:
@@ -154,7 +154,7 @@ class TimedLines:
 
 @dataclass(frozen=True, slots=True)
 class SliceProgress:
-    """``counts``: of its own records so far. ``number``: of results found since, if none are formed."""
+    """``counts``: of the slice's own records so far. ``number``: of further results, if none are formed."""
 
     counts: Counts
     number: int = 0
@@ -169,7 +169,7 @@ class Updated:
 
 
 Emitted: TypeAlias = TimedLines | SliceProgress | Updated | Sequence[BadRecord] | int
-"""A number: so many bytes of the slice's own records have been read."""
+"""The number of bytes of the slice's own records that have been read."""
 
 
 class BeginsOfSlices:
@@ -182,7 +182,7 @@ class BeginsOfSlices:
         self._known: dict[tuple[str, str, float | None], Begin] = {}  # by name of the query, id and version
 
     def take(self, updated: Updated) -> None:
-        """A slice has ended."""
+        """Takes the begins of a slice that has ended."""
         new = {}
         for each in updated.begins:
             earlier = self._known.get((each.name, each.id, each.begin))
@@ -195,7 +195,7 @@ class BeginsOfSlices:
         }
 
     def told(self, line: bytes) -> bytes:
-        """A result of the next slice, as it is told after all before it."""
+        """A result of the next slice, with its begin in the slices before it."""
         if not self._known or line.startswith(_FOUND):
             return line
         result = Result.from_json(line)
@@ -209,7 +209,7 @@ _FOUND: Final = b'{"op":"+"'
 
 
 class Timed(Protocol):
-    """Some results, which may be on disk."""
+    """Some results; they may be on disk."""
 
     def timed(self) -> Iterator[tuple[float, bytes]]:
         """JSON lines with the times at which they are given."""
@@ -235,7 +235,7 @@ class SlicedRun(ABC):
         self.close()
 
     def close(self) -> None:  # noqa: B027 - not every run keeps something
-        """Let go of what the run keeps."""
+        """Releases what the run keeps."""
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
         """Results in order of time, encoded; ``bad`` gets the bad records on the way.
@@ -270,7 +270,7 @@ class SlicedRun(ABC):
 
     @abstractmethod
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
-        """What the task of each slice emits, in their order."""
+        """The messages of each slice's task, in order of the slices."""
 
     def _found(
         self, bad: BadRecordLog, *, counting: bool
@@ -326,7 +326,7 @@ def search_pieces(
 
 
 def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted]) -> Iterator[Emitted]:
-    """Results many at a time, and what was put ``aside`` meanwhile; in the end the counts are complete."""
+    """The results in groups, and the messages put ``aside`` meanwhile. The counts are complete at the end."""
     lines: list[bytes] = []
     times: list[float] = []
     size = 0

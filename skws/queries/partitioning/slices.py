@@ -7,7 +7,7 @@ are alive as the slice begins rank with its own, by scores of the window before 
 
     read_pieces -> plan_slices -> pieces of each slice -> in_order -> SliceRun -> results
 
-Nothing here knows who runs it: tasks of Spark, or processes of one machine.
+Tasks of Spark or processes of one machine run the slices; this module depends on neither.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arr
 SMALL: Final = 20_000
 """Records of a slice at least: starting a task costs more than searching fewer."""
 _WORTH: Final = 0.9  # of the time: what saves less is not cut
-_POINTS: Final = 16  # the times that stand for the records of a piece
+_POINTS: Final = 16  # times that represent the records of a piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Slice:
         return self.end == FOREVER
 
     def reads(self, piece: PackedPiece) -> bool:
-        """Whether it takes in some of the records of a piece of the stream."""
+        """Whether the slice reads some of the records of a piece of the stream."""
         return piece.last >= self.context and piece.first < self.end
 
     def share(self, piece: PackedPiece) -> float:
-        """The part of a piece's records that it takes in, about, if they are evenly spread over its times."""
+        """The fraction of a piece's records that the slice reads, if they are evenly spread over time."""
         begin, end = max(piece.first, self.context), min(piece.last + 1, self.end)
         return max(end - begin, 0) / (piece.last + 1 - piece.first)
 
@@ -153,7 +153,7 @@ def plan_parts(
 
 
 def why_whole(queries: Sequence[Query], window: Window) -> str:
-    """Why no stream is cut for some queries; empty if streams are."""
+    """The reason why some queries keep any stream from being cut; empty if there is none."""
     if any(one.kind not in (KEYWORDS, PATTERN, TOP) for one in queries):
         return "a query of its kind keeps a state of the whole stream"
     if not isinstance(window, TimeWindow | CountWindow):
@@ -229,7 +229,7 @@ class SliceRun:
 
     @property
     def counts(self) -> Counts:
-        """Those of its own records so far."""
+        """The counts of the slice's own records so far."""
         if self._session is None:
             return Counts()
         counts = less(self._session.counts(), self._before)
@@ -304,7 +304,7 @@ class SliceRun:
             self._pass_to(session, self._slice.begin)
 
     def _pass_to(self, session: Session, time: int) -> list[Result]:
-        """What happens before a time without more records, as results expire."""
+        """The results that expire before a time without more records."""
         return [] if self._stream.by_count else session.advance(time - 1)
 
     def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -317,13 +317,13 @@ class SliceRun:
 
 
 def summed(counts: Counts, others: Counts) -> Counts:
-    """What two slices have counted; of what they held, the most."""
+    """The sum of two slices' counts; of ``kept``, the larger one."""
     both = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
     return Counts(**{**both, "kept": max(counts.kept, others.kept)})
 
 
 def less(counts: Counts, before: Counts) -> Counts:
-    """What has been counted since ``before``; the most that was held stays."""
+    """The counts since ``before``; ``kept`` stays as it is."""
     since = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
     return Counts(**{**since, "kept": counts.kept})
 

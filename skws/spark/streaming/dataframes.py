@@ -43,7 +43,7 @@ from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
 
 LATE: Final = "late"
-"""In place of "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
+"""Replaces "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
 _MOST: Final = 200_000  # records in a micro-batch
 _FEW: Final = 10_000
 _RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
@@ -145,7 +145,10 @@ class FrameProcessor(MeshProcessor):
             commands, tables, batch = [], b"", after
 
     def _commands(self, mark: ShardProgress) -> list[JobCommand]:
-        """What makes the queries of the state those of this start. Raises UsageError for another stream."""
+        """Commands that turn the queries of the state into those of this start.
+
+        Raises UsageError for another stream.
+        """
         if mark.given == self._given:
             return []
         job: Job = pickle.loads(self._request)  # noqa: S301 - by the constructor
@@ -167,7 +170,7 @@ class FrameProcessor(MeshProcessor):
 
 
 def _of_stream(job: Job) -> str:
-    """The part of a job that a start cannot change."""
+    """The parts of a job that a restart cannot change."""
     parts = (to_yaml(job.schema), str(job.plan_window), job.lateness, job.max_size)
     return sha256(repr(parts).encode()).hexdigest()
 
@@ -177,7 +180,7 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
 
 
 def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
-    """The pieces by their first times; what tasks tell of partitions (``PartitionEnds.told``), and when."""
+    """The pieces by their first times; the ends of partitions (``PartitionEnds.told``), and their times."""
     pending: list[tuple[PackedPiece, bytes]] = []
     told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
     clock = ALWAYS
@@ -213,7 +216,7 @@ def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
 
 
 def _apart(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[list[tuple[PackedPiece, bytes]]]:
-    """Pieces that overlap in time together, and small ones."""
+    """Groups pieces that overlap in time, and small ones."""
     group: list[tuple[PackedPiece, bytes]] = []
     size, last = 0, ALWAYS
     for piece, blob in pieces:

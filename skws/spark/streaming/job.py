@@ -78,7 +78,7 @@ SETTINGS: Final = {
 
 
 def source_of(reading: Reading) -> type[DataSource]:
-    """The data source to register with Spark, pickled: two processes make one and never read."""
+    """The data source to register with Spark, pickled: two processes create it and never read."""
     pickled = pickle.dumps(reading)
 
     class LiveSource(DataSource):
@@ -102,9 +102,9 @@ def source_of(reading: Reading) -> type[DataSource]:
 
 
 def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
-    """Start the servers of shards in a thread, where a local master has its tasks: on this machine.
+    """Starts the servers of shards in a thread, if the master is local and runs its tasks on this machine.
 
-    A task would start its shard's server itself, and finds one that is there. Spark and they take seconds.
+    Otherwise a task starts its shard's server itself. Spark and the servers take seconds to start.
     """
     pickled = pickle.dumps(request)
 
@@ -124,9 +124,9 @@ def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
 
 @contextmanager
 def workers_unheard(spark: SparkSession) -> Iterator[None]:
-    """Python processes that Spark starts meanwhile print nothing: one reports its progress on stderr.
+    """Inside, Python processes that Spark starts print nothing: one reports its progress on stderr.
 
-    Their errors come as exceptions, and Spark's own log goes on.
+    Their errors come as exceptions, and Spark's own log is unaffected.
     """
     system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # noqa: SLF001
     former = system.err
@@ -159,9 +159,9 @@ def meshed(rows: DataFrame, reading: Reading, initial: GroupedData | None) -> Da
 
 
 def check_state(spark: SparkSession, state: str, last: int) -> None:
-    """Raises StateError unless Spark's checkpoint at ``state`` knows the last batch of so many.
+    """Raises StateError unless Spark's checkpoint at ``state`` has the last of ``done`` batches.
 
-    Spark would begin anew there, with batches whose numbers are those of others.
+    Otherwise Spark would begin anew there, and use the numbers of earlier batches again.
     """
     if last == 0:
         return
@@ -172,17 +172,17 @@ def check_state(spark: SparkSession, state: str, last: int) -> None:
 
 
 def last_planned(spark: SparkSession, state: str) -> int | None:
-    """The last batch in Spark's checkpoint, done or not; it counts from 0. None before the first."""
+    """The number, from 0, of the last batch in Spark's checkpoint, done or not. None before the first."""
     return _last_in(spark, f"{state}/offsets")
 
 
 def last_done(spark: SparkSession, state: str) -> int | None:
-    """The last batch that Spark's checkpoint knows to be done; None before that."""
+    """The number of the last batch that is done by Spark's checkpoint; None before the first."""
     return _last_in(spark, f"{state}/commits")
 
 
 def _last_in(spark: SparkSession, folder: str) -> int | None:
-    """Of files named by their batch."""
+    """The highest number among files that are named by their batch."""
     path, files = _files(spark, folder)
     if not files.exists(path):
         return None
@@ -191,7 +191,7 @@ def _last_in(spark: SparkSession, folder: str) -> int | None:
 
 
 def planned_offset(spark: SparkSession, state: str, batch: int) -> Offset:
-    """Where the source stands behind a batch, by Spark's checkpoint at ``state``. Raises StateError."""
+    """The source's offset after a batch, from Spark's checkpoint at ``state``. Raises StateError."""
     check_state(spark, state, batch + 1)
     path, files = _files(spark, f"{state}/offsets/{batch}")
     file = files.open(path)
@@ -239,13 +239,13 @@ class ShardedJob:
         return 0 if self._query is None else self._query.restarts
 
     def want(self, wanted: Wanted, spark: SparkSession) -> None:
-        """The settings, once they are known: a run that begins has another layout then. Raises UsageError."""
+        """Sets what the user wants, once it is known; changes the layout of a new run. Raises UsageError."""
         self._wanted = wanted
         self._spark = spark
         self._expect(self._place.layout or self._first())
 
     def planned(self) -> Offset | None:
-        """Where the source stands behind all that Spark has planned; None before that. Raises StateError."""
+        """The source's offset after all batches that Spark has planned; None before. Raises StateError."""
         if self._place.checkpoint.fresh:
             return None
         layout, previous = self.layout, self.layout.previous
@@ -265,7 +265,7 @@ class ShardedJob:
         return self._state(previous.generation), self.layout.before - previous.before - 1
 
     def open(self, committer: OutputCommitter, done: Callable[[], int]) -> None:
-        """``committer`` takes what micro-batches come to; ``done`` counts those that are through."""
+        """``committer`` takes the output of micro-batches; ``done`` counts the completed ones."""
         spark = self._spark
         self._committer = committer
         self._query = RestartingQuery(
@@ -273,13 +273,13 @@ class ShardedJob:
         )
 
     def goes_on(self) -> bool:
-        """To be asked often, since that starts it. False: it was asked to end. Raises SkwsError."""
+        """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
         return self._opened.goes_on()
 
     def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
-        """Lay the shards out anew if they cannot answer queries as they are, or are to be others.
+        """Changes the layout if the shards cannot answer the queries, or the user wants another one.
 
-        False if the run is ``over`` before. Raises UsageError if that is not wanted.
+        False if the run is ``over`` before. Raises UsageError if the user's settings forbid it.
         """
         if self._planned(queries) is self.layout:
             return True
@@ -324,7 +324,7 @@ class ShardedJob:
         return self._wanted.layout(list(request.named().values()), request.stream, request.plan_window)
 
     def _planned(self, standing: StandingQueries) -> Layout:
-        """The layout for queries behind what was done; mostly the one it has."""
+        """The layout for queries after the last completed batch; usually the current one."""
         queries, window = list(standing.shown()), self._place.request.plan_window
         return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
 
@@ -340,9 +340,9 @@ class ShardedJob:
         self.layout = layout
 
     def _settled(self) -> bool:
-        """Whether the state can be read for another layout: Spark knows that its last batch is done.
+        """Whether the state can be read for another layout: Spark has recorded its last batch as done.
 
-        It may have been stopped, or killed, when the batch was in the outbox and not yet recorded.
+        A stop or kill can leave a batch in the output log that Spark has not recorded yet.
         """
         batches = self._committer.last - self.layout.before
         if batches <= 0:
@@ -396,14 +396,16 @@ class ShardedJob:
 
 
 ATTEMPTS: Final = 12  # more than five minutes, as sources wait for their servers
-"""So many failures, with nothing done between them, are for good."""
+"""The number of failures, with nothing done between them, that ends the run."""
 _PAUSE: Final = MICROSECOND  # doubled from failure to failure
 _LONGEST_PAUSE: Final = 30 * MICROSECOND
 _JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
 
 
 class RestartingQuery:
-    """``start`` starts the query; ``done`` counts its micro-batches. Nothing here waits for a new start.
+    """Starts a query again after a failure; its methods never wait.
+
+    ``start`` starts the query; ``done`` counts its completed micro-batches.
 
     ``unheard``: entered from each start until something is done.
     ``restarts``: how often it was started again.
@@ -430,7 +432,7 @@ class RestartingQuery:
         self.restarts = 0
 
     def goes_on(self) -> bool:
-        """To be asked often, since that starts it. False: it was asked to end. Raises SkwsError."""
+        """Starts the query again if that is due, so call it often. False at its end. Raises SkwsError."""
         if self._query is None:
             return self._started_if_due()
         if self._done() > self._done_before:
@@ -449,7 +451,7 @@ class RestartingQuery:
         raise SparkFailedError("Spark failed: it ended the query, and did not say why")
 
     def again(self) -> None:
-        """Behind ``stop``: the next question starts it."""
+        """After ``stop``: the next ``goes_on`` starts it."""
         self._query, self._due = None, self._clock.now()
 
     def stop(self) -> None:
@@ -474,13 +476,13 @@ class RestartingQuery:
         return True
 
     def _without_java(self) -> bool:
-        """False: by a signal that Java got first, and that is for this process, too."""
+        """Raises SparkFailedError as Java is gone; False if a signal ended it, which also ends this run."""
         if self._asked_to_end():
             return False
         raise java_gone() from None
 
     def _failed(self, error: SkwsError) -> None:
-        """Wait for the next start, if that may help. Raises the error otherwise."""
+        """Schedules the next start if that may help; otherwise raises the error."""
         if not isinstance(error, PassingError):
             raise error
         self._query = None

@@ -74,11 +74,11 @@ class Layout:
         return self.keys is None or plan_keys(queries, stream, window) == self.keys
 
     def divided(self, batch: RecordBatch) -> list[RecordBatch]:
-        """What each shard reads; a single batch if all of them read all."""
+        """The records of each shard; a single batch if all shards read all records."""
         return [batch] if self.keys is None else self.keys.divided(batch, self.shards)
 
     def packed(self, batch: RecordBatch) -> list[bytes]:
-        """The same, as shards keep it."""
+        """As ``divided``, packed as shards keep the records."""
         if self.keys is None:
             return [packed(batch)]
         return [packed(batch.taken(places), places) for places in self.keys.places(batch, self.shards)]
@@ -86,14 +86,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asks for: so many shards, divided so; None leaves it to ``layout``."""
+    """The number of shards, and how they divide the work, if the user says; None leaves it to ``layout``."""
 
     shards: int | None = None
     spread: Partitioning | None = None
 
     @classmethod
     def by(cls, settings: Callable[[str], str | None]) -> Wanted:
-        """By Spark's settings. Raises UsageError."""
+        """Reads Spark's settings. Raises UsageError."""
         shards, spread = settings(_SHARDS), settings(_SPREAD)
         if shards is not None and not shards.isdecimal():
             raise UsageError(f"{_SHARDS} {shards}: expected a number")
@@ -109,10 +109,10 @@ class Wanted:
         current: Layout | None = None,
         batches: int = 0,
     ) -> Layout:
-        """For a run that begins, or goes on after so many micro-batches with the ``current`` one.
+        """The layout of a run that begins, or resumes with the ``current`` one after some ``batches``.
 
-        By key if one divides the tuples, else by query if there are many, else by root. A known layout stays
-        if it is as wanted and fits. Raises UsageError.
+        By key if one divides the tuples, else by query if there are many, else by root. The current layout
+        stays if it is the wanted one and fits. Raises UsageError.
         """
         shards = self.shards or (current.shards if current else 1)
         if not 1 <= shards <= MOST_SHARDS:
@@ -161,13 +161,13 @@ class Division:
     partitions: int
 
     def layout(self) -> Layout:
-        """For the task that asks."""
+        """The layout, for the task that calls it."""
         context = TaskContext.get()
         told = [] if context is None else [context.getLocalProperty(name) for name in _PARTITIONS]
         return self.of(next((int(number) for number in told if number), self.partitions))
 
     def of(self, partitions: int) -> Layout:
-        """Over so many stateful partitions."""
+        """The layout over ``partitions`` stateful partitions."""
         number = 1 if self.keys is None else min(self.shards or _UNASKED, partitions)
         groups = keys_for(partitions)[:number]
         if number == 1:
@@ -176,13 +176,13 @@ class Division:
 
 
 _UNASKED: Final = 4
-"""Shards of a division that are not asked for, at most: Spark has 200 partitions by default."""
+"""The most shards if the user names no number: Spark has 200 partitions by default."""
 _PARTITIONS: Final = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
 
 @cache
 def keys_for(shards: int) -> tuple[int, ...]:
-    """The least integer that Spark brings to each of so many partitions."""
+    """For each partition, the least integer that Spark assigns to it."""
     keys: dict[int, int] = {}
     for key in count():
         keys.setdefault(spark_hash(key) % shards, key)
@@ -243,7 +243,7 @@ def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
 def moved(
     session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
 ) -> GroupedData:
-    """What shards of ``layout`` begin with: the state of those ``before``, at ``state``, behind a batch."""
+    """The initial state of the shards of ``layout``: that of ``before``, at ``state``, after a batch."""
     old = blobs_at(session, state, batchId=batch)
     chunks = old.where("kind IN ('chunk', 'lasting')")
     rest = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
@@ -267,7 +267,7 @@ Place: TypeAlias = tuple[int, bool]
 def planned(
     rest: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
 ) -> tuple[list[Blob], dict[Place, Chunk]]:
-    """All but the chunks, for each shard of ``layout``, and the heads of whole chunks by place.
+    """For each shard of ``layout``, the state without chunks; and the heads of whole chunks by place.
 
     ``rest`` and ``heads``: of all shards ``before``, heads with their groups.
     """
@@ -275,7 +275,7 @@ def planned(
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if before.keys else max(positions)
     whole = _together_again(list(heads), position, before)
-    if layout.keys is not None:  # then no query needs what a lasting chunk stands for
+    if layout.keys is not None:  # then no query needs the chunks that a lasting one replaces
         whole = {place: chunk for place, chunk in whole.items() if place >= (_last(whole), True)}
     return list(_rest(rest, marks, position, before, layout)), whole
 
@@ -283,7 +283,7 @@ def planned(
 def _rest(
     rest: Iterable[Blob], marks: Mapping[int, ShardProgress], position: int, before: Layout, layout: Layout
 ) -> Iterator[Blob]:
-    """All but the chunks, for each shard of ``layout``. ``position``: that of the stream."""
+    """For each shard of ``layout``, the state without chunks. ``position``: of the stream."""
     first, shares = before.groups[0], before.shares
     held: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
@@ -312,9 +312,9 @@ def _rest(
 
 
 def merged_fronts(states: Sequence[bytes]) -> bytes:
-    """What a replay of the log must expect (``LifespanResolver.snapshot``), of several shards together.
+    """The fronts that a replay of the log must expect (``LifespanResolver.snapshot``), merged from shards.
 
-    After a move, shards also have fronts of rows that others go on with, which know later ones.
+    After a move, shards also have fronts of rows that other shards continue; those know later ones.
     """
     latest: dict[tuple[int, Row], Front] = {}
     fronts = (front for state in states for front in fronts_of(state))
@@ -373,13 +373,13 @@ def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str
 
 
 def _version(begin: Sequence[Any]) -> float:
-    """When the version began that a begin is of: of several begins of a result the last one counts."""
+    """The begin of a result's version: of several begins of a result, that of the last version counts."""
     version: float | None = begin[2]
     return ALWAYS if version is None else version
 
 
 def _last(whole: Iterable[Place]) -> int:
-    """The number of the lasting one of whole chunks; -1 without one."""
+    """The number of the lasting chunk; -1 without one."""
     return next((number for number, lasting in whole if lasting), -1)
 
 
@@ -454,5 +454,5 @@ def _of_part(part: tuple[Chunk, bytes]) -> Place:
 
 
 def _in_time(records: RecordBatch, now: int, lateness: int) -> RecordBatch:
-    """Those that did not come too late."""
+    """The records that did not come too late."""
     return records if now == ALWAYS else records.taken(records.time >= now - lateness)

@@ -1,4 +1,4 @@
-"""What processes of a live job send each other; apart, so that tasks do not load the engine.
+"""The messages between the processes of a live job; a module apart, so that tasks do not load the engine.
 
 The source hands each shard micro-batches, whose records are packed once: a log keeps them as they came. A
 task asks its shard's server what they come to.
@@ -27,7 +27,7 @@ _LENGTHS: Final = Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """All of a micro-batch but its records.
+    """A micro-batch without its records.
 
     ``read``: seconds since the epoch when it was read, which took ``reading``
     seconds. ``letters``: bad
@@ -80,7 +80,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The records of one micro-batch in the log of a shard.
+    """The records of one micro-batch, in the log of a shard.
 
     ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
     them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
@@ -103,13 +103,13 @@ class Chunk:
 
     @property
     def place(self) -> tuple[int, bool]:
-        """In the log: behind the chunks that it stands for, if it is lasting."""
+        """The position in the log; a lasting chunk follows the chunks that it replaces."""
         return self.number, self.lasting
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a server is started with. ``daemon``: the process without which it has no reason to live.
+    """The arguments of a server. ``daemon``: the server ends when this process does.
 
     ``request``: the pickled job. Four Python processes and more only pass it on: it would take each of them
     two seconds to load what it refers to.
@@ -123,7 +123,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What a micro-batch came to, and how the log must change.
+    """The answer to a micro-batch: its results, and how the log must change.
 
     ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
     records just taken, None if the log goes without. ``lasting``: a chunk with what lives in place of all so
@@ -151,20 +151,20 @@ class Worked:
 
 
 RECORDS: Final = (1 << 31) - 1
-"""In place of the number of a blob: the records of a micro-batch, for an onlooker."""
+"""Replaces the number of a blob: the records of a micro-batch, for a listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An answer in place of another. ``kind``: the name of an error of ours, empty for any other."""
+    """The answer if a request failed. ``kind``: the name of a SkwsError, empty for any other error."""
 
     kind: str
     message: str
 
 
 BEHIND = "behind"
-"""In place of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
+"""Sent instead of ``Worked``: the server's mesh is of another epoch, and needs the state first."""
 PAST = "past"
-"""In place of ``Worked``: the batch's commands need the log."""
+"""Sent instead of ``Worked``: the commands of the batch need the log."""
 WORKING: Final = "working"
-"""Before an answer, now and then: the server works on it."""
+"""Sent every few seconds until the answer: the server is working on it."""

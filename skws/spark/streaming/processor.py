@@ -53,7 +53,7 @@ BLOBS: Final = "shelf"
 
 
 class StateStore:
-    """Blobs, each with a small one that says what it is."""
+    """Blobs (bodies), each with a small head that describes it."""
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         self._state: MapState = handle.getMapState(BLOBS, _KEY, _VALUE)
@@ -62,23 +62,23 @@ class StateStore:
         self._state.updateValue((kind, str(name)), (head, body))
 
     def find(self, kind: Kind, name: object) -> tuple[bytes, bytes] | None:
-        """Head and body, if it is there."""
+        """Head and body; None if there is no such blob."""
         entry = self._state.getValue((kind, str(name)))
         return None if entry is None else (bytes(entry[0]), bytes(entry[1]))
 
     def get(self, kind: Kind, name: object) -> tuple[bytes, bytes]:
-        """Head and body of what the shard knows to be there."""
+        """Head and body of a blob that must exist."""
         entry = self.find(kind, name)
         if entry is None:
             raise RuntimeError(f"the state of a shard has no {kind} {name}, though its mark says so")
         return entry
 
     def drop(self, kind: Kind, name: object) -> None:
-        """Nothing happens if it is not there."""
+        """Removes a blob, if it exists."""
         self._state.removeKey((kind, str(name)))
 
     def names(self) -> dict[Kind, list[str]]:
-        """Of all that is there; Spark reads through all of it for that."""
+        """The names of all blobs by kind; Spark reads its whole state for this."""
         names: dict[Kind, list[str]] = {}
         keys: Iterator[tuple[Kind, str]] = self._state.keys()
         for kind, name in keys:
@@ -133,20 +133,20 @@ LOCAL_FILES: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
 }
-"""What writes a checkpoint on a local disk."""
+"""The class that writes a checkpoint on a local disk."""
 
 _MOST_SCHEMAS: Final = 1000  # in one micro-batch
 
 
 class Rebuilt(Protocol):
-    """What a mesh is made anew in: a server of a shard, through its client, or a shard."""
+    """Rebuilds a mesh: a shard, or the client of its server."""
 
     def ask(self, operation: str, *arguments: Any) -> Any:
         """Call an operation (``ShardServer.answer``)."""
 
 
 def described(request: Job) -> bytes:
-    """What a state is to say of its job, as JSON; the inverse of ``described_job``.
+    """The job as its state describes it, in JSON; the inverse of ``described_job``.
 
     The schema is the one that the run began with.
     """
@@ -213,7 +213,7 @@ class MeshProcessor(StatefulProcessor):
         initialState: Any,  # noqa: N803 - Spark's name
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> None:
-        """Take a blob that shards of another layout have left (``moving``)."""
+        """Takes a blob from shards of another layout (``moving``)."""
         row = initialState
         self._store.put(row.kind, row.name, bytes(row.body), bytes(row.head))
 
@@ -226,7 +226,7 @@ class MeshProcessor(StatefulProcessor):
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
     def _worked(self, client: ShardClient, mark: ShardProgress, blob: bytes) -> Worked:
-        """What a micro-batch, which was sent, comes to in the mesh."""
+        """The server's answer to a micro-batch; rebuilds its state first if it is behind."""
         worked: Any = client.answer()
         if worked == BEHIND:
             self.rebuild(client, mark)
@@ -239,7 +239,7 @@ class MeshProcessor(StatefulProcessor):
         return worked
 
     def rebuild(self, client: Rebuilt, mark: ShardProgress) -> None:
-        """Send all that a mesh is made from."""
+        """Sends the state that a mesh is rebuilt from."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
@@ -257,12 +257,12 @@ class MeshProcessor(StatefulProcessor):
         return list(zip(map(Query.from_dict, stored), since, strict=True))
 
     def _schema(self, number: int) -> tuple[str, int]:
-        """One that it changed to, and the chunk that came next."""
+        """A schema that the run changed to, and the number of the next chunk."""
         chunk, text = self._store.get("schema", number)
         return text.decode(), int(chunk)
 
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
-        """The chunks, oldest first, and if a lasting one stands for each: that one comes behind these."""
+        """The chunks, oldest first, each with whether a lasting one replaces it; that one comes last."""
         entry = self._store.find("lasting", "")
         lasting = [] if entry is None else [_chunk(*entry)]
         until = max((chunk.number for chunk, _ in lasting), default=-1)
@@ -276,7 +276,7 @@ class MeshProcessor(StatefulProcessor):
         yield from ((False, *one) for one in lasting)
 
     def _kept(self, mark: ShardProgress, micro_batch: MicroBatch, worked: Worked) -> ShardProgress:
-        """The log with a micro-batch in it, and without what is over."""
+        """Adds a micro-batch to the log, and removes the chunks that are over."""
         if not mark.described:
             self._store.put("job", "", self._described)
         if micro_batch.tables:

@@ -40,7 +40,7 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """A batch, and its records as micro-batches hold them, if that was done ahead; how long all that took."""
+    """A batch; its records as micro-batches hold them, if packed ahead; and how long both took."""
 
     batch: Batch
     packed: Sequence[Sequence[bytes]] | None = None
@@ -48,9 +48,9 @@ class Polled:
 
 
 class Prefetch:
-    """A feed that is polled in a thread, ahead of the question, as long as it has full batches to give.
+    """Polls a feed ahead, in a thread, as long as it gives full batches.
 
-    ``pack``: makes what micro-batches hold of the records.
+    ``pack``: packs the records as micro-batches hold them.
     """
 
     def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[Sequence[bytes]]]) -> None:
@@ -76,15 +76,15 @@ class Prefetch:
         return polled if polled.seconds else replace(polled, seconds=perf_counter() - began)
 
     def read_on(self) -> None:
-        """After a poll that was full: the next one begins."""
+        """Starts the next poll, after one that gave a full batch."""
         if self._next is not None:
             (start, limit), self._next = self._next, None
             self._ahead = start, self._thread.submit(self._poll, start, limit)
 
     def commit(self, end: Offset) -> None:
-        """As ``Feed.commit``; behind a poll that goes on, in its thread, since Spark waits for this call.
+        """As ``Feed.commit``; during a poll, in its thread after it, since Spark waits for this call.
 
-        What it raises then comes with the next call.
+        The next call then raises its exception.
         """
         self._raise_late()
         if self._ahead is None:
@@ -93,19 +93,19 @@ class Prefetch:
             self._committed = self._thread.submit(self._feed.commit, end)
 
     def change_schema(self, schema: Schema) -> None:
-        """As ``Feed.change_schema``; what was polled ahead is polled again."""
+        """As ``Feed.change_schema``; discards and repeats a poll made ahead."""
         self.settled().change_schema(schema)
         self._ahead = None
 
     def settled(self) -> Feed:
-        """The feed, with no poll going on: it is for one thread at a time."""
+        """The feed, after the poll in the thread has ended: it is for one thread at a time."""
         if self._ahead is not None:
-            self._ahead[1].exception()  # which is for who polls
+            self._ahead[1].exception()  # the next ``poll`` raises it
         self._raise_late()
         return self._feed
 
     def _raise_late(self) -> None:
-        """What a commit in the thread has raised; waits for it."""
+        """Waits for a commit in the thread, and raises its exception."""
         if self._committed is not None:
             committed, self._committed = self._committed, None
             committed.result()
@@ -144,10 +144,10 @@ Rows = Iterator[tuple[int, int, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader needs. ``start``: distinguishes starts of the run. ``run``: the id of the checkpoint.
+    """The arguments of a reader. ``start``: distinguishes starts of the run. ``run``: of the checkpoint.
 
-    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``. ``watched``: an
-    onlooker of the driver wants to see records, and what goes on inside.
+    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``. ``watched``: a
+    listener of the driver wants records and internal figures.
     """
 
     request: Job
@@ -177,7 +177,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._part = part
         self._intake = BadRecordPolicy(reading.request.on_error)
         self._appetite = BatchSizer(first, most=most, short=_SHORT, long=_LONG)
-        self._given: tuple[int, float] | None = None  # so many records in the last micro-batch, and when
+        self._given: tuple[int, float] | None = None  # records in the last micro-batch, and its time
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
         self._schema = reading.request.schema
@@ -186,14 +186,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
-        # Where polls that gave nothing came to: (the offset that Spark knows, the feed's).
+        # The end of the last poll without records: (the offset that Spark knows, the feed's).
         self._beyond: tuple[Offset, Offset] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return self._reading.first
 
     def read(self, start: Offset) -> tuple[Rows, Offset]:
-        """What is there behind ``start``, and where that ends."""
+        """The records after ``start``, and the offset at their end."""
         greeting = start["start"] != self._reading.start
         if start["ended"] and not greeting:
             self._rest.after(busy=False)
@@ -225,7 +225,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         return rows, end
 
     def readBetweenOffsets(self, start: Offset, end: Offset) -> Rows:  # noqa: N802 - Spark's name
-        """The same once more."""
+        """Reads the records between two offsets again."""
         read = self._polled(end["commands"]).settled().replay(start["feed"], end["feed"])
         again = Polled(Batch(read, end["feed"]))
         commands, _ = self._commands(start["commands"], end["commands"])
@@ -235,7 +235,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._polled().commit(end["feed"])
 
     def _heed(self, control: ReplayControl) -> None:
-        """A replay stands still while paused, and goes as fast as is asked."""
+        """Applies the pause and the speed of a replay."""
         if control == self._replay_control:
             return
         self._replay_control = control
@@ -268,14 +268,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         return self._feed
 
     def _backlog(self, feed: Offset) -> Backlog | None:
-        """Now and then: a database is asked for it."""
+        """The backlog, at intervals, as a database must be asked for it."""
         if time.monotonic() < self._asked + _ASKED_EVERY:
             return None
         self._asked = time.monotonic()
         return self._polled().settled().backlog(feed)
 
     def _most(self) -> int:
-        """So many records at once, by how long Spark took for the last ones."""
+        """How many records to read, from the time that Spark took for the last ones."""
         if self._given is not None:
             records, at = self._given
             self._appetite.worked(records, time.monotonic() - at)
@@ -283,7 +283,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         return self._appetite.limit
 
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
-        """Whether the source went on past nothing of ours, and should be allowed to forget it by now."""
+        """Whether the source has advanced without records of ours, and it is time to commit that offset."""
         if feed == start["feed"] or time.monotonic() - self._moved < _MOVED_EVERY:
             self._beyond = start, feed
             return False
@@ -297,7 +297,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         commands: tuple[JobCommand, ...],
         backlog: Backlog | None,
     ) -> Rows:
-        """A row for each shard and micro-batch; what is not about records comes with the first one."""
+        """A row for each shard and micro-batch; the first one also has what is not about records."""
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         began = time.perf_counter()
@@ -328,7 +328,7 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _micro_batches(
         self, head: BatchHeader, tables: bytes, records: RecordBatch, packed: Sequence[bytes]
     ) -> Rows:
-        """One for each shard. ``packed``: the records, or what each shard has of them."""
+        """A micro-batch for each shard. ``packed``: all records, or those of each shard."""
         layout = self._reading.layout
         if layout.keys is None:
             blob = MicroBatch(head, tables, packed[0]).to_bytes()
@@ -342,14 +342,14 @@ class FeedReader(SimpleDataSourceStreamReader):
             yield group, head.number, MicroBatch(own, tables, part).to_bytes()
 
     def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
-        """As so many micro-batches hold them."""
+        """The records of ``number`` micro-batches, packed."""
         parts = self._cut(records, self._number(records) if number is None else number)
         return [self._reading.layout.packed(part) for part in parts]
 
     def _cut(self, records: RecordBatch, number: int) -> list[RecordBatch]:
-        """So many parts, about as long as each other: together they have the results of the whole.
+        """Cuts records into ``number`` parts of about the same size, without changing the results.
 
-        It is taken in by order of time, under a count window by order of arrival; records of one time stay
+        Records are cut in order of time, under a count window in order of arrival; records of one time stay
         together.
         """
         if number == 1 or not len(records):
@@ -362,9 +362,9 @@ class FeedReader(SimpleDataSourceStreamReader):
         return [records.taken(slice(*part)) for part in pairwise(bounds)]
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
-        """Those behind an offset, as far as they are written; the driver has checked them all."""
+        """The commands after an offset that are written so far; the driver has checked them all."""
         return commands_between(self._reading.folder / COMMANDS, self._reading.run, start, end)
 
     def _number(self, records: RecordBatch) -> int:
-        """Of the micro-batches that records make."""
+        """The number of micro-batches for some records."""
         return max(1, -(-len(records) // self._part))

@@ -11,9 +11,9 @@ It ends when the executor's Python daemon is gone, its socket is, or nobody
 has asked for an hour. While it works on a request it says so every few seconds, so that a task knows it from
 one that does not answer any more.
 
-What it holds is a function of the live records, apart from the states of
-queries that keep their own. The shard names, after each micro-batch, what of
-the log can go; who keeps the log replays it to a shard that has lost all.
+Its state is a function of the live records, except for queries that keep their
+own state. After each micro-batch the shard names the chunks of the log that can
+go. The owner of the log replays it to a shard that has lost its state.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ MOST: Final = 5_000
 CHUNK_BYTES: Final = 4 << 10
 """What a chunk of the log costs besides its records: each is read by itself when a shard is rebuilt."""
 FEW_BYTES: Final = 1 << 20
-"""So short a log is not worth a look at what of it lives."""
+"""A shorter log is not searched for its live records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class ShardStats:
 
     @classmethod
     def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
-        """From the stats of shards (``stats_of``); None if they were not asked."""
+        """Merges the stats of shards (``stats_of``); None if they have none."""
         seen = [one for one in stats if "partials" in one]
         if not seen:
             return None
@@ -115,7 +115,7 @@ class ShardStats:
 
 
 def stats_of(live: Session, queries: Iterable[Query]) -> dict[str, Any]:
-    """Of one shard, as JSON."""
+    """The stats of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
     # A query without windows has none, and one that is another shard's has none here.
     stretches = {one.name: spans for one in queries if (spans := live.window_spans(one.name))}
@@ -180,7 +180,7 @@ class Shard:
         schemas: Iterable[tuple[str, int]] = (),
         states: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Load static tables, add the standing queries; ``replay`` comes next, then ``seek``.
+        """Loads static tables and adds the standing queries; ``replay`` comes next, then ``seek``.
 
         ``queries``: in order, each with the number of the micro-batch that it came with.
         ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
@@ -202,7 +202,7 @@ class Shard:
         self._standing.stand_all([one[0] for one in entries if one not in self._coming])
 
     def _come(self, number: int) -> None:
-        """The queries that came with a micro-batch, or earlier, stand from here on."""
+        """Adds the queries that came with a micro-batch, or earlier."""
         came = [query for query, since in self._coming if since <= number]
         self._coming = self._coming[len(came) :]
         if came:
@@ -210,7 +210,7 @@ class Shard:
             self._came_at = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
-        """Take in a chunk of the log once more: its results have been emitted."""
+        """Processes a chunk of the log again; its results were emitted before."""
         self._come(chunk.number)
         self._live.seek(chunk.position, chunk.now, chunk.final)
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
@@ -226,12 +226,12 @@ class Shard:
         self._late.clear()
 
     def replay_recent(self, chunk: Chunk, records: bytes) -> None:
-        """A chunk that a lasting one stands for, oldest first; then ``replay`` that."""
+        """Takes the chunks that a lasting one replaces, oldest first; then ``replay`` the lasting one."""
         self.send_past(chunk, records)
         self._log.append(chunk)
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
-        """The end of the log: the stream stands here, even if records that led here have left the log."""
+        """Sets the end of the log as the position, even if records before it have left the log."""
         self._come(self._coming[-1][1] if self._coming else 0)
         self._standing.arrange(self._order)
         self._live.seek(position, now, final)
@@ -312,10 +312,10 @@ class Shard:
         )
 
     def _replaced(self, number: int) -> tuple[Chunk, bytes] | None:
-        """Put what lives in place of all of the log up to a number, the last one, if most of it does not.
+        """Replaces the log up to ``number``, its last chunk, by the live records if most records are dead.
 
-        It is looked at whenever it is twice as long as what was kept then. Gives the chunk with what lives;
-        chunks that some query needs as they came stay beside it.
+        Checks this whenever the log has doubled since the last check. Gives the chunk of live records; chunks
+        that some query needs as they came stay beside it.
         """
         size, lateness = self._size, self._request.stream.lateness
         if size <= 2 * self._looked_at + self._few_bytes:
@@ -358,9 +358,9 @@ class Shard:
         return sum(map(_bytes, self._log)) + (_bytes(self._lasting) if self._lasting else 0)
 
     def _trimmed(self) -> list[Chunk]:
-        """Forget the oldest chunks as far as they are over, and the lasting one behind those it stands for.
+        """Removes the oldest chunks that are over, and then the lasting one that replaces them.
 
-        From the front alone, since a deletion must not go before what it deletes.
+        Only from the front, since a deletion must not go before the insertion that it deletes.
         """
         removed: list[Chunk] = []
         if self._lasting is not None:
@@ -383,12 +383,12 @@ class Shard:
         return Retention(live.keeps).over(_part(chunk), live.settled, live.position)
 
     def _is_over_recent(self, chunk: Chunk) -> bool:
-        """Of one that a lasting one stands for, whether no query needs it as it came."""
+        """Whether no query needs a chunk as it came that a lasting one replaces."""
         live, keeps = self._live, self._live.keeps_recent
         return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
 
     def held(self) -> tuple[list[Result], list[Result]]:
-        """The live tuples that no other shard tells, each as a result of one tuple; and the open results."""
+        """The live tuples that this shard reports, each as a result of one tuple; and the open results."""
         tells = self._share.first or self._share.alone
         tuples = self._live.living_tuples() if tells else []
         results = [one for query in self._standing.shown() for one in self._live.alive(query.name)]
@@ -428,11 +428,11 @@ class Shard:
         return not all(schema.relation(one.relation).table for one in result.tuples)
 
     def _counting(self, batch: RecordBatch, number: int) -> RecordBatch:
-        """The records of a chunk, but for those of relations that have gone since, if only for a while."""
+        """The records of a chunk, without relations that were removed since, even if they are back."""
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
     def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
-        """What this shard alone knows; the first one adds the head, and what it sees if all of them do."""
+        """The stats of this shard; the first shard adds the head and the figures that all shards share."""
         load = self._live.load()
         stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if micro_batch.head.watched:
@@ -460,7 +460,7 @@ class Shard:
         return stats
 
     def _counted(self, batch: RecordBatch, late: list[Record]) -> dict[str, Any]:
-        """Tuples by relation, and deletions, without those that are too late."""
+        """The number of tuples by relation, and of deletions, without late records."""
         deletes = batch.deletes()
         relations = np.bincount(
             batch.relation[~deletes], minlength=len(self._standing.stream.schema.relations)
@@ -482,7 +482,7 @@ def _part(chunk: Chunk) -> LogPart:
 
 
 def _with_end(recent: Sequence[LoggedBatch], lasting: Chunk) -> tuple[LoggedBatch, ...]:
-    """Chunks that a lasting one stands for, if there are some, with where the stream stood behind them."""
+    """The chunks that a lasting one replaces, followed by the position of the stream after them."""
     end = LoggedBatch(lasting.after, lasting.reached, NO_RECORDS, lasting.settled)
     return (*recent, end) if recent else ()
 
@@ -541,7 +541,7 @@ class ShardServer:
 
 
 def blobs_of(worked: Worked) -> list[bytes]:
-    """Lines: stats in the first blob, then results, so many to a blob, compressed."""
+    """Compressed lines: stats in the first blob, then results, RESULTS_A_BLOB to a blob."""
     lines, unwritable = encoded_each(worked.results, lambda result: result.parsed.packed())
     stats = worked.stats
     if unwritable:
@@ -560,7 +560,7 @@ def blobs_of(worked: Worked) -> list[bytes]:
 
 
 def serve(setup: Setup) -> None:
-    """Until there is no reason to; in a process that nobody has to wait for, once the socket is there."""
+    """Serves until idle, in a daemon process, once the socket exists."""
     expect_long_lived_objects()
     return_large_arrays()
     request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
@@ -595,7 +595,7 @@ def servers_beside(own: Path) -> int:
 
 
 def _leave(path: Path, own: int) -> None:
-    """Nothing behind, unless another server is there by now."""
+    """Removes the socket, unless another server has replaced it."""
     with suppress(OSError):
         if path.stat().st_ino == own:
             path.unlink()
@@ -612,7 +612,7 @@ def _wanted(setup: Setup, own: int) -> bool:
 
 
 def converse(connection: Connection, server: ShardServer, wanted: Callable[[], bool]) -> None:
-    """With one task, until it goes, or nobody wants the server any more."""
+    """Answers one task until it disconnects or the server has no reason to run."""
     with connection, suppress(EOFError, OSError):
         while wanted():
             if connection.poll(1.0):
@@ -624,7 +624,7 @@ def converse(connection: Connection, server: ShardServer, wanted: Callable[[], b
 
 @contextmanager
 def _signs_of_life(connection: Connection) -> Iterator[None]:
-    """Tell the task, as long as the work inside takes, that it is worked on."""
+    """Sends signs of life to the task while the work inside goes on."""
     over = Event()
 
     def beat() -> None:

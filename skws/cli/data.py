@@ -192,7 +192,7 @@ def describe(
 
 
 def command_of(data: Data, described: DescribedData) -> TypedSearch:
-    """How a search of ``data`` is asked again; a drafted schema need not be named."""
+    """The command that repeats a search of ``data``; a drafted schema need not be named."""
     from skws.queries.keywords.diagnosis import TypedSearch  # noqa: PLC0415 - loads what explains empty results
 
     file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
@@ -205,7 +205,7 @@ def command_of(data: Data, described: DescribedData) -> TypedSearch:
 
 
 def schema_file(given: str, *, quiet: bool = False) -> Path:
-    """The YAML that is meant: itself, or the one that is kept for a SOURCE. Raises SkwsError."""
+    """The YAML file: ``given`` itself, or the one that is kept for a SOURCE. Raises SkwsError."""
     if not is_address(given) and Path(given).suffix.lower() in _YAML:
         return Path(given)
     if not _is_data(given):
@@ -217,7 +217,7 @@ def schema_file(given: str, *, quiet: bool = False) -> Path:
 
 
 def _drafted(given: Sequence[str], *, quiet: bool = False) -> Path:
-    """The YAML that is kept for data, which is not followed; what is to be said of it is told."""
+    """The YAML file that is kept for data, which is not followed; prints notes about it."""
     draft = draft_of(given, followed=False)
     for note in () if quiet else draft.notes:
         tell(note)

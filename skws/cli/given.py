@@ -1,4 +1,4 @@
-"""What the options of a command line stand for: queries, a schema, an engine, the fields of a job."""
+"""Turns the options of a command line into queries, a schema, an engine, and the fields of a job."""
 
 from __future__ import annotations
 

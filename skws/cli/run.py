@@ -68,7 +68,7 @@ def run_search(
 
 
 ALL: Final = sys.maxsize
-"""As a number of results: no limit."""
+"""A number of results that means no limit."""
 
 
 def run_best(
@@ -80,7 +80,7 @@ def run_best(
     command: TypedSearch,
     quiet: bool,
 ) -> None:
-    """Write the ``most`` best results over what is there at the end of the replay. Raises SkwsError.
+    """Writes the ``most`` best results over the rows alive at the end of the replay. Raises SkwsError.
 
     The job's query has a ranking, and there is no window.
     """
@@ -118,7 +118,7 @@ def run_best(
 
 
 def of_all(given: int, found: int, *, known: bool) -> str:
-    """How many results were given, of how many; ``known``: whether those found are all."""
+    """The number of results given, out of those found; ``known``: whether those found are all."""
     if given == found:
         return counted(given, "result")
     return f"{given:,} of {f'{found:,}' if known else 'more'} results (--limit all gives all)"

@@ -176,7 +176,7 @@ def search(context: typer.Context, given: SearchOptions, query: options.SourceAn
 def _asks_what_is_there(
     context: typer.Context, given: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
 ) -> bool:
-    """Whether a search is for the best of what files leave, and not for all results as they come.
+    """Whether a search is for the best results at the end of files, and not for all results as they come.
 
     Rows live until they are deleted where no window says otherwise. Programs get all results in order of time
     unless they say how many.

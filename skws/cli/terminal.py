@@ -61,7 +61,7 @@ def write_text(text: str) -> None:
 def tell_bad(bad: BadRecordLog) -> None:
     """Print the number of bad records, and the first reasons unless an error will report them.
 
-    And what was passed over in good ones.
+    Also prints the values that were left out of good records.
     """
     for line in bad.passed_over_summary():
         tell(line)

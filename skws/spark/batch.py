@@ -78,7 +78,7 @@ _ARROW_PIECES: Final = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-# In place of a piece, before all others: has a task run for a slice without pieces.
+# Stands before all pieces, so that a task runs for a slice without any.
 _SEED: Final = (-1, -1, -1, -1, -1, -1, -1, False, b"")
 _ROWS: Final = 5_000  # results made to rows at a time
 
@@ -139,7 +139,7 @@ class BatchRun(SlicedRun):
 
     @cached_property
     def known(self) -> list[PackedPiece]:
-        """What there is, in order of arrival. Reads the stream."""
+        """The pieces of the stream, in order of arrival. Reads the stream."""
         rows = self._pieces.select(*_KNOWN).collect()
         return sorted((PackedPiece(r[0], r[1], Holds(r[2]), *r[3:]) for r in rows), key=lambda p: p.place)
 
@@ -274,7 +274,7 @@ class RangesRun(SlicedRun):
 
 @contextmanager
 def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]]:
-    """Inside, a thread looks at one split after another; the list has what it found."""
+    """Inside, a thread reads the times of one split after another; the list has the blocks so far."""
     blocks: list[list[TimedBlock] | None] = []
     over = Event()
 
@@ -315,7 +315,7 @@ def blocks_in_order(
 
 
 def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:
-    """What each task gives, in their order, while others run: a job of Spark each."""
+    """The output of each task, in order, while others run; each is a job of Spark."""
     context, tag = tasks.context, f"skws-{uuid4().hex}"
     with ThreadPoolExecutor(context.defaultParallelism, "jobs", context.addJobTag, (tag,)) as pool:
         jobs: deque[Future[list[M]]] = deque()

@@ -63,11 +63,11 @@ _AS_SPARK_KNOWS_IT: Final = (
 
 
 class SparkFailedError(SkwsError):
-    """Spark, or what it runs on, gave up."""
+    """Spark, or the system that it runs on, gave up."""
 
 
 class PassingError(SparkFailedError):
-    """A failure of what the query runs on, after which it may go on."""
+    """A failure of the system that the query runs on, after which it may resume."""
 
 
 # By `brief_errors`, through Java.
@@ -101,7 +101,7 @@ def brief_errors() -> Iterator[None]:
 
 
 def without_java(error: Exception) -> bool:
-    """Whether a call to Java failed because there is none any more."""
+    """Whether a call to Java failed because Java is gone."""
     if isinstance(error, ConnectionError):
         return True
     answered = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
@@ -113,7 +113,7 @@ def java_gone() -> SparkFailedError:
 
 
 def translated(text: str) -> SkwsError:
-    """The error of ours that a worker raised, if it was one; else one that says what Spark says."""
+    """The SkwsError that a worker raised, if there is one; otherwise an error with Spark's message."""
     for name, message in _OURS.findall(text):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, SkwsError):
@@ -129,13 +129,13 @@ def translated(text: str) -> SkwsError:
 
 
 def passing(error: Exception) -> PassingError | None:
-    """What an error out of Spark says, if it is of a kind that passes."""
+    """The message of an error from Spark, if it is of a kind that passes."""
     fault = _fault(str(error), _printed(error))
     return fault if isinstance(fault, PassingError) else None
 
 
 def streaming_fault(error: StreamingQueryException) -> SkwsError:
-    """The error of ours that a stage or the source raised, if it was one; else what was raised last."""
+    """The SkwsError that a stage or the source raised, if there is one; otherwise the last error."""
     cause = getattr(error, "_cause", None)
     return _fault(str(error).partition(_PLAN)[0], "" if cause is None else _printed(cause))
 
@@ -188,7 +188,7 @@ def _fault(text: str, trace: str) -> SkwsError:
 
 
 def _printed(error: Exception) -> str:
-    """An error out of Java as Java prints it, with its causes."""
+    """An error from Java as Java prints it, with its causes."""
     return getattr(error, "_stackTrace", None) or str(error)
 
 

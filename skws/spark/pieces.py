@@ -1,4 +1,4 @@
-"""What a task of Spark has read, as rows for the shards: packed pieces, and how far partitions have come."""
+"""The records that a task of Spark has read, as rows for the shards; and how far partitions have come."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int,
 
 
 def _with_clock(told: Ints) -> bytes:
-    """Ends of partitions (``PartitionEnds.told``), and when that is told."""
+    """The ends of partitions (``PartitionEnds.told``), and the time of the report."""
     return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
 
 

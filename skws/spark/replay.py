@@ -65,7 +65,7 @@ def replay_run(
     read: Callable[[int], None] = lambda _: None,
     known: Sequence[list[TimedBlock] | None] = (),
 ) -> SlicedRun:
-    """A run over replay files in a session that is there. ``least``: the fewest records of a slice.
+    """A run over replay files in an existing session. ``least``: the fewest records of a slice.
 
     ``known``: what a look at the first splits has found.
     """
@@ -87,7 +87,7 @@ def replay_run(
 
 
 def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
-    """With absolute paths: executors work in folders of their own."""
+    """The job with absolute paths, since executors work in folders of their own."""
     return [replace(split, path=split.path.absolute()) for split in splits]
 
 

@@ -76,7 +76,7 @@ def start_session(
 
 
 def live_master(master: str | None) -> str | None:
-    """That of a live search: the one that is asked for, or the usual one. None: that of spark-submit."""
+    """The master of a live search: the user's, or the default one. None: that of spark-submit."""
     return master or (None if "SPARK_ENV_LOADED" in os.environ else _LIVE_MASTER)
 
 
@@ -89,13 +89,13 @@ def session_ahead(master: str | None) -> Ahead:
 
 
 def stopped(started: StreamingQuery | SparkSession) -> None:
-    """Stop what may have gone by itself: who ends a service sends signals to Java, too."""
+    """Stops Java, which may be gone already: the end of a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
         started.stop()
 
 
 def worker_memory(session: SparkSession) -> MemoryShare:
-    """What a Python worker may take of its machine's memory: one task a core runs at a time."""
+    """The share of its machine's memory that a Python worker may use: one task runs on each core."""
     context = session.sparkContext
     if is_local(context.master):
         return MemoryShare(asked(), context.defaultParallelism)
@@ -136,13 +136,13 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def _convert_no_arrays() -> None:
-    """For each argument to Java, PySpark would see if it is an array of NumPy: it loads pandas for that."""
+    """Keeps PySpark from testing each argument to Java for a NumPy array, for which it loads pandas."""
     of_numpy = NumpyArrayConverter, NumpyScalarConverter
     INPUT_CONVERTER[:] = (one for one in INPUT_CONVERTER if not isinstance(one, of_numpy))
 
 
 def _end_unheard(session: SparkSession) -> None:
-    """PySpark prints a traceback where Java goes while it listens to it; who runs the job says so plainly."""
+    """Suppresses PySpark's traceback when Java ends while PySpark listens to it; the job reports the end."""
     server = session.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
     handle = type(server).handle_error
 

@@ -44,7 +44,7 @@ _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is read of a source, and how. ``ahead``: as ``skws watch --ahead``; ``on_error``: fail or skip.
+    """How a source is read. ``ahead``: as ``skws watch --ahead``; ``on_error``: fail or skip.
 
     ``records``: about how many a micro-batch has at most: first and last, between which it adapts to how long
     Spark takes. ``tasks`` read a micro-batch. Raises UsageError.
@@ -72,7 +72,7 @@ class Reading:
 
 
 class Emit(Protocol):
-    """Makes the rows of a data source of what a task reads."""
+    """Turns the records that a task reads into rows of a data source."""
 
     def __call__(
         self, place: int, part: FeedPart, chunks: Iterator[tuple[int | None, Chunk]]
@@ -115,7 +115,7 @@ class Given(FeedPart):
 
     @classmethod
     def of(cls, read: Chunk) -> list[Given]:
-        """So many that a task gets no more than it may."""
+        """Divides the records so that no task gets too many."""
         entries = []
         for at in range(0, max(len(read.records), 1), _GIVEN):
             part = slice(at, at + _GIVEN)
@@ -175,7 +175,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._over = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a new stream begins."""
+        """The offset at which a new stream begins."""
         feed = self._feed()
         start = feed.start()
         for _ in feed.tables():
@@ -187,11 +187,11 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """End once a micro-batch had all that was there when it was planned."""
+        """Ends the stream after the records that exist now."""
         self._last = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, ARG002 - Spark's names
-        """Where the next micro-batch ends."""
+        """The offset at which the next micro-batch ends."""
         if self._over:
             return start
         feed, most = self._feed(), self._most()
@@ -215,7 +215,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"feed": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What is between two offsets; read beside the driver if it cannot be divided."""
+        """The parts between two offsets; read beside the driver if the source cannot be divided."""
         first, last = start["feed"], end["feed"]
         parts: Sequence[FeedPart] | None
         if self._polled is not None and self._polled[:2] == (first, last):
@@ -232,7 +232,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._emit(partition.place, partition.part, self._chunks(partition.part))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The source may forget what is done."""
+        """Lets the source forget completed batches."""
         self._feed().commit(end["feed"])
 
     def _chunks(self, part: FeedPart) -> Iterator[tuple[int | None, Chunk]]:

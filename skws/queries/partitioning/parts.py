@@ -28,7 +28,7 @@ from skws_windows.window import TimeWindow, Unbounded, Window
 class Partitioning(StrEnum):
     """How shards divide keyword queries: results by root tuple, whole queries, or tuples by a key.
 
-    By a key (``KeyPartitioning``), a shard reads only its own tuples; else all shards read all of them.
+    By a key (``KeyPartitioning``), a shard reads only its own tuples; otherwise all shards read all tuples.
     """
 
     ROOTS = "roots"
@@ -139,7 +139,7 @@ def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
 
 
 def plan_keys(queries: Sequence[Query], stream: Stream, window: Window) -> KeyPartitioning | str:
-    """How tuples can be divided for all of some queries; else why they cannot."""
+    """The division of tuples for all of some queries, or the reason why there is none."""
     reason = why_not_by_key(queries, window)
     size = max((query.max_size or stream.max_size for query in queries), default=stream.max_size)
     return reason or key_partitioning(stream.schema, size)

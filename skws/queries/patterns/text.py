@@ -70,7 +70,7 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
 
 
 def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
-    """What of a pattern is ignored, or written otherwise now. Raises PatternError, QueryError."""
+    """Warnings: ignored or deprecated parts of a pattern. Raises PatternError, QueryError."""
     if is_formal(text):
         return ()
     keywords = read_query(text, schema).keywords.values()

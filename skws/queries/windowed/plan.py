@@ -65,7 +65,7 @@ class WindowPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the keywords is not searched."""
+        """Warnings: keywords that are not searched."""
         matcher_lists = _matchers(self.expression.guards, self.alphabet).values()
         all_matchers = (each for matchers in matcher_lists for each in matchers if isinstance(each, Matcher))
         return tuple(dict.fromkeys(note for matcher in all_matchers for note in matcher.query.notes))
@@ -178,7 +178,7 @@ def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
 
 
 def _matchers(guards: Sequence[g.Guard], alphabet: Alphabet) -> dict[str, list[Matcher | str]]:
-    """The keywords of guards, each as it is looked for in its fields, or why it cannot be."""
+    """The matchers of the keywords of guards, one for each field, or the error if there is none."""
     by_guard: dict[str, list[Matcher | str]] = {}
     for guard in guards:
         for atom in g.atoms(guard):
@@ -197,7 +197,7 @@ def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:
 
 
 def query_notes(query: Query, plan: WindowPlan) -> tuple[str, ...]:
-    """What of a query for windows is written otherwise now, or not searched."""
+    """Warnings: deprecated parts of a query for windows, and keywords that are not searched."""
     return (*_former_notes(query), *plan.notes)
 
 
@@ -211,7 +211,7 @@ def _former_notes(query: Query) -> tuple[str, ...]:
 
 
 def window_notes(schema: Schema, window: Window) -> tuple[str, ...]:
-    """What of a window expression is written otherwise now, or not searched; none for other windows."""
+    """Warnings for a window expression: deprecated parts, and keywords that are not searched."""
     if not isinstance(window, ExpressionWindow):
         return ()
     return (*former_spellings(window.text), *WindowPlan.of_text(schema, window.text).notes)

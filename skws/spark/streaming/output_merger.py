@@ -135,7 +135,7 @@ class OutputMerger:
         return results[: limit - self._gauges.written]
 
     def _heed(self, head: BatchHeader, *, again: bool) -> None:
-        """What is not about results, and known before them."""
+        """Handles the parts of a batch that do not depend on its results."""
         for notice in head.notices:
             self._log.warning("source", notice)
         if head.commands:
@@ -185,7 +185,7 @@ class OutputMerger:
 
 
 def results_of(output: Output) -> list[tuple[int, LiveResult]]:
-    """As one engine gives them: by time, at one time retractions first, then by id. Each with its shard."""
+    """The results in the order of one engine, each with its shard: by time, retractions first, then by id."""
     results: list[tuple[int, LiveResult]] = [
         (shard, EncodedResult(line))
         for shard, part, blob in output.rows
@@ -198,7 +198,7 @@ def results_of(output: Output) -> list[tuple[int, LiveResult]]:
 
 
 def _in_order(told: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
-    """A snapshot comes before what the batch's records lead to; sorting is stable otherwise."""
+    """Sorts snapshots before the results of the batch's records; otherwise the order is kept."""
     _, result = told
     return not result.snapshot, moment(result) * MICROSECOND, result.op != "-", result.id
 
@@ -248,7 +248,7 @@ class OutputCommitter:
         return self._outbox.last
 
     def put(self, output: Output) -> None:
-        """From the job's thread: what a batch came to. Raises StateError, also if it is not the next one."""
+        """Takes the output of a batch from the job's thread. Raises StateError, also for a gap."""
         if output.number == self._outbox.last:
             return  # Spark did not know it to be done
         self._outbox.put(output)
@@ -258,25 +258,25 @@ class OutputCommitter:
                 return
 
     def deliver(self) -> bool:
-        """One batch, if it comes within a tick."""
+        """Delivers one batch, if it comes within a tick."""
         with suppress(Empty):
             self._merger.take(self._queue.get(timeout=TICK))
             return True
         return False
 
     def deliver_rest(self) -> None:
-        """All that is there now, up to the limit of results."""
+        """Delivers all waiting batches, up to the limit of results."""
         with suppress(Empty):
             while not self._merger.full:
                 self._merger.take(self._queue.get_nowait())
 
     def commit_if_due(self) -> None:
-        """As often as flushing suits the sinks."""
+        """Commits at the intervals that the sinks ask for."""
         if self._clock.now() - self._flushed >= self._merger.delivery.every * MICROSECOND:
             self.commit()
 
     def commit(self) -> None:
-        """All sinks have for good what was delivered."""
+        """Makes the delivered results durable in all sinks."""
         updates = self._merger.updates.snapshot()
         with self._checkpoint.committing():
             self._merger.delivery.flush()
@@ -285,14 +285,14 @@ class OutputCommitter:
         self._flushed = self._clock.now()
 
     def stop_waiting(self) -> None:
-        """The job's thread waits for nobody from now on."""
+        """The job's thread no longer waits for the sinks."""
         self._closing.set()
 
     def close(self) -> None:
         self._outbox.close()
 
     def _left(self, committed: int) -> Iterator[Output]:
-        """What an earlier process left for the sinks; to be read to the end first of all."""
+        """The batches that an earlier process left for the sinks; read them all before anything else."""
         first = committed + 1
         for output in self._outbox.open():
             if output.number > first:

@@ -7,9 +7,9 @@ outbox/       what batches came to, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
               says where the executors can reach it; ``spark-1`` that of the run's second layout, and so on
 
-Spark holds a batch for done when it is in the outbox, so sinks may write in their
-own time, and many batches at once. A process that goes on gives its sinks
-what is left in it.
+Spark considers a batch done once it is in the outbox, so sinks may write later,
+and many batches at once. A process that resumes first gives its sinks the
+batches left there.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ class OutputLog:
             private_folder(folder)
 
     def open(self) -> Iterator[Output]:
-        """What was kept, oldest first; to be read to the end before anything is put in.
+        """The batches kept, oldest first; read them all before the first ``put``.
 
-        What a broken run left half written at the end is cut off.
+        Cuts off a half-written end that a broken run left.
         """
         paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         for path in paths:
@@ -99,7 +99,7 @@ class OutputLog:
             self._lasts[path] = self.last
 
     def put(self, output: Output) -> None:
-        """Behind this, it is there for good."""
+        """Adds a batch, durably."""
         if output.number != self.last + 1:
             raise damaged(
                 self.folder, f" (Spark comes to micro-batch {output.number:,}, it holds {self.last:,})"
@@ -117,7 +117,7 @@ class OutputLog:
             self.close()
 
     def trim(self, committed: int) -> None:
-        """All sinks have everything up to a batch."""
+        """Removes batches up to one that all sinks have."""
         for path, last in list(self._lasts.items()):
             if last <= committed and (self._file is None or self._file.path != path):
                 removed(path)
@@ -154,7 +154,7 @@ def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, byt
 
 
 COMMANDS: Final = Path("commands", "commands.jsonl")
-"""Where it is in the folder of a run."""
+"""The outbox's place in the folder of a run."""
 _CONTROL: Final = "replay_control.json"
 
 
@@ -193,17 +193,17 @@ class RunDirectory:
 
     @property
     def layout(self) -> Layout | None:
-        """That of the shards; None if the run is new."""
+        """The layout of the shards; None if the run is new."""
         shown = self.checkpoint.began_with("layout")
         return None if shown is None else convert(shown, Layout)
 
     def change_layout(self, layout: Layout) -> None:
-        """The shards of the run have another layout from now on."""
+        """Records another layout of the run's shards."""
         kept_folder(self._state(layout.generation))
         self.checkpoint.change("layout", to_builtins(layout))
 
     def first_offset(self, layout: Layout) -> Offset:
-        """Where the run began; it begins here if it is new, with its static tables kept.
+        """The offset at which the run began. A new run begins here, and keeps its static tables.
 
         Raises NotYetError while the source is away.
         """
@@ -219,7 +219,7 @@ class RunDirectory:
         return self.checkpoint.start()
 
     def expect_commands(self, planned: Offset | None) -> None:
-        """Spark reads those up to an offset that it has ``planned`` again, so none of them may be cut off."""
+        """Protects the commands before an offset that Spark has ``planned``, as it reads them again."""
         if planned is not None and planned["commands"] > self.checkpoint.commands():
             self.checkpoint.keep_commands(planned["commands"])
 
@@ -254,18 +254,18 @@ def name_of(run: str, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayControl:
-    """``speed``: None for the one that the run was started with."""
+    """Pause flag and replay speed, polled by the reader. ``speed``: None for that of the start."""
 
     paused: bool = False
     speed: float | None = None
 
     def put(self, folder: Path) -> None:
-        """From now on."""
+        """Replaces the settings."""
         replaced(folder / _CONTROL, orjson.dumps(asdict(self)), mode=PRIVATE)
 
     @classmethod
     def of(cls, folder: Path) -> ReplayControl:
-        """As they are now."""
+        """Reads the current settings."""
         try:
             return cls(**orjson.loads((folder / _CONTROL).read_bytes()))
         except FileNotFoundError:
@@ -297,7 +297,7 @@ class CommandLog:
         self._fit(self._first)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
-        """Have the run answer what it is given, and take commands; ``make_ready`` as for ``take``."""
+        """Starts the run's queries, and takes commands; ``make_ready`` as for ``take``."""
         register = self._register
         if not make_ready(register.standing.after(self._first)):
             return
@@ -309,7 +309,7 @@ class CommandLog:
 
     @property
     def stream(self) -> Stream:
-        """With the schema that holds behind all commands."""
+        """The stream with the schema after all commands."""
         return self._register.standing.stream
 
     def shown(self) -> tuple[Query, ...]:
@@ -317,7 +317,7 @@ class CommandLog:
         return self._register.standing.shown()
 
     def take(self, make_ready: Callable[[StandingQueries], bool]) -> None:
-        """Pass on the commands that have come and can be done.
+        """Passes on the commands that have come and can be carried out.
 
         ``make_ready`` is called first, with what they come to; it raises UsageError to have them refused, and
         is False if the run ends.
@@ -335,11 +335,11 @@ class CommandLog:
             self._register.take(commands, self._inbox.read_to)
 
     def done(self, commands: Sequence[JobCommand]) -> None:
-        """The shards have carried them out."""
+        """Answers commands that the shards have carried out."""
         self._inbox.done(commands, self._register.standing)
 
     def _fit(self, commands: Sequence[JobCommand]) -> None:
-        """Make the source fit the schema that commands change to. Raises SourceError."""
+        """Adapts the source to the schema that commands change to. Raises SourceError."""
         if any(command.op == "schema" for command in commands):
             schema = self._register.standing.after(commands).stream.schema
             source = parse_source(self._request.source, folder=self._place.folder / "source")

@@ -1,4 +1,4 @@
-"""A task's way to the process that keeps its shard's mesh: found by its socket, or started."""
+"""Client of a shard server; starts the server if needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from skws_schema.errors import SkwsError
 
 PATIENCE: Final = 60.0  # seconds until a server must have started
 SILENCE: Final = 60.0
-"""Seconds in which a server must take a message, or say that it works on one: else it is given up."""
+"""Seconds in which a server must take a message or send a sign of life; otherwise it is given up."""
 _TIMEVAL: Final = Struct("@ll")
 
 
@@ -86,12 +86,12 @@ class ShardClient:
         return self.answer()
 
     def send(self, operation: str, *arguments: Any) -> None:
-        """The same, but do not wait for the answer."""
+        """As ``ask``, without waiting for the answer."""
         with self._given_up():
             self._connection.send((operation, *arguments))
 
     def answer(self) -> Any:
-        """To what was sent."""
+        """The answer to the message sent last."""
         answer: Any = WORKING
         with self._given_up():
             while answer == WORKING:
@@ -114,7 +114,10 @@ class ShardClient:
         return self._connected() or self._started(setup)
 
     def _connected(self) -> Connection | None:
-        """Objects over a socket, which nobody else can reach; BlockingIOError after a silence."""
+        """A connection for objects, over a socket that no other user can reach.
+
+        It raises BlockingIOError after a silence.
+        """
         limit = _TIMEVAL.pack(int(self._silence), int(self._silence % 1 * 1e6))
         with suppress(OSError), socket.socket(socket.AF_UNIX) as way:
             for waiting in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):

@@ -137,7 +137,7 @@ class SparkWatch:
         return ""
 
     def forget(self, text: str) -> None:
-        """Results are counted on."""
+        """Keeps the counts of results."""
 
     def metrics(self) -> Metrics:
         """What the run is at now. Only for the thread that runs it."""
@@ -156,7 +156,7 @@ class SparkWatch:
         )
 
     def run(self) -> None:
-        """Until the source ends, the limit is reached, ``stop``, or a signal, which is raised at the end.
+        """Runs until the source ends, the limit is reached, ``stop``, or a signal, raised at the end.
 
         Raises SkwsError, KeyboardInterrupt.
         """
@@ -230,7 +230,7 @@ class SparkWatch:
         committer.commit()
 
     def _hold(self, place: RunDirectory) -> None:
-        """Show the reader whether it is paused, and its speed."""
+        """Tells the reader whether it is paused, and its speed."""
         pace = self.control.pace
         control = ReplayControl(pace.paused, pace.rate)
         if control != self._replay_control:
@@ -250,7 +250,7 @@ class SparkWatch:
         return spark
 
     def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
-        """Give the sinks what an earlier process left in the outbox. ``done``: as of ``ShardedJob``."""
+        """Gives the sinks the batches that an earlier process left. ``done``: see ``ShardedJob``."""
         run = self._sink_run = SinkRun(
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
@@ -287,7 +287,7 @@ class SparkWatch:
             self._command_log.done(commands)
 
     def _speak_of_schema(self, command_log: CommandLog) -> None:
-        """Metrics and sinks hear which schema holds; relations of earlier ones are in it."""
+        """Tells metrics and sinks the current schema; it includes relations of earlier ones."""
         self._gauges.schema = command_log.stream.schema
         if self._sink_run is not None:
             self._sink_run.schema = self._gauges.schema

@@ -132,7 +132,7 @@ class PriorState:
 
 
 class Whole(NamedTuple):
-    """An entry in place of all of a log, and the state before it. Its records are the ``lasting`` ones."""
+    """An entry that replaces a whole log, and the state before it. Its records are the ``lasting`` ones."""
 
     entry: JournalEntry
     before: PriorState
@@ -256,7 +256,7 @@ class Journal:
         if paths and self._headless(paths[-1]):
             self._dropped.append(paths.pop())
         if len(paths) > 1 and int(paths[-1].stem) <= self._last_of(paths[-2]):
-            # It was to begin with an entry in place of all before it, and may lack that.
+            # It was to begin with an entry that replaces all before it, and may lack that entry.
             self._dropped.append(paths.pop())  # a commit would have dropped those before it
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
@@ -338,7 +338,7 @@ class Journal:
         )
 
     def append_begins(self, begins: Begins) -> None:
-        """Append what the last entry led to; nothing happens without entries."""
+        """Appends the begins of results after the last entry; does nothing without entries."""
         if not (begins and self.segments):
             return
         with self._writing():
@@ -350,7 +350,7 @@ class Journal:
         self.segments[-1].size += len(frame)
 
     def rewrite(self, whole: Whole) -> int:
-        """Begin a segment with an entry in place of all up to it, the last one; gives the first one to keep.
+        """Begins a segment with an entry that replaces all up to the last one; gives the first entry to keep.
 
         Call it before a commit, and ``trim`` after it.
         Nothing happens if a segment begins with the last entry.
@@ -393,7 +393,7 @@ class Journal:
         self._files.trim(self._kept)
 
     def release_pages(self) -> None:
-        """All entries were read: what is in row files need not stay in memory."""
+        """Releases the pages of row files, once all entries were read."""
         self._files.release_pages()
 
     def close(self) -> None:
@@ -482,7 +482,7 @@ class Journal:
 
 
 class Recent:
-    """A log in memory. ``over`` tells which parts nothing alive depends on any more."""
+    """A log in memory. ``over`` tells on which parts nothing alive depends."""
 
     tail = 0  # nothing is replaced because of its bytes
 
@@ -500,7 +500,7 @@ class Recent:
         return entry
 
     def rewrite(self, whole: Whole) -> int:
-        """Begin anew with an entry in place of all up to it; gives its number."""
+        """Replaces all entries by one; gives its number."""
         self._parts.clear()
         self.records = 0
         entry = replace(whole.entry, records=whole.lasting.records.packed())

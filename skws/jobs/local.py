@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 FEW_RECORDS: Final = 50_000
 """Records of a log that are not worth looking at."""
 TAIL_BYTES: Final = 16 << 20
-"""Of a log behind what was kept in row files: about a second of a start."""
+"""Records in a log after those in row files: about a second of a start."""
 
 
 class LocalWatch:
@@ -57,8 +57,8 @@ class LocalWatch:
 
     ``each_step`` is called after each step, ``onlooker`` sees the records, ``listener`` the micro-batches,
     all in the job's thread. Another thread may read or search ``worker`` inside ``turns``.
-    ``source`` replaces the request's address. A ``lasting`` job goes on answering commands when its source
-    has ended. ``plans``: of the queries, if they were made.
+    ``source`` replaces the request's address. A ``lasting`` job keeps answering commands after its source
+    ends. ``plans``: of the queries, if they were made.
 
     Raises QueryError, UsageError, SourceError before anything is opened.
     """
@@ -362,11 +362,11 @@ class LocalWatch:
             self._rewritten(self._recent)
 
     def _rewritten(self, log: Journal | Recent) -> int | None:
-        """The first entry to keep if the log was replaced by what lives; else None.
+        """The first entry to keep if the log was replaced by its live records; otherwise None.
 
-        It is if most of it does not live; it is looked at whenever it has twice as many records as lived
-        then, so each record is looked at, and written again, twice at most on average. What lives for ever is
-        also kept in row files whenever the log has got so long that a start would have to wait for it.
+        The log is replaced if most of its records are dead. This is checked whenever it has twice as many
+        records as were alive at the last check, so each record is checked, and written again, twice at most
+        on average. Records that live long also move to row files once the log would delay a start.
         """
         if self._last is None:
             return None

@@ -92,7 +92,7 @@ class BatchWorker:
         self._late.clear()
 
     def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
-        """An entry in place of the log up to the last one. None if some query needs all of the log.
+        """An entry that replaces the log up to the last one. None if some query needs all of the log.
 
         ``log``: gives the records in it as they came.
         """
@@ -122,7 +122,7 @@ class BatchWorker:
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """Where a run stands before its first new micro-batch.
+    """The state of a run before its first new micro-batch.
 
     ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
     none. ``given``: the names of the queries that the last start was given.

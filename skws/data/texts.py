@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -142,10 +143,18 @@ class Texts:
         if kind is None:
             return cls._of_list(array.to_pylist())
         if array.null_count:  # their bytes may be anything
-            array = array.fill_null("")
+            array = array.fill_null(_empty_text(array.type))
         _, bounds, data = array.buffers()
         if data is None or not len(array):
             return cls(b"", np.zeros(len(array) + 1, dtype=np.int64))
         offsets = np.frombuffer(bounds, dtype=kind)[array.offset : array.offset + len(array) + 1]
         first, last = int(offsets[0]), int(offsets[-1])
         return cls(data[first:last].to_pybytes(), offsets.astype(np.int64) - first)
+
+
+@cache
+def _empty_text(kind: pa.DataType) -> pa.Scalar:
+    """An empty text of a type, made of buffers: Arrow loads pandas to make one of a Python text."""
+    import pyarrow as pa  # noqa: PLC0415 - there is an array of Arrow
+
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(16)), pa.py_buffer(b"")])[0]

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from skws.index.table import TableIndex
+from skws.data.blocks import ArrowBlock
+from skws.index.table import PART, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.query import Condition
 from skws.store.tuple_batch import TupleBatch, of_table_rows
@@ -47,18 +48,31 @@ class StoredTables:
 
         Those are a column for each key set, NULL where a row has no value.
         """
+        blocks: list[ArrowBlock] = []
+        keys: list[Ints] = []
+        occurrences: dict[int, int] = {}
+        rows = 0
         for table, numbers in zip(self._tables, self._numbers, strict=True):
-            keys = np.full((len(numbers), key_sets.width), NULL)
-            for key_set, columns in enumerate(key_sets.columns[table.relation]):
-                rows, values = table.by(columns).entries()
-                keys[self._places(table, rows), key_set] = values
-            occurrences = table.occurrence(numbers)
-            first = 0
+            of_table, before, first = self._keys(table, key_sets), table.occurrence(numbers), 0
             for block in table.blocks():
                 end = first + len(block)
-                mine = {place - first: n for place, n in occurrences.items() if first <= place < end}
-                yield of_table_rows([block], mine), keys[first:end]
-                first = end
+                blocks.append(block)
+                keys.append(of_table[first:end])
+                occurrences |= {rows + at - first: n for at, n in before.items() if first <= at < end}
+                rows, first = rows + len(block), end
+                if rows >= PART:
+                    yield of_table_rows(blocks, occurrences), np.concatenate(keys)
+                    blocks, keys, occurrences, rows = [], [], {}, 0
+        if rows:
+            yield of_table_rows(blocks, occurrences), np.concatenate(keys)
+
+    def _keys(self, table: TableIndex, key_sets: KeySets) -> Ints:
+        """The join values of a table's rows."""
+        keys = np.full((len(table), key_sets.width), NULL)
+        for key_set, columns in enumerate(key_sets.columns[table.relation]):
+            rows, values = table.by(columns).entries()
+            keys[self._places(table, rows), key_set] = values
+        return keys
 
     def with_words(self, matcher: Matcher) -> Ints:
         """The slots of rows that may contain words of a query, or words that it excludes; in order."""

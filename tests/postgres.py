@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
 
@@ -19,6 +20,8 @@ PASSWORD = "s3cret/pass@word"
 _QUOTED = "s3cret%2Fpass%40word"
 _ROOM = 4 << 30
 """Bytes: of what some hundred databases take, several times as much."""
+_UNLIMITED = "-c statement_timeout=0"
+"""For statements of tests, in a database that limits those of skws."""
 _SETTINGS = (
     "wal_level=logical",
     "max_wal_senders=20",
@@ -83,10 +86,17 @@ class Server:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
     def restored(self) -> None:
-        """Start as from a backup: at a timeline of its own."""
+        """Start as from a backup: at a timeline of its own. It can be written to when this returns."""
         (self._data / "recovery.signal").touch()
         self._settings = (*self._settings, "restore_command=false")
         self.start()
+        connected = psycopg2.connect(self.uri("postgres"))
+        connected.autocommit = True
+        with closing(connected), connected.cursor() as cursor:
+            recovering = True
+            while recovering:  # a start ends before the recovery does
+                cursor.execute("SELECT pg_is_in_recovery()")
+                ((recovering,),) = cursor.fetchall()
 
     def uri(self, database: str, **parameters: str) -> str:
         query = "&".join(f"{name}={value}" for name, value in parameters.items())
@@ -125,7 +135,7 @@ class Database:
 
     def run(self, *statements: str) -> None:
         """All in one transaction."""
-        connected = psycopg2.connect(self.uri())
+        connected = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
             with connected, connected.cursor() as cursor:
                 for statement in statements:
@@ -134,7 +144,7 @@ class Database:
             connected.close()
 
     def ask(self, statement: str) -> list[tuple[object, ...]]:
-        connected = psycopg2.connect(self.uri())
+        connected = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
             connected.autocommit = True
             with connected.cursor() as cursor:

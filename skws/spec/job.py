@@ -29,11 +29,20 @@ from skws.spec.query import (
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window
+from skws_windows.window import (
+    MICROSECOND,
+    CountWindow,
+    ExpressionWindow,
+    Window,
+    parse_duration,
+    parse_window,
+)
 
 STDOUT: Final = "stdout:table"
 AHEAD: Final = "1 day"
 """How far records of a source that goes on may be ahead of the clock, unless told."""
+IDLE: Final = 10 * MICROSECOND
+"""How long a partition of a source that brings nothing is waited for, unless told, by the clock."""
 
 
 def read_ahead(text: str) -> int | None:
@@ -49,7 +58,8 @@ class Job:
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
     ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
     time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a source
-    that goes on may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
+    that goes on may be ahead of the clock, in microseconds; None for any time. ``idle``: for how long a
+    partition that brings nothing is waited for, in microseconds of the clock. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: that of candidate networks; a run may go on with another one.
     ``mesh``: one of the paper's in its place; None for none.
@@ -73,6 +83,7 @@ class Job:
     packages: tuple[str, ...] = ()
     lateness: int | None = None
     ahead: int | None = None
+    idle: int = IDLE
     on_error: OnError = OnError.FAIL
     dead_letters: Path | None = None
     limit: int | None = None

@@ -135,7 +135,8 @@ class _InTask:
     def ask(self, operation: str, *given: Any) -> None:
         match operation:
             case "begin":
-                self._shard.begin(*given)
+                out_of_step, *state = given
+                self._shard.begin(*state, out_of_step=out_of_step)
             case "replay":
                 self._shard.replay(*given)
             case "replay_recent":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from time import perf_counter
 
-from skws.cli.run import of_all
+from skws.cli.run import ALL, of_all
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.formats import BadRecordLog
 from skws.index.cache import database_tables, passed_over
@@ -59,7 +58,7 @@ def search_database(
     ready = perf_counter()
     most = _most(job, query)
     engine = StreamEngine.over(plan, StoredTables(tables))
-    found = engine.search_once(plan, sys.maxsize if most is None else most)
+    found = engine.search_once(plan, most)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
         for result in found.results:
@@ -74,15 +73,15 @@ def search_database(
         tell(line)
 
 
-def _most(job: Job, query: Query) -> int | None:
-    """The number of results: the smaller of --top and --limit; None for all."""
+def _most(job: Job, query: Query) -> int:
+    """The number of results: the smaller of --top and --limit."""
     wanted = [top_of(query.options).size] if query.kind == TOP else []
     wanted += [] if job.limit is None else [job.limit]
-    return min(wanted, default=None)
+    return min(wanted, default=ALL)
 
 
-def summary(count: Searched, max_size: int, seconds: float) -> str:
+def summary(found: Searched, max_size: int, seconds: float) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
-    every = count.size >= max_size
-    early = "" if every else f", none of more than {counted(count.size, 'tuple')} can be better"
-    return f"{of_all(len(count.results), count.found, known=every)}{early} in {seconds:.2f} s"
+    every = found.size >= max_size
+    early = "" if every else f", none of more than {counted(found.size, 'tuple')} can be better"
+    return f"{of_all(len(found.results), found.found, known=every)}{early} in {seconds:.2f} s"

@@ -31,17 +31,16 @@ STORED: Final = {
 
 def integers(array: pa.Array) -> Ints:
     """An int64 array without NULLs, its memory shared."""
-    _, values = array.buffers()
-    if values is None:
-        return np.zeros(0, dtype=np.int64)
-    numbers: Ints = np.frombuffer(values, dtype=np.int64)[array.offset : array.offset + len(array)]
-    return numbers
+    return _shared(array, np.int64)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
     """An array of numbers, its memory shared; what stands for NULL is undefined."""
+    return _shared(array, array.type.to_pandas_dtype())  # a type of NumPy's
+
+
+def _shared(array: pa.Array, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     _, values = array.buffers()
-    kind = array.type.to_pandas_dtype()  # a type of NumPy's
     if values is None:
         return np.zeros(0, dtype=kind)
     return np.frombuffer(values, dtype=kind)[array.offset : array.offset + len(array)]

@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 import orjson
@@ -85,34 +85,23 @@ def make_index(
     (folder / "meta.json").write_bytes(orjson.dumps(meta))
 
 
-class TableParts(NamedTuple):
-    """The parts of one relation in the index of a database."""
-
-    file: IndexFile
-    number: int
-
-    def copy(self, folder: Path) -> None:
-        """Raises OSError."""
-        self.file.unpack(f"{self.number}/", folder)
-
-
 def make_parts(
     folder: Path,
     schema: Schema,
     batches: Callable[[RowReader], Iterator[pa.RecordBatch]],
     report: Callable[[int], None] = lambda _: None,
-    unchanged: Mapping[int, TableParts] = MappingProxyType({}),
+    unchanged: Mapping[int, IndexFile] = MappingProxyType({}),
 ) -> None:
     """Write the parts of the indexes of all relations; ``report`` receives the number of rows read so far.
 
-    ``unchanged``: the parts of relations that need not be read. Raises SourceError.
+    ``unchanged``: the files with the parts of relations that need not be read. Raises SourceError, OSError.
     """
     done = 0
     for number, relation in enumerate(schema.relations):
         subfolder = folder / str(number)
         subfolder.mkdir()
         if number in unchanged:
-            unchanged[number].copy(subfolder)
+            unchanged[number].unpack(f"{number}/", subfolder)
             continue
         reader = RowReader(schema, number)
         read = 0
@@ -330,14 +319,14 @@ def _state(database: Database, schema: Schema, number: int) -> str:
     return digest(f"{database.stamp([schema.relations[number]])} {number} {schema!r}")
 
 
-def _unchanged(path: Path, mark: str) -> dict[int, TableParts]:
-    """The relations whose parts are in the file of an earlier state of the data, if there is one."""
+def _unchanged(path: Path, mark: str) -> dict[int, IndexFile]:
+    """The relations whose parts are in the file of an earlier state of the data, with that file."""
     with suppress(OSError, ValueError):
         file = IndexFile(path)
         (*made_by, before), (*making, now) = (text.split(" ", 2) for text in (file.mark, mark))
         if made_by == making:
             pairs = enumerate(zip(before.split(), now.split(), strict=True))
-            return {number: TableParts(file, number) for number, (was, state) in pairs if was == state}
+            return {number: file for number, (was, state) in pairs if was == state}
     return {}
 
 

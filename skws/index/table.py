@@ -22,10 +22,9 @@ from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition
 from skws.keywords.scope import satisfying
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
-from skws_schema.model import Relation, Row, Schema
+from skws_schema.model import Relation, Schema
 
 PART: Final = 1 << 16  # rows
-_FEW: Final = 64  # rows
 _CONDITIONS: Final = 16  # whose rows are remembered
 
 
@@ -64,24 +63,11 @@ class TableRows:
         self._relation = relation
         self._file = pa.ipc.open_file(data)
         self._parts: dict[int, pa.RecordBatch] = {}
-        self._columns: dict[int, list[pa.Array]] = {}
 
     def parts(self) -> Iterator[tuple[int, ArrowBlock]]:
         """The parts in order, each with the number of its first row."""
         for number in range(self._file.num_record_batches):
             yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
-
-    def each(self, numbers: Ints) -> list[Row]:
-        """Some rows as tuples; one by one if they are few, as taking whole columns is slower."""
-        if len(numbers) > _FEW:
-            return self.taken(numbers).rows(np.arange(len(numbers)))
-        rows = []
-        for number in numbers.tolist():
-            part, place = divmod(number, PART)
-            if part not in self._columns:
-                self._columns[part] = self._part(part).columns
-            rows.append(tuple([column[place].as_py() for column in self._columns[part]]))
-        return rows
 
     def taken(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
         """A copy of some rows, in the order given; ``columns`` selects some columns."""
@@ -128,11 +114,6 @@ class Joined:
         first, counts = self._found(values)
         rows: Ints = self._rows[ranges(first, counts)].astype(np.int64)
         return rows
-
-    def pairs(self, values: Ints) -> tuple[Ints, Ints]:
-        """The rows with any of some values, and for each row the position of its value among these."""
-        first, counts = self._found(values)
-        return np.repeat(np.arange(len(values)), counts), self._rows[ranges(first, counts)].astype(np.int64)
 
     def counts(self, values: Ints) -> Ints:
         """The number of rows with each value."""
@@ -190,9 +171,6 @@ class TableIndex:
     def rows(self, numbers: Ints) -> ArrowBlock:
         """A copy of some rows."""
         return self._rows.taken(numbers)
-
-    def each(self, numbers: Ints) -> list[Row]:
-        return self._rows.each(numbers)
 
     def every(self) -> Ints:
         """The numbers of all rows that count."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from skws.keywords.query import Condition
 from skws.store.tuple_batch import TupleBatch, of_table_rows
 from skws_mesh.columnar.columns import NOTHING, NULL, Ints, distinct
 from skws_mesh.columnar.live import KeySets
-
-_WORDS: Final = 200_000
-"""The most frequent words, for suggestions."""
 
 
 class StoredTables:
@@ -84,12 +80,12 @@ class StoredTables:
         return distinct(np.concatenate(slots))
 
     def words(self) -> Mapping[str, int]:
-        """The most frequent words, with the number of rows that contain each."""
+        """All words, with the number of rows that contain each."""
         words = Counter[str]()
         for table in self._tables:
             for word, rows in table.words():
                 words[word] += rows
-        return dict(words.most_common(_WORDS))
+        return words
 
     def _places(self, table: TableIndex, rows: Ints) -> Ints:
         """The places of rows of a table among those that are not superseded."""

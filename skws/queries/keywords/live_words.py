@@ -124,7 +124,6 @@ class LiveWords:
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
         self.covered = 0 if self._stored is None else len(self._stored)
         """The number of slots whose rows are indexed, here or on disk; these are the first ones."""
-        self._read = np.zeros(self.covered, dtype=bool)  # the rows on disk whose words are here
 
     def behind(self, size: int) -> bool:
         """True if rows of the first ``size`` live tuples are not indexed yet."""
@@ -165,10 +164,10 @@ class LiveWords:
         words = Vocabulary()
         if self._stored is not None:
             words.update(self._stored.words())
-            return words
-        for analyzer, known in self._words.items():
-            counts = self._counts(analyzer, known.numbers(known.words))
-            words.update(dict(zip(known.words, counts.tolist(), strict=True)))
+        else:
+            for analyzer, known in self._words.items():
+                counts = self._counts(analyzer, known.numbers(known.words))
+                words.update(dict(zip(known.words, counts.tolist(), strict=True)))
         words.keep(_WORDS)
         return words
 
@@ -221,7 +220,7 @@ class LiveWords:
         ]
         if self._stored is not None:
             slots = self._stored.with_words(matcher)
-            wanted = ~self._read[slots]
+            wanted = ~np.isin(slots, self._texts.columns()[0])
             for bit, passing in of_values:
                 if bit == matcher.excluding:
                     wanted &= ~np.isin(slots, passing)
@@ -272,7 +271,9 @@ class LiveWords:
                 slots = distinct(np.concatenate([NOTHING, *with_stems]))
                 standing = self._counted(place, slots, alternative)
             elif not _has_indexed_words(alternative):
-                standing = self._counted(place, self._every(place[0]), alternative)
+                slots = self._every(place[0])
+                slots = slots[np.isin(slots, self._texts.columns()[0])]
+                standing = self._counted(place, slots, alternative)
             else:
                 asked = [
                     self._of(lists, known.number(each)) for each in alternative.stems if each not in _STOPPED
@@ -317,10 +318,7 @@ class LiveWords:
     def _learn_all(self, slots: Ints) -> None:
         for first in range(0, len(slots), _PIECE):
             check()
-            some = slots[first : first + _PIECE]
-            self._learn(some)
-            if self._stored is not None:
-                self._read[some] = True
+            self._learn(slots[first : first + _PIECE])
 
     def _learn(self, new: Ints) -> None:
         """Index the rows in some slots, in order."""

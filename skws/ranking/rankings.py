@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from math import exp, fsum, log, log2, prod
+from math import exp, fsum, log, log2
 from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -175,18 +175,11 @@ def keywords(evidence: Evidence) -> ScorePart:
 
 
 def size(evidence: Evidence) -> ScorePart:
-    """The part for the number of tuples: fewer tuples connect the keywords more closely."""
-    return ScorePart("size", size_value(evidence.size), ({"tuples": evidence.size},))
+    """The part for the number of tuples: fewer tuples connect the keywords more closely.
 
-
-def size_value(tuples: int) -> float:
-    """The part ``size``; it outweighs ``specificity``, so a detour ranks behind a direct join."""
-    return 1 / tuples**_BY_SIZE
-
-
-def keywords_value(weights: Iterable[Sequence[float]]) -> float:
-    """The part ``keywords``, from each tuple's weight of each keyword."""
-    return fsum(map(max, zip(*weights, strict=True)))
+    It outweighs ``specificity``, so a detour ranks behind a direct join.
+    """
+    return ScorePart("size", 1 / evidence.size**_BY_SIZE, ({"tuples": evidence.size},))
 
 
 def freshness(evidence: Evidence) -> ScorePart:
@@ -214,11 +207,6 @@ def specificity(evidence: Evidence) -> ScorePart:
     return ScorePart("specificity", exp(fsum(map(log, values))), why)
 
 
-def specificity_value(fans: Iterable[int]) -> float:
-    """The part ``specificity`` of ``passed`` joins; joins that are not in ``fans`` lead to one tuple."""
-    return exp(fsum(map(_log_of_fan, fans)))
-
-
 Fans: TypeAlias = tuple[int, int]
 """The number of tuples to which a join leads from the node nearer to the root, and from the other node."""
 
@@ -227,8 +215,7 @@ def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, 
     """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
     These are all joins at a node except the one with the largest fan. ``fans``: those of the first joins of
-    the
-    tree.
+    the tree.
     """
     at: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for node, (out, back) in enumerate(fans, 1):
@@ -249,18 +236,7 @@ def _of_fan(tuples: int) -> float:
     return 1 / (1 + log2(max(tuples, 1)))
 
 
-@cache
-def _log_of_fan(tuples: int) -> float:
-    return log(_of_fan(tuples))
-
-
 _Part: TypeAlias = Callable[[Evidence], ScorePart]
-_VALUES: Final[dict[_Part, Callable[[Sequence[Sequence[float]], int, Sequence[int]], float]]] = {
-    keywords: lambda weights, size, fans: keywords_value(weights),  # noqa: ARG005
-    size: lambda weights, size, fans: size_value(size),  # noqa: ARG005
-    specificity: lambda weights, size, fans: specificity_value(fans),  # noqa: ARG005
-    freshness: lambda weights, size, fans: 1.0,  # noqa: ARG005
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +257,6 @@ class Product:
 
     def parts(self, evidence: Evidence) -> tuple[ScorePart, ...]:
         return tuple(part(evidence) for part in self.of)
-
-    def value(self, weights: Sequence[Sequence[float]], size: int, fans: Sequence[int]) -> float:
-        """The score of static tuples from each tuple's weight of each keyword, except for rounding."""
-        return prod(_VALUES[part](weights, size, fans) for part in self.of)
 
     def most(self, weights: Floats, sizes: npt.NDArray[np.int64], specific: Floats | None = None) -> Floats:
         """An upper bound of scores, by the parts ``keywords`` and ``specificity``, and by size."""

@@ -57,6 +57,16 @@ def test_best_first_and_no_more_than_asked(skws: Skws, books: Path) -> None:
     assert "1 of 3 results" in done.err
 
 
+def test_a_phrase_of_stop_words_is_found(skws: Skws, tmp_path: Path) -> None:
+    path = tmp_path / "plays.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE line (id INTEGER PRIMARY KEY, text TEXT)")
+        texts = ["to be alone", "be to", "not to be", None, "to, be", "alpha"]
+        connection.executemany("INSERT INTO line VALUES (?, ?)", enumerate(texts))
+    found = skws("search", '"to be"', "--database", path, "-f", "jsonl").records
+    assert sorted(one["tuples"][0]["row"]["id"] for one in found) == [0, 2, 4]
+
+
 def test_an_index_is_kept_until_the_data_changes(skws: Skws, books: Path, tmp_path: Path) -> None:
     index = tmp_path / "books.index"
     asked = ("search", "solaris", "--database", books, "-f", "jsonl", "--index", index)

@@ -12,7 +12,7 @@ import typer
 
 from skws.cli import options
 from skws.cli.data import engine_of
-from skws.cli.given import chosen_format, job_fields, read_schema
+from skws.cli.option_values import chosen_format, job_fields, read_schema
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
@@ -94,30 +94,30 @@ class BoundsRunOptions(options.BadRecordOptions, options.DurableOptions, options
     "run", cls=options.Command, short_help="Run a query in constant memory, over a replay or a source."
 )
 @options.expanded
-def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, given: BoundsRunOptions) -> None:
+def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, opts: BoundsRunOptions) -> None:
     """Run a query in constant memory; one line per result that a time step adds, with its count.
 
     skws bounds run query.sql --schema schema.yaml --replay replay.jsonl
     """
-    source, sink, output, quiet = given.source, given.sink or (), given.output, given.quiet
-    replay = tuple(given.replay or ())
+    source, sink, output, quiet = opts.source, opts.sink or (), opts.output, opts.quiet
+    replay = tuple(opts.replay or ())
     described = read_schema(schema)
     union = _union(query, described)
     if (source is None) == (not replay):
         raise UsageError("nothing to run over: expected one of --replay PATH and --source SOURCE")
-    chosen_format(given.output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
-    if source is None and (given.checkpoint or sink):
+    chosen_format(opts.output_format, output, _SUFFIXES, AddedFormat.JSONL, quiet=quiet)
+    if source is None and (opts.checkpoint or sink):
         raise UsageError("--checkpoint and --sink need --source: a replay has an end")
     job = Job(
-        {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if given.force else {})},
+        {query.stem: Query(union.text, kind=SQL, options={"force": "yes"} if opts.force else {})},
         described,
         sinks=(*sink, *(() if output is None else (f"jsonl:{output}",))) or ("stdout:jsonl",),
         **job_fields(
-            given,
+            opts,
             replay=replay,
             source=source or "",
-            engine=engine_of(given, replay=replay, quiet=quiet),
-            on_error=given.policy,
+            engine=engine_of(opts, replay=replay, quiet=quiet),
+            on_error=opts.policy,
         ),
     )
     if source is None:

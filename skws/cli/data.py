@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from skws.cli.given import read_lateness, read_schema
+from skws.cli.option_values import read_lateness, read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
 from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
@@ -69,7 +69,7 @@ def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True
     source, replay = inputs.source, inputs.replay
     if not (needed or source is not None or replay or (words and _is_data(words[0]))):
         return Data("", (), tuple(words))
-    address, rest = _given(words, source, replay)
+    address, rest = _split_address(words, source, replay)
     if address is not None:
         return Data(address, (), rest)
     if len(replay or ()) > 1:
@@ -80,7 +80,7 @@ def live_data(words: Sequence[str], inputs: InputOptions, *, needed: bool = True
 def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     """The data of a command that ends with it: files, or a database as it is now. Raises UsageError."""
     source, replay = inputs.source, inputs.replay
-    address, rest = _given(words, source, replay)
+    address, rest = _split_address(words, source, replay)
     if address is None and any(str(path).startswith(("postgresql:", "postgres:")) for path in replay or ()):
         # Paths change addresses, and errors about them would show passwords.
         raise UsageError(
@@ -100,7 +100,7 @@ def finite_data(words: Sequence[str], inputs: InputOptions) -> Data:
     return Data("", (Path(path),), rest)
 
 
-def _given(
+def _split_address(
     words: Sequence[str], source: str | None, replay: Sequence[Path] | None
 ) -> tuple[str | None, tuple[str, ...]]:
     """The address, None for replay files; and the words of the query."""
@@ -149,7 +149,7 @@ class DescribedData:
 
 def describe(
     data: Data,
-    given: StreamOptions,
+    opts: StreamOptions,
     *,
     quiet: bool,
     default: OnError = OnError.FAIL,
@@ -158,20 +158,20 @@ def describe(
 ) -> DescribedData:
     """Read the schema, or infer it.
 
-    ``default``: for bad records under a given schema. ``followed``: False for a database as it is now.
+    ``default``: for bad records unless the schema is inferred. ``followed``: False for a database read once.
     ``ordered``: results depend on the order of records, as those of patterns do. Raises SkwsError.
     """
-    path, drafted = given.schema, given.schema is None
+    path, drafted = opts.schema, opts.schema is None
     if path is None:
         draft = draft_of(data.sources, followed=followed)
         for note in () if quiet else draft.notes:
             tell(note)
         path = draft.path
     schema = read_schema(path)
-    unbounded = isinstance(parse_window(given.window or schema.window), Unbounded)
+    unbounded = isinstance(parse_window(opts.window or schema.window), Unbounded)
     # Rows of a database live until they are deleted, and a draft says so of all others.
     lasting = unbounded and (drafted or data.database)
-    lateness, ahead = given.lateness, given.ahead if isinstance(given, LiveOptions) else None
+    lateness, ahead = opts.lateness, opts.ahead if isinstance(opts, LiveOptions) else None
     if data.address and lateness is None:
         # Where nothing expires, keywords do not depend on the order of records.
         lateness = _NEVER_LATE if lasting and data.followed and not ordered else "0 s"
@@ -185,7 +185,7 @@ def describe(
         path,
         drafted,
         lasting,
-        given.on_error or (OnError.SKIP if drafted else default),
+        opts.on_error or (OnError.SKIP if drafted else default),
         lateness,
         ahead,
     )
@@ -204,21 +204,21 @@ def command_of(data: Data, described: DescribedData) -> TypedSearch:
     return TypedSearch(shlex.join(words) if drafted else f"--schema {file} {shlex.join(words)}", file)
 
 
-def schema_file(given: str, *, quiet: bool = False) -> Path:
-    """The YAML file: ``given`` itself, or the one that is kept for a SOURCE. Raises SkwsError."""
-    if not is_address(given) and Path(given).suffix.lower() in _YAML:
-        return Path(given)
-    if not _is_data(given):
+def schema_file(source: str, *, quiet: bool = False) -> Path:
+    """The YAML file: ``source`` itself, or the one that is kept for it. Raises SkwsError."""
+    if not is_address(source) and Path(source).suffix.lower() in _YAML:
+        return Path(source)
+    if not _is_data(source):
         raise UsageError(
-            f"{given}: no such file or folder{nearest_file(Path(given))}; expected the YAML of a schema, or"
+            f"{source}: no such file or folder{nearest_file(Path(source))}; expected the YAML of a schema, or"
             f" {SOURCES}"
         )
-    return _drafted([given], quiet=quiet)
+    return _drafted([source], quiet=quiet)
 
 
-def _drafted(given: Sequence[str], *, quiet: bool = False) -> Path:
+def _drafted(sources: Sequence[str], *, quiet: bool = False) -> Path:
     """The YAML file that is kept for data, which is not followed; prints notes about it."""
-    draft = draft_of(given, followed=False)
+    draft = draft_of(sources, followed=False)
     for note in () if quiet else draft.notes:
         tell(note)
     return draft.path
@@ -243,13 +243,13 @@ def planned(
 
 
 def engine_of(
-    given: EngineOptions, packages: str = "", *, replay: Sequence[Path] = (), quiet: bool = False
+    opts: EngineOptions, packages: str = "", *, replay: Sequence[Path] = (), quiet: bool = False
 ) -> EngineName:
     """The chosen engine, or the one that fits; notes in one line that it is Spark. Raises UsageError."""
-    if given.engine is not EngineChoice.AUTO:
-        return EngineName(given.engine.value)
+    if opts.engine is not EngineChoice.AUTO:
+        return EngineName(opts.engine.value)
     reasons = {
-        "--master is given": given.master is not None,
+        "--master is given": opts.master is not None,
         "--packages is given": bool(packages),
         "spark-submit runs it": os.environ.get(SUBMITTED) == "1",
         f"the data has more than {VERY_LARGE >> 30} GiB": _very_large(replay),

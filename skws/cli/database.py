@@ -84,4 +84,4 @@ def summary(found: Searched, max_size: int, seconds: float) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
     every = found.size >= max_size
     early = "" if every else f", none of more than {counted(found.size, 'tuple')} can be better"
-    return f"{of_all(len(found.results), found.found, known=every)}{early} in {seconds:.2f} s"
+    return f"{of_all(len(found.results), found.found, is_total=every)}{early} in {seconds:.2f} s"

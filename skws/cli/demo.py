@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import options
 from skws.cli.data import engine_of, python_ahead
-from skws.cli.given import query_text, read_schema
+from skws.cli.option_values import query_text, read_schema
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import EngineChoice, EngineName, OutputFormat
 from skws.spec.job import Job

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from skws.cli import options
 from skws.cli.data import planned
-from skws.cli.given import mesh_choice, query_text
+from skws.cli.option_values import mesh_choice, query_text
 from skws.cli.terminal import write_text
 from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
@@ -62,57 +62,55 @@ class ExplainOptions(options.BadRecordOptions, options.ScopeOptions):
 
 
 @options.expanded
-def explain(given: ExplainOptions, query: options.SourceAndWords = None) -> None:
+def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
     """The plan of a query: keywords, window, candidate networks, and the mesh of operators.
 
     skws explain tarantino travolta --schema examples/movies/schema.yaml
     """
-    mesh, evaluator, replay = given.mesh, given.evaluator, given.replay
-    described, words = planned(query or [], given.schema, replay)
-    if given.pattern is not None:
-        query_text(words, given.without)
-        _explain_pattern(given.pattern, described, given.window, given.output_format)
+    mesh, evaluator, replay = opts.mesh, opts.evaluator, opts.replay
+    described, words = planned(query or [], opts.schema, replay)
+    if opts.pattern is not None:
+        query_text(words, opts.without)
+        _explain_pattern(opts.pattern, described, opts.window, opts.output_format)
         return
     if not words:
         raise UsageError("nothing to explain: expected keywords, or --pattern TEXT")
-    chosen = mesh_choice(mesh, no_demand=given.no_demand)
+    chosen = mesh_choice(mesh, no_demand=opts.no_demand)
     if mesh.kind and evaluator is not EvaluatorName.AUTO:
         raise UsageError(f"--evaluator {evaluator} cannot be combined with --mesh {mesh}")
-    text = query_text(words, given.without)
-    parsed = parse_query(text, described, match_names=given.match_names)
+    text = query_text(words, opts.without)
+    parsed = parse_query(text, described, match_names=opts.match_names)
     plan = Plan(
         described,
         parsed,
-        parse_window(given.window or described.window),
-        given.max_size,
+        parse_window(opts.window or described.window),
+        opts.max_size,
         mesh=chosen,
         evaluated_by=evaluator,
     )
-    costs = None if given.shards is None else _costs(text, plan, given, given.shards)
+    costs = None if opts.shards is None else _costs(text, plan, opts, opts.shards)
     observed = None
     if replay:
-        observed = observe(
-            plan, Replay.open(replay, described), BadRecordLog(given.policy, given.dead_letters)
-        )
-    write_text(_written(explained(plan, given.limit or DEFAULT_LIMIT, observed), costs, given.output_format))
+        observed = observe(plan, Replay.open(replay, described), BadRecordLog(opts.policy, opts.dead_letters))
+    write_text(_written(explained(plan, opts.limit or DEFAULT_LIMIT, observed), costs, opts.output_format))
 
 
-def _costs(text: str, plan: Plan, given: ExplainOptions, shards: int) -> Branch:
+def _costs(text: str, plan: Plan, opts: ExplainOptions, shards: int) -> Branch:
     from skws.explain.sharding import shard_costs  # noqa: PLC0415 - for who measures
 
-    if not given.replay:
+    if not opts.replay:
         raise UsageError("--shards needs --replay, over which they are measured")
     if isinstance(plan.window, ExpressionWindow) or plan.mesh is not None:
         raise UsageError("--shards: only the columnar mesh is divided, under a window of time or tuples")
     job = Job.search(
         Query(text, plan.max_size),
         plan.schema,
-        *given.replay,
+        *opts.replay,
         window=plan.window,
         max_size=plan.max_size,
-        match_names=given.match_names,
+        match_names=opts.match_names,
     )
-    return shard_costs(job, BadRecordLog(given.policy), shards).branch()
+    return shard_costs(job, BadRecordLog(opts.policy), shards).branch()
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:

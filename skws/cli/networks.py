@@ -13,7 +13,7 @@ import orjson
 
 from skws.cli import options
 from skws.cli.data import planned
-from skws.cli.given import query_text
+from skws.cli.option_values import query_text
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
@@ -47,23 +47,23 @@ class NetworksOptions(options.ScopeOptions):
 
 
 @options.expanded
-def networks(given: NetworksOptions, query: options.SourceAndWords = None) -> None:
+def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> None:
     """The candidate networks of a query: the shapes of its results.
 
     skws networks tarantino travolta --schema examples/movies/schema.yaml
     """
-    described, words = planned(query or [], given.schema)
+    described, words = planned(query or [], opts.schema)
     if not words:
         raise UsageError("no QUERY: expected keywords")
-    parsed = parse_query(query_text(words, given.without), described, match_names=given.match_names)
+    parsed = parse_query(query_text(words, opts.without), described, match_names=opts.match_names)
     for note in parsed.notes:
         tell(note)
     # Networks do not depend on windows: a given one is only checked.
-    plan = Plan(described, parsed, _checked(described, given.window), given.max_size)
-    if given.output_format is NetworksFormat.TEXT and given.limit is None:
+    plan = Plan(described, parsed, _checked(described, opts.window), opts.max_size)
+    if opts.output_format is NetworksFormat.TEXT and opts.limit is None:
         _check_listed(plan)
     with destination(None, stdout_bytes()) as shown:
-        for line in _FORMATS[given.output_format](plan, given.limit):
+        for line in _FORMATS[opts.output_format](plan, opts.limit):
             shown.write(line)
 
 

@@ -31,7 +31,7 @@ from skws.spec.enums import (
 from skws_mesh.mesh_kinds import MeshKind, PurgeKind
 
 Returned = TypeVar("Returned")
-_GIVEN: Final = "given"
+_OPTIONS: Final = "opts"
 
 HEADINGS: Final = ("Data", "Query", "Results", "Engine")
 """Headings of long help screens. An option without one is listed under "Other options"."""
@@ -79,12 +79,12 @@ def _plain(text: str) -> str:
 
 
 def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
-    """The function as typer reads it: in place of ``given``, a dataclass, it has its fields as parameters."""
+    """The function as typer reads it: the fields of the dataclass ``opts`` become parameters."""
     hints = get_type_hints(command, include_extras=True)
-    group = hints[_GIVEN]
+    group = hints[_OPTIONS]
     types = get_type_hints(group, include_extras=True)
     own = signature(command).parameters.values()
-    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != _GIVEN]
+    parameters = [each.replace(annotation=hints[each.name]) for each in own if each.name != _OPTIONS]
     parameters += [
         Parameter(each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=types[each.name])
         for each in fields(group)
@@ -92,7 +92,7 @@ def expanded(command: Callable[..., Returned]) -> Callable[..., Returned]:
 
     def run(**values: Any) -> Returned:
         group_values = group(**{each.name: values.pop(each.name) for each in fields(group)})
-        return command(given=group_values, **values)
+        return command(opts=group_values, **values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {each.name: each.annotation for each in parameters}

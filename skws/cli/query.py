@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from skws.cli import options
-from skws.cli.given import pattern_query, query_text
+from skws.cli.option_values import pattern_query, query_text
 from skws.cli.terminal import tell
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.sinks.text import escaped, visible

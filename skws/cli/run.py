@@ -103,7 +103,7 @@ def run_best(
         summary(
             search,
             perf_counter() - started,
-            of_all(len(best_results.results), best_results.found, known=is_total),
+            of_all(len(best_results.results), best_results.found, is_total=is_total),
         )
     )
     for note in best_results.notes:
@@ -117,11 +117,11 @@ def run_best(
             tell(line)
 
 
-def of_all(given: int, found: int, *, known: bool) -> str:
-    """The number of results given, out of those found; ``known``: whether those found are all."""
-    if given == found:
-        return counted(given, "result")
-    return f"{given:,} of {f'{found:,}' if known else 'more'} results (--limit all gives all)"
+def of_all(shown_count: int, total: int, *, is_total: bool) -> str:
+    """The number of results shown, out of all; ``is_total``: False if there are more than ``total``."""
+    if shown_count == total:
+        return counted(shown_count, "result")
+    return f"{shown_count:,} of {f'{total:,}' if is_total else 'more'} results (--limit all gives all)"
 
 
 def _by_score(most: int | None) -> Order:

@@ -11,7 +11,7 @@ import typer
 
 from skws.cli import options, query
 from skws.cli.data import schema_file
-from skws.cli.given import read_schema
+from skws.cli.option_values import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.durable import replaced
 from skws.jobs.control import JobCommand

@@ -10,8 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from skws.cli import given as read
-from skws.cli import options
+from skws.cli import option_values, options
 from skws.cli.data import Data, command_of, describe, engine_of, finite_data, python_ahead
 from skws.sources.addresses import SQLITE, all_tables, is_postgres, is_sqlite
 from skws.spec.enums import SUFFIXES, EngineName, OutputFormat, Sort, ToldUpdates
@@ -123,46 +122,48 @@ class SearchOptions(
 
 
 @options.expanded
-def search(context: typer.Context, given: SearchOptions, query: options.SourceAndWords = None) -> None:
+def search(context: typer.Context, opts: SearchOptions, query: options.SourceAndWords = None) -> None:
     """Results of a query over files or a database: the best of what is there, or all in a window.
 
     skws search examples/movies/replay.jsonl tarantino travolta
     """
-    data, output, quiet = _data(query or [], given), given.output, given.quiet
+    data, output, quiet = _data(query or [], opts), opts.output, opts.quiet
     if data.database:
         _refuse(
             context, _OF_STREAMS, "{} is not for a database, which is searched as it is now, in this process"
         )
-    most = read.limit_of(given.limit)
-    written = read.chosen_format(given.output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet)
-    by_score = given.sort is Sort.SCORE
-    if given.pattern is not None:
+    most = option_values.limit_of(opts.limit)
+    written = option_values.chosen_format(
+        opts.output_format, output, _SUFFIXES, SearchFormat.TABLE, quiet=quiet
+    )
+    by_score = opts.sort is Sort.SCORE
+    if opts.pattern is not None:
         _check_pattern(context, data)
-        search_query = read.pattern_query(given.pattern)
+        search_query = option_values.pattern_query(opts.pattern)
     else:
-        best = read.top_choice(given)
+        best = option_values.top_choice(opts)
         if by_score:
             _refuse(context, _OF_TIME, "--sort score cannot be combined with {}")
-        ranking = read.ranking_choice(given, always=by_score)
-        search_query = Query.of_keywords(_keywords(data, given.without, written), ranking, best)
+        ranking = option_values.ranking_choice(opts, always=by_score)
+        search_query = Query.of_keywords(_keywords(data, opts.without, written), ranking, best)
     if data.database:
-        _search_database(data, search_query, given, OutputFormat(written.value))
+        _search_database(data, search_query, opts, OutputFormat(written.value))
         return
-    if given.index is not None:
+    if opts.index is not None:
         raise UsageError("--index needs a database: a replay has no index")
-    described = describe(data, given, quiet=quiet)
+    described = describe(data, opts, quiet=quiet)
     command = command_of(data, described)
-    engine = engine_of(given, replay=data.replay, quiet=quiet)
-    fields = read.job_fields(given, described, engine=engine)
+    engine = engine_of(opts, replay=data.replay, quiet=quiet)
+    fields = option_values.job_fields(opts, described, engine=engine)
     if search_query.kind == KEYWORDS and _asks_what_is_there(
-        context, given, described.schema, engine, written
+        context, opts, described.schema, engine, written
     ):
         from skws.cli.run import ALL, run_best  # noqa: PLC0415 - as below
 
-        text = _keywords(data, given.without, written)
-        search_query = Query.of_keywords(text, read.ranking_choice(given, always=True))
+        text = _keywords(data, opts.without, written)
+        search_query = Query.of_keywords(text, option_values.ranking_choice(opts, always=True))
         job = Job({search_query.text: search_query}, **fields | {"limit": None})
-        best_of = most or (PAGE if given.limit is None else ALL)
+        best_of = most or (PAGE if opts.limit is None else ALL)
         run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
         return
     # By score, the best are known at the end.
@@ -174,49 +175,49 @@ def search(context: typer.Context, given: SearchOptions, query: options.SourceAn
 
 
 def _asks_what_is_there(
-    context: typer.Context, given: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
+    context: typer.Context, opts: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
 ) -> bool:
     """Whether a search is for the best results at the end of files, and not for all results as they come.
 
     Rows live until they are deleted where no window says otherwise. Programs get all results in order of time
     unless they say how many.
     """
-    window = parse_window(given.window or schema.window)
+    window = parse_window(opts.window or schema.window)
     if not isinstance(window, Unbounded) or engine is not EngineName.LOCAL or sourced(schema):
         return False
-    if given.sort is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
+    if opts.sort is Sort.TIME or any(_is_given(context, name) for name in _OF_ARRIVALS):
         return False
-    return given.limit is not None or given.sort is Sort.SCORE or written in _FOR_PEOPLE
+    return opts.limit is not None or opts.sort is Sort.SCORE or written in _FOR_PEOPLE
 
 
-def _data(words: list[str], given: SearchOptions) -> Data:
+def _data(words: list[str], opts: SearchOptions) -> Data:
     """Raises UsageError unless the data is given once."""
-    url = given.database
+    url = opts.database
     if url is None:
-        return finite_data(words, given)
-    if given.source is not None or given.replay:
+        return finite_data(words, opts)
+    if opts.source is not None or opts.replay:
         raise UsageError("--database and --source or --replay both give the data: expected one of them")
     has_scheme = is_postgres(url) or is_sqlite(url)
     return Data(url if has_scheme else f"{SQLITE}{url}", (), tuple(words))
 
 
-def _search_database(data: Data, query: Query, given: SearchOptions, written: OutputFormat) -> None:
+def _search_database(data: Data, query: Query, opts: SearchOptions, written: OutputFormat) -> None:
     from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
 
-    described = describe(data, given, quiet=given.quiet, followed=False)
-    page = given.limit is None and given.top is None and written in _FOR_PEOPLE
-    limit = PAGE if page else read.limit_of(given.limit)
+    described = describe(data, opts, quiet=opts.quiet, followed=False)
+    page = opts.limit is None and opts.top is None and written in _FOR_PEOPLE
+    limit = PAGE if page else option_values.limit_of(opts.limit)
     schema = all_tables(described.schema)
-    fields = read.job_fields(given, described, schema=schema, engine=EngineName.LOCAL, limit=limit)
+    fields = option_values.job_fields(opts, described, schema=schema, engine=EngineName.LOCAL, limit=limit)
     search_database(
         data.address,
         query,
         Job({query.text: query}, **fields),
-        given.index,
+        opts.index,
         written,
-        given.output,
+        opts.output,
         command=command_of(data, described),
-        quiet=given.quiet,
+        quiet=opts.quiet,
     )
 
 
@@ -226,7 +227,7 @@ def _keywords(data: Data, without: list[str] | None, written: SearchFormat) -> s
         raise UsageError("nothing to search for: expected keywords after SOURCE, or --pattern TEXT")
     if written is SearchFormat.COUNT:
         raise UsageError("--format count needs --pattern")
-    return read.query_text(data.words, without)
+    return option_values.query_text(data.words, without)
 
 
 def _check_pattern(context: typer.Context, data: Data) -> None:

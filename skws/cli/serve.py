@@ -10,8 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from skws.cli import given as read
-from skws.cli import options
+from skws.cli import option_values, options
 from skws.cli.data import describe, live_data
 from skws.cli.watch import with_json_errors
 from skws.durable import PRIVATE, replaced
@@ -73,7 +72,7 @@ class ServeOptions(options.DurableOptions, options.LiveOptions):
 
 @options.expanded
 def serve(
-    given: ServeOptions,
+    opts: ServeOptions,
     of: Annotated[
         list[str] | None,
         typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
@@ -83,38 +82,38 @@ def serve(
 
     skws serve postgresql://localhost/shop
     """
-    data = live_data(of or [], given)
+    data = live_data(of or [], opts)
     if data.words:
         raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
     if data.address == "-":
         raise UsageError(
             "the source - is standard input: expected one that others write to while it is served"
         )
-    if given.engine is EngineChoice.SPARK:
+    if opts.engine is EngineChoice.SPARK:
         raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
-    described = describe(data, given, quiet=given.quiet)
-    fields = read.job_fields(given, described, engine=EngineName.LOCAL)
-    job = Job({}, sinks=tuple(given.sink or ()), **fields)
-    notes = Log(given.log_format, given.quiet)
+    described = describe(data, opts, quiet=opts.quiet)
+    fields = option_values.job_fields(opts, described, engine=EngineName.LOCAL)
+    job = Job({}, sinks=tuple(opts.sink or ()), **fields)
+    notes = Log(opts.log_format, opts.quiet)
     with with_json_errors(notes):
-        _serve(job, notes, given)
+        _serve(job, notes, opts)
 
 
-def _serve(job: Job, notes: Log, given: ServeOptions) -> None:
+def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
     # FastAPI and uvicorn are an extra, and take a while to load.
     from skws.serve.request_guard import Access  # noqa: PLC0415
     from skws.serve.server import listening, served  # noqa: PLC0415
     from skws.serve.streams import StreamLimits  # noqa: PLC0415
 
     access = Access(
-        _token(given.host, given.token_file, job.checkpoint, notes),
-        _names(given.host, given.name or []),
-        addresses=not is_loopback(given.host),
+        _token(opts.host, opts.token_file, job.checkpoint, notes),
+        _names(opts.host, opts.name or []),
+        addresses=not is_loopback(opts.host),
     )
-    at = listening(given.host, given.port)
-    limits = StreamLimits(most=given.most_streams)
-    keep = given.keep * _MEGABYTE
-    with served(job, access, at, notes, keep=keep, most_saved=given.most_queries, limits=limits) as running:
+    at = listening(opts.host, opts.port)
+    limits = StreamLimits(most=opts.most_streams)
+    keep = opts.keep * _MEGABYTE
+    with served(job, access, at, notes, keep=keep, most_saved=opts.most_queries, limits=limits) as running:
         address, port = at.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}/"
         notes.info("serving", f"serving at {url} (events: the latest {shown(keep)})", url=url)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skws.cli import given as read
-from skws.cli import options
+from skws.cli import option_values, options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import on_terminal
 from skws.spec.enums import OnError
@@ -40,7 +39,7 @@ class TuiOptions(options.EngineOptions, options.LiveOptions):
 
 
 @options.expanded
-def tui(context: typer.Context, given: TuiOptions, query: options.SourceAndWords = None) -> None:
+def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords = None) -> None:
     """The terminal UI: the best results in your data, or standing queries over a stream.
 
     \b
@@ -51,30 +50,30 @@ def tui(context: typer.Context, given: TuiOptions, query: options.SourceAndWords
     from skws_tui.entry import open_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 
-    if given.theme is not None:
+    if opts.theme is not None:
         from skws_tui.themes import check_theme  # noqa: PLC0415 - loads Textual
 
-        check_theme(given.theme)
-    data = live_data(query or [], given, needed=given.schema is None)  # a schema can be shown alone
+        check_theme(opts.theme)
+    data = live_data(query or [], opts, needed=opts.schema is None)  # a schema can be shown alone
     if data.address == "-":
         raise UsageError("the source - is standard input, from which the terminal UI reads keys")
-    speed = given.speed
+    speed = opts.speed
     if speed == 1 or (speed is not None and speed > 0 and not data.address.startswith("replay:")):
         speed = None  # other sources have their own speed
-    text = read.query_text(data.words, given.without)
-    described = describe(data, given, quiet=False, default=OnError.SKIP)
-    job = live_job(**read.job_fields(given, described, speed=speed, engine=engine_of(given)))
+    text = option_values.query_text(data.words, opts.without)
+    described = describe(data, opts, quiet=False, default=OnError.SKIP)
+    job = live_job(**option_values.job_fields(opts, described, speed=speed, engine=engine_of(opts)))
     request = UiRequest(
         job,
         schema_path=described.schema_path,
         queries=(text,) if text else (),
-        theme=given.theme,
-        restore=not given.fresh,
+        theme=opts.theme,
+        restore=not opts.fresh,
         lasting=described.lasting,
     )
     _check_query(request)
     _need_terminal(context.command_path)
-    open_ui(request, mouse=not given.no_mouse)
+    open_ui(request, mouse=not opts.no_mouse)
 
 
 def _check_query(request: UiRequest) -> None:

@@ -11,8 +11,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from skws.cli import given as read
-from skws.cli import options
+from skws.cli import option_values, options
 from skws.cli.data import describe, engine_of, live_data
 from skws.cli.terminal import color_on_stdout, tell
 from skws.jobs.alerts import Alert, Reloading, read_alerts
@@ -171,36 +170,38 @@ class WatchOptions(
 
 
 @options.expanded
-def watch(given: WatchOptions, query: options.SourceAndWords = None) -> None:
+def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
     """Results of standing queries as they arrive, until interrupted or the source ends.
 
     skws watch incoming/ tarantino travolta
     """
-    data = live_data(query or [], given)
-    checkpoint, control = given.checkpoint, given.control
-    if given.drop_slot:
+    data = live_data(query or [], opts)
+    checkpoint, control = opts.checkpoint, opts.control
+    if opts.drop_slot:
         tell(drop_slot_of(data.address, None if checkpoint is None else checkpoint / "source"))
         return
-    top = read.top_choice(given)
-    ranked = partial(ranked_queries, ranking=read.ranking_choice(given), top=top)
+    top = option_values.top_choice(opts)
+    ranked = partial(ranked_queries, ranking=option_values.ranking_choice(opts), top=top)
     with making_long_lived_objects():
-        alerts = {} if given.queries is None else read_alerts(given.queries)
+        alerts = {} if opts.queries is None else read_alerts(opts.queries)
     of_file = {name: alert.query for name, alert in alerts.items()}
     if control is None and checkpoint is not None:
         control = checkpoint / "control"
-    quiet, output = given.quiet, given.output
-    written = read.chosen_format(given.output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet)
-    described = describe(data, given, quiet=quiet, ordered=bool(given.pattern))
-    engine = engine_of(given, given.packages, quiet=quiet)
+    quiet, output = opts.quiet, opts.output
+    written = option_values.chosen_format(
+        opts.output_format, output, SUFFIXES, OutputFormat.TABLE, quiet=quiet
+    )
+    described = describe(data, opts, quiet=quiet, ordered=bool(opts.pattern))
+    engine = engine_of(opts, opts.packages, quiet=quiet)
     request = Job(
-        ranked(read.named_queries(data.words, given.pattern or [], of_file, given.without)),
-        sinks=_sinks(written, output, given.sink or []),
-        **read.job_fields(given, described, control=control, engine=engine),
+        ranked(option_values.named_queries(data.words, opts.pattern or [], of_file, opts.without)),
+        sinks=_sinks(written, output, opts.sink or []),
+        **option_values.job_fields(opts, described, control=control, engine=engine),
     )
     if not request.queries and request.control is None:
         raise UsageError("nothing to watch for: expected keywords, or --control to add queries later")
-    file = None if given.queries is None else FollowedFile(given.queries, alerts, ranked)
-    run_watch(request, Log(given.log_format, quiet), file)
+    file = None if opts.queries is None else FollowedFile(opts.queries, alerts, ranked)
+    run_watch(request, Log(opts.log_format, quiet), file)
 
 
 def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from skws.cli import options
-from skws.cli.given import chosen_format, query_text, read_schema
+from skws.cli.option_values import chosen_format, query_text, read_schema
 from skws.cli.terminal import ProgressBar, stdout_bytes, tell
 from skws.formats import BadRecordLog, Replay
 from skws.sinks.base import destination
@@ -147,7 +147,7 @@ class WindowsOptions(options.BadRecordOptions):
 @options.expanded
 def windows(
     schema: options.SchemaFile,
-    given: WindowsOptions,
+    opts: WindowsOptions,
     expression: Annotated[
         list[str] | None,
         typer.Argument(
@@ -166,37 +166,37 @@ def windows(
     """  # noqa: D301 - the character keeps lines as they are
     from skws.queries.windowed.plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
 
-    pairs, output, quiet = given.pair or [], given.output, given.quiet
+    pairs, output, quiet = opts.pair or [], opts.output, opts.quiet
     job = Job.search(
         Query.of_windows(
             query_text(expression or []),
             pairs=tuple(zip(pairs[::2], pairs[1::2], strict=True)),
-            formula=given.formula,
-            lookback=given.lookback,
-            select=given.selection,
-            per=given.per or (),
-            aggregates=given.aggregate or (),
+            formula=opts.formula,
+            lookback=opts.lookback,
+            select=opts.selection,
+            per=opts.per or (),
+            aggregates=opts.aggregate or (),
         ),
         read_schema(schema),
-        *(given.replay or ()),
+        *(opts.replay or ()),
         engine=EngineName.LOCAL,
-        on_error=given.policy,
-        dead_letters=given.dead_letters,
-        limit=given.limit,
-        allow_unbounded_windows=given.allow_unbounded_windows,
+        on_error=opts.policy,
+        dead_letters=opts.dead_letters,
+        limit=opts.limit,
+        allow_unbounded_windows=opts.allow_unbounded_windows,
     )
     (query,) = job.named().values()
     plan = WindowPlan.of(query, job.schema)
     for note in () if quiet else query_notes(query, plan):
         tell(note)
-    if given.check:
+    if opts.check:
         _describe(plan, None, output)
         return
-    written = chosen_format(given.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
+    written = chosen_format(opts.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
     if written in (WindowsFormat.DOT, WindowsFormat.SVG):
         _describe(plan, written, output)
         return
-    if not given.replay:
+    if not opts.replay:
         raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
     _run(job, plan, written, output, quiet=quiet)
 

@@ -46,7 +46,12 @@ def query_text(words: Sequence[str], without: Sequence[str] | None = None) -> st
 
 
 def chosen_format(
-    given: Format | None, output: Path | None, suffixes: Mapping[str, Format], default: Format, *, quiet: bool
+    requested: Format | None,
+    output: Path | None,
+    suffixes: Mapping[str, Format],
+    default: Format,
+    *,
+    quiet: bool,
 ) -> Format:
     """The given format, else the one of the file's ending; ``default`` without an ending.
 
@@ -55,13 +60,13 @@ def chosen_format(
     """
     suffix = "" if output is None else output.suffix.lower()
     of_suffix = suffixes.get(suffix)
-    if given is not None:
-        if of_suffix not in (None, default, given):
-            if given.value in PEOPLE:
-                raise UsageError(f"{output}: expected --format {of_suffix} for {suffix}, not {given}")
+    if requested is not None:
+        if of_suffix not in (None, default, requested):
+            if requested.value in PEOPLE:
+                raise UsageError(f"{output}: expected --format {of_suffix} for {suffix}, not {requested}")
             if not quiet:
-                tell(f"{output}: its name ends in {suffix}, but --format says {given}")
-        return given
+                tell(f"{output}: its name ends in {suffix}, but --format says {requested}")
+        return requested
     if of_suffix is None and suffix:
         raise UsageError(f"{output}: unknown suffix {suffix}: expected {', '.join(suffixes)}, or --format")
     return of_suffix or default
@@ -120,10 +125,10 @@ def top_choice(scoring: ScoringOptions) -> TopChoice | None:
 def named_queries(
     words: Sequence[str],
     patterns: Sequence[str],
-    given: Mapping[str, Query],
+    of_file: Mapping[str, Query],
     without: Sequence[str] | None = None,
 ) -> dict[str, Query]:
-    """Queries by name: keywords and patterns under their texts, then those ``given`` by a file.
+    """Queries by name: keywords and patterns under their texts, then those ``of_file``.
 
     ``without``: relations that the keywords leave out. Raises UsageError.
     """
@@ -133,7 +138,7 @@ def named_queries(
         if pattern in named:
             raise UsageError(f"--pattern {pattern!r}: there is already a query of this text")
         named[pattern] = pattern_query(pattern)
-    return {**named, **given}
+    return {**named, **of_file}
 
 
 def pattern_query(text: str) -> Query:

@@ -30,8 +30,8 @@ def checked(text: bytes, of: str = "", at: int = 0) -> bytes:
 
 def unchecked(frame: bytes, of: str = "") -> bytes | None:
     """The text of a frame made by ``checked``; None if it is damaged, or not a single frame."""
-    found = _first(frame, 0, of, 0)
-    return found[0] if found is not None and found[1] == len(frame) else None
+    first_frame = _first(frame, 0, of, 0)
+    return first_frame[0] if first_frame is not None and first_frame[1] == len(frame) else None
 
 
 def frames(data: bytes, of: str = "", at: int = 0) -> Iterator[tuple[bytes, int]]:
@@ -39,28 +39,28 @@ def frames(data: bytes, of: str = "", at: int = 0) -> Iterator[tuple[bytes, int]
 
     ``at``: the offset of ``data`` in the file.
     """
-    place = 0
-    while (found := _first(data, place, of, at + place)) is not None:
-        yield found
-        place = found[1]
+    offset = 0
+    while (frame := _first(data, offset, of, at + offset)) is not None:
+        yield frame
+        offset = frame[1]
 
 
 def all_frames(data: bytes, of: str = "", at: int = 0) -> tuple[list[bytes], int]:
     """The texts of ``frames``, and the end of the last one."""
-    found = list(frames(data, of, at))
-    return [text for text, _ in found], found[-1][1] if found else 0
+    framed = list(frames(data, of, at))
+    return [text for text, _ in framed], framed[-1][1] if framed else 0
 
 
-def _first(data: bytes, place: int, of: str, at: int) -> tuple[bytes, int] | None:
+def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | None:
     """The text of the frame at a place of ``data``, which is offset ``at`` of the file; and its end."""
-    length_at = place + _CODE + 1
+    length_at = offset + _CODE + 1
     text_at = data.find(b" ", length_at, length_at + _LENGTH) + 1
     length = data[length_at : text_at - 1]
     if not text_at or not length.isdigit():
         return None
     end = text_at + int(length)
     text = data[text_at:end]
-    whole = data[end : end + 1] == b"\n" and data[place:length_at] == b"%08x " % _checksum(text, of, at)
+    whole = data[end : end + 1] == b"\n" and data[offset:length_at] == b"%08x " % _checksum(text, of, at)
     return (text, end + 1) if whole else None
 
 
@@ -241,9 +241,9 @@ def kept_folder(path: Path) -> None:
 
 def cache_folder(of: str) -> Path:
     """The folder for one kind of what can be made again: in ``SKWS_CACHE``, or in the user's cache."""
-    given = os.environ.get(CACHE)
+    configured = os.environ.get(CACHE)
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return (Path(given).absolute() if given else Path(user).expanduser() / "skws") / of
+    return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / of
 
 
 def synced(folder: Path) -> None:

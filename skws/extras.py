@@ -64,14 +64,14 @@ def extension(group: str, name: str) -> Callable[..., Any] | None:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415 - only for names that skws itself does not know
 
-    found = [*entry_points(group=group, name=name)]
-    if not found:
+    candidates = [*entry_points(group=group, name=name)]
+    if not candidates:
         return None
-    if len(found) > 1:
+    if len(candidates) > 1:
         raise UsageError(
-            f"{name}: {' and '.join(one.value for one in found)} both add it to {group}; uninstall one"
+            f"{name}: {' and '.join(one.value for one in candidates)} both add it to {group}; uninstall one"
         )
-    (one,) = found
+    (one,) = candidates
     try:
         loaded = one.load()
     except Exception as error:  # whatever the other package does

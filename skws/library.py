@@ -188,10 +188,10 @@ class Results(Sequence[Result]):
 
 def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:
     """Warns of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
-    for name, given in columns.items():
+    for name, attributes in columns.items():
         from skws.formats.frame_records import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
 
-        for line in missing_columns(given, schema.relations[_position(name, schema)]):
+        for line in missing_columns(attributes, schema.relations[_position(name, schema)]):
             warnings.warn(line, stacklevel=depth + 1)
 
 
@@ -224,18 +224,18 @@ def search(
         raise UsageError(f"on_error: expected {' or '.join(_ON_ERROR)}, found {on_error!r}")
     if limit is not None:
         at_least(0, "limit", limit)
-    given = _Given.of(data) if schema is not None else _Given.of(data).with_names()
-    described = given.timed(given.schema if schema is None else schema_of(schema))
+    inputs = _Inputs.of(data) if schema is not None else _Inputs.of(data).with_names()
+    described = inputs.timed(inputs.schema if schema is None else schema_of(schema))
     if schema is not None:
-        warn_of_missing({name: table.column_names for name, table in given.frames.items()}, described, 2)
+        warn_of_missing({name: table.column_names for name, table in inputs.frames.items()}, described, 2)
     queries = {name: one.named(name, max_size) for name, one in named_queries(query).items()}
     stream = stream_of(described, window, max_size)
     plans = plans_over(queries.values(), stream)
     results = Results(described, queries, OnError(on_error))
-    found = _searched(results, given, stream, plans)
+    answers = _searched(results, inputs, stream, plans)
     if _asks_what_is_there(queries, stream) and (_timeless(described) or limit is not None):
-        found = _best(results, given, plans[0], limit)
-    results._rest = islice(found, limit)  # noqa: SLF001 - its own
+        answers = _best(results, inputs, plans[0], limit)
+    results._rest = islice(answers, limit)  # noqa: SLF001 - its own
     return results
 
 
@@ -264,7 +264,7 @@ class Session:
         stream = replace(stream, lateness=late)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
-        static, rest = _records(_Given.of(tables or {}), self.schema, self.bad)
+        static, rest = _records(_Inputs.of(tables or {}), self.schema, self.bad)
         self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
         tell_missing(self.schema, self.bad, partial(warnings.warn, stacklevel=3))
 
@@ -292,7 +292,7 @@ class Session:
         tables; BadRecordsError: then no row of the call is taken in.
         """
         time = self._session.latest or 0
-        batches = list(_Given.of(data).chunks(self.schema, self.bad, time))
+        batches = list(_Inputs.of(data).chunks(self.schema, self.bad, time))
         batch = together(batches) if batches else NO_RECORDS
         for number in np.unique(batch.relation).tolist():
             relation = self.schema.relations[number]
@@ -341,10 +341,10 @@ def schema_of(schema: SchemaLike) -> Schema:
     if isinstance(schema, str) and "\n" in schema:
         return parse_schema(schema)
     if isinstance(schema, str | Path):
-        given = Path(schema)
-        if not (is_address(str(schema)) or given.is_dir() or given.suffix.lower() in _DATA):
-            return load_schema(given)
-        data = _Given.of(schema)
+        path = Path(schema)
+        if not (is_address(str(schema)) or path.is_dir() or path.suffix.lower() in _DATA):
+            return load_schema(path)
+        data = _Inputs.of(schema)
         return data.timed(data.schema)
     raise UsageError(
         f"schema: expected a Schema, YAML or the path of its file, found {type(schema).__name__}"
@@ -364,14 +364,14 @@ def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, fin
 
 
 def _kind_of(data: object) -> str:
-    """What was given in place of a mapping."""
+    """What stands in place of a mapping."""
     if isinstance(data, list | tuple) and data:
         return f"{type(data).__name__} of {type(data[0]).__name__}"
     return type(data).__name__
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Inputs:
     """Frames by relation, and files: by relation, or (None) with records that name theirs.
 
     ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``: what is
@@ -385,7 +385,7 @@ class _Given:
     sources: Sequence[str] = ()
 
     @classmethod
-    def of(cls, data: Data) -> _Given:
+    def of(cls, data: Data) -> _Inputs:
         if isinstance(data, str | Path):
             address = str(data)
             if is_postgres(address) or is_sqlite(address):
@@ -413,7 +413,7 @@ class _Given:
 
         return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
 
-    def with_names(self) -> _Given:
+    def with_names(self) -> _Inputs:
         """With names that relations can have, as those of files. Raises UsageError for two that are one."""
         names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
         for name, times in Counter(names).items():
@@ -548,10 +548,10 @@ def _position(name: str, schema: Schema) -> int:
 
 
 def _searched(
-    results: Results, given: _Given, stream: Stream, plans: Sequence[QueryPlan]
+    results: Results, inputs: _Inputs, stream: Stream, plans: Sequence[QueryPlan]
 ) -> Iterator[Result]:
     """The results of a search; its counts at the end."""
-    tables, batches = _records(given, stream.schema, results.bad)
+    tables, batches = _records(inputs, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
     running, batches = session.bounded_session(plans, stream, batches)
     try:
@@ -574,25 +574,25 @@ def _timeless(schema: Schema) -> bool:
     return all(relation.table for relation in schema.relations)
 
 
-def _best(results: Results, given: _Given, plan: QueryPlan, most: int | None) -> Iterator[Result]:
+def _best(results: Results, inputs: _Inputs, plan: QueryPlan, most: int | None) -> Iterator[Result]:
     """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
     ranked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
-    if given.database is not None:
-        yield from _best_of_database(results, given.database, ranked, most)
+    if inputs.database is not None:
+        yield from _best_of_database(results, inputs.database, ranked, most)
         return
-    tables, batches = _records(given, ranked.schema, results.bad)
+    tables, batches = _records(inputs, ranked.schema, results.bad)
     engine = StreamEngine.holding(ranked, batched(tables), batches, results.counts)
     searched = engine.search_once(ranked, sys.maxsize if most is None else most)
     results.counts.results += len(searched.results)
-    results.notes = searched.notes if searched.results else _why_nothing(given, ranked).lines()
+    results.notes = searched.notes if searched.results else _why_nothing(inputs, ranked).lines()
     yield from searched.results
 
 
-def _why_nothing(given: _Given, plan: Plan) -> EmptyResult:
+def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
     """By the first rows of frames or files."""
     sample = RecordSample(plan)
-    tables, batches = _records(given, plan.schema, BadRecordLog(OnError.SKIP))
+    tables, batches = _records(inputs, plan.schema, BadRecordLog(OnError.SKIP))
     sample.add(chain(tables, chain.from_iterable(batch.records() for batch in batches)), SAMPLE_RECORDS)
     return sample.why_nothing()
 
@@ -605,27 +605,27 @@ def _best_of_database(results: Results, database: Database, plan: Plan, most: in
     tables = database_tables(database, plan.schema, None, lambda _: None)
     results.bad.take(passed_over(tables))
     engine = StreamEngine.over(plan, StoredTables(tables))
-    found = engine.search_once(plan, sys.maxsize if most is None else most)
-    results.counts.results += len(found.results)
-    results.notes = found.notes if found.why_nothing is None else found.why_nothing.lines()
-    yield from found.results
+    page = engine.search_once(plan, sys.maxsize if most is None else most)
+    results.counts.results += len(page.results)
+    results.notes = page.notes if page.why_nothing is None else page.why_nothing.lines()
+    yield from page.results
 
 
 def _records(
-    given: _Given, schema: Schema, policy: BadRecordLog
+    inputs: _Inputs, schema: Schema, policy: BadRecordLog
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The rows of static tables; the records of the stream in order of time."""
-    if given.database is not None:
+    if inputs.database is not None:
         readers = [RowReader(schema, n) for n in range(len(schema.relations))]
-        rows = [Record(each.index, 0, row) for each in readers for row in given.database.rows(each)]
+        rows = [Record(each.index, 0, row) for each in readers for row in inputs.database.rows(each)]
         for each in readers:
-            policy.take(each.notes(given.database.name))
+            policy.take(each.notes(inputs.database.name))
         return rows, iter(())
-    replay = given.replay(schema)
+    replay = inputs.replay(schema)
     tables = list(replay.tables(policy))
-    if not (given.frames or given.nested):
+    if not (inputs.frames or inputs.nested):
         return tables, replay.batches(policy)
-    batches = [*replay.batches(policy), *given.chunks(schema, policy)]
+    batches = [*replay.batches(policy), *inputs.chunks(schema, policy)]
     whole = together(batches) if batches else NO_RECORDS
     static = np.isin(whole.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
     tables += whole.taken(static).records()

@@ -88,10 +88,10 @@ def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
 
     A share is one of what is free now. Raises UsageError, which names ``what`` has the text.
     """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise UsageError(f"{what} {text}: expected a size such as 2GiB or 500MB, or a share such as 60%")
-    number, percent, unit, binary = found.groups()
+    number, percent, unit, binary = match.groups()
     if percent:
         if not 0 < float(number) <= 100:
             raise UsageError(f"{what} {text}: expected a share above 0% and of at most 100%")

@@ -202,11 +202,11 @@ class Workers:
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Ctrl-C waits: Python drops it in calls around a fork, and workers are to ignore it from the start."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    former_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, former_mask)
 
 
 def _forks() -> bool:
@@ -265,11 +265,11 @@ class SpooledBytes:
     """Bytes in one of the spools of a run."""
 
     spool: int
-    place: int
+    offset: int
     size: int
 
     def read(self, spools: Sequence[Spool]) -> bytes:
-        return spools[self.spool].read(self.place, self.size)
+        return spools[self.spool].read(self.offset, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,11 +389,11 @@ class ParallelSearch(SlicedRun):
 
     def _divided(self, workers: Workers, slicing: Slicing) -> list[_Pieces]:
         """The pieces of each part of the keys."""
-        found: list[_Pieces] = [[] for _ in slicing.slices]
+        pieces_by_part: list[_Pieces] = [[] for _ in slicing.slices]
         for messages in workers.run([(_divide, (slicing, each)) for each in self._pieces]):
             for part, piece, stored in messages:
-                found[part].append((piece, stored))
-        return found
+                pieces_by_part[part].append((piece, stored))
+        return pieces_by_part
 
     def _searched(self, *, counting: bool) -> Iterator[Iterable[Emitted | Timed]]:
         tasks = self._tasks(counting=counting)
@@ -415,16 +415,16 @@ class ParallelSearch(SlicedRun):
         """The pieces of the replay, stored, in order of arrival. Bad records of tables come first."""
         tables = [n for n, relation in enumerate(self._stream.schema.relations) if relation.table]
         splits = sorted(self._replay.splits, key=lambda split: split.relation not in tables)
-        found: _Pieces = []
+        pieces: _Pieces = []
         tasks: list[Task] = [(_read_and_pack, (split, self._stream.schema)) for split in splits]
         for split, messages in zip(splits, workers.run(tasks), strict=True):
             for piece, stored in messages:
                 if piece.holds is Holds.BAD:
                     bad.take(unpack_bad(stored.read(workers.spools)))
                 else:
-                    found.append((piece, stored))
+                    pieces.append((piece, stored))
             self._read(split.size)
-        return sorted(found, key=lambda each: each[0].place)
+        return sorted(pieces, key=lambda each: each[0].place)
 
     def _whole(self) -> Iterator[LiveResult]:
         """The results of a stream that cannot be cut, found by this process."""
@@ -467,17 +467,17 @@ def _look(worker: ProcessWorker, split: Split) -> None:
 def _read_and_pack(worker: ProcessWorker, split: Split, schema: Schema) -> None:
     """A task: the pieces of a split."""
     for piece, blob in read_pieces(split, schema):
-        place = worker.spools[worker.number].append(blob)
-        worker.emit((piece, SpooledBytes(worker.number, place, len(blob))))
+        offset = worker.spools[worker.number].append(blob)
+        worker.emit((piece, SpooledBytes(worker.number, offset, len(blob))))
 
 
-def _divide(worker: ProcessWorker, slicing: Slicing, held: tuple[PackedPiece, SpooledBytes]) -> None:
+def _divide(worker: ProcessWorker, slicing: Slicing, stored_piece: tuple[PackedPiece, SpooledBytes]) -> None:
     """A task: what each part of the keys has of a piece."""
-    for piece, batch in _unpacked([held], worker.spools):
+    for piece, batch in _unpacked([stored_piece], worker.spools):
         for part, own, records in slicing.parts_of(piece, batch):
             blob = packed(records)
-            place = worker.spools[worker.number].append(blob)
-            worker.emit((part, own, SpooledBytes(worker.number, place, len(blob))))
+            offset = worker.spools[worker.number].append(blob)
+            worker.emit((part, own, SpooledBytes(worker.number, offset, len(blob))))
 
 
 def _search_range(
@@ -505,7 +505,7 @@ def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> Non
     """On their way to the command; results are stored."""
     for message in messages:
         if isinstance(message, TimedLines):
-            place = worker.spools[spool].append(message.text)
-            worker.emit(_Found(SpooledBytes(spool, place, len(message.text)), message.times))
+            offset = worker.spools[spool].append(message.text)
+            worker.emit(_Found(SpooledBytes(spool, offset, len(message.text)), message.times))
         else:
             worker.emit(message)

@@ -102,10 +102,10 @@ class Search:
         with self._running(report):
             tables = self.replay.table_batches(self._log, self._step(report, "loading tables"))
             engine = StreamEngine.holding(self.plan, tables, self._batches(report), self.counts)
-            found = engine.search_once(self.plan, most)
-        self.found = len(found.results)
+            best_results = engine.search_once(self.plan, most)
+        self.found = len(best_results.results)
         self.counts.results += self.found
-        return found
+        return best_results
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
         """The JSON forms of the results, which processes that share the work need not make anew."""

@@ -309,33 +309,33 @@ class EvaluatorState:
 class RunBatch:
     """One batch of tuples: makes their runs, and changes the state once all are made."""
 
-    def __init__(self, kept: EvaluatorState, tuples: StreamTuples) -> None:
-        self._kept = kept
+    def __init__(self, memory: EvaluatorState, tuples: StreamTuples) -> None:
+        self._memory = memory
         self._tuples = tuples
-        self._low = tuples.tick - kept.reach if kept.reach < FOREVER else np.full(len(tuples), -FOREVER)
-        self._alive = kept.live.from_tick(int(self._low[0])).followed_by(tuples)
+        self._low = tuples.tick - memory.reach if memory.reach < FOREVER else np.full(len(tuples), -FOREVER)
+        self._alive = memory.live.from_tick(int(self._low[0])).followed_by(tuples)
         # The first live position at the arrival of each tuple.
         places = np.searchsorted(self._alive.tick, self._low)
         self._first = self._alive.position[places]
         self._states: dict[State, _State] = {}
-        self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in kept.plan.pcea.relations}
+        self._of_relation = {r: np.flatnonzero(tuples.relation == r) for r in memory.plan.pcea.relations}
         self._numbers: dict[tuple[int, Columns], Ints] = {}
         self._columns: dict[tuple[int, int], ValueColumn] = {}
         self._of_all: dict[tuple[Slot, int, Columns], tuple[Ints, Ints]] = {}
 
-    def taken(self) -> Valuations:
-        kept, labels = self._kept, len(self._kept.column)
+    def valuations(self) -> Valuations:
+        memory, labels = self._memory, len(self._memory.column)
         results = []
-        for state, transitions in kept.plan.into:
+        for state, transitions in memory.plan.into:
             formed = [self._step(transition) for transition in transitions]
-            if state in kept.plan.pcea.final:
+            if state in memory.plan.pcea.final:
                 results += [runs for runs, _ in formed]
-            slots = [slot for slot in kept.slots if slot[0] == state]
+            slots = [slot for slot in memory.slots if slot[0] == state]
             if slots:
                 self._states[state] = self._grown(state, slots, formed)
-        kept.states = self._states
+        memory.states = self._states
         self._forget()
-        kept.live = self._alive.from_tick(int(self._low[-1]))
+        memory.live = self._alive.from_tick(int(self._low[-1]))
         all_runs = Runs.together(results, labels)
         order = np.argsort(all_runs.last, kind="stable")
         return Valuations(all_runs.last[order], all_runs.marked[:, order])
@@ -409,29 +409,29 @@ class RunBatch:
             chosen = [(state, runs, numbers[alive]) for state, runs, numbers in chosen]
         marked = self._marked(transition, last)
         for state, runs, numbers in chosen:
-            for column in self._kept.plan.marked[state]:
+            for column in self._memory.plan.marked[state]:
                 # Runs of a state may lack a label that others have; no other source has it.
                 marked[column] = runs.marked[column][numbers]
         return Runs(start, self._tuples.position[last], marked), last
 
     def _marked(self, transition: Transition, last: Ints) -> Ints:
         """The positions of labels, with only the last tuples marked."""
-        marked = np.full((len(self._kept.column), len(last)), NONE, dtype=np.int64)
+        marked = np.full((len(self._memory.column), len(last)), NONE, dtype=np.int64)
         position = self._tuples.position[last]
         for label in transition.labels:
-            marked[self._kept.column[label]] = position
+            marked[self._memory.column[label]] = position
         return marked
 
     def _check(self, transition: Transition, ways: float) -> None:
-        final = transition.target in self._kept.plan.pcea.final
-        most = self._kept.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
+        final = transition.target in self._memory.plan.pcea.final
+        most = self._memory.most_results if final else MOST_PARTIAL * len(self._tuples) + _FEW
         if ways > most:
             raise TooManyRunsError
 
     def _grown(self, state: State, slots: list[Slot], formed: list[tuple[Runs, Ints]]) -> _State:
         """A state with its new runs, and without those that have left the window."""
-        labels, lasts = len(self._kept.column), [last for _, last in formed]
-        former = self._kept.states.get(state) or _State(Runs.none(labels))
+        labels, lasts = len(self._memory.column), [last for _, last in formed]
+        former = self._memory.states.get(state) or _State(Runs.none(labels))
         alive = former.runs.start >= self._low[0]
         runs = Runs.together([former.runs.taken(alive), *(new for new, _ in formed)], labels)
         grown = _State(runs)
@@ -457,7 +457,7 @@ class RunBatch:
             mine = self._of_relation[relation]
             columns_of = [self._column(relation, column) for column in columns]
             numbers = self._numbers[relation, columns] = np.full(len(self._tuples), NONE, dtype=np.int64)
-            numbers[mine] = self._kept.numbers.of(columns_of, len(mine))
+            numbers[mine] = self._memory.numbers.of(columns_of, len(mine))
         return numbers
 
     def _column(self, relation: int, column: int) -> ValueColumn:
@@ -470,8 +470,8 @@ class RunBatch:
     def _forget(self) -> None:
         """Drop the keys that no run has, once they are the majority."""
         used = [numbers for state in self._states.values() for numbers in state.numbers.values()]
-        if len(self._kept.numbers) > 2 * sum(map(len, used)) + _FEW:
-            self._kept.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))
+        if len(self._memory.numbers) > 2 * sum(map(len, used)) + _FEW:
+            self._memory.numbers.forget_but(np.concatenate([*used, np.empty(0, dtype=np.int64)]))
 
 
 class ColumnarEvaluator:
@@ -483,7 +483,7 @@ class ColumnarEvaluator:
     def __init__(self, plan: ColumnPlan, window: Window, most_results: int = MOST_RESULTS) -> None:
         none = np.empty(0, dtype=np.int64)
         sources = {(s.state, s.equality.left): None for t in plan.pcea.transitions for s in t.sources}
-        self._kept = EvaluatorState(
+        self._memory = EvaluatorState(
             plan,
             reach_of(window),
             {label: column for column, label in enumerate(plan.labels)},
@@ -496,17 +496,17 @@ class ColumnarEvaluator:
     @property
     def keys(self) -> int:
         """The number of stored keys, including those of live runs."""
-        return len(self._kept.numbers)
+        return len(self._memory.numbers)
 
     def live(self) -> Iterator[tuple[int, int, Row, int]]:
         """The tuples that later results may contain: position, relation, row, tick."""
-        live = self._kept.live
+        live = self._memory.live
         columns = live.position.tolist(), live.relation.tolist(), live.rows, live.tick.tolist()
         yield from zip(*columns, strict=True)
 
     def take(self, tuples: StreamTuples) -> Valuations:
         """The results that a batch completes. Raises TooManyRunsError; after that only ``live`` is valid."""
         if len(tuples):
-            return RunBatch(self._kept, tuples).taken()
-        none = Runs.none(len(self._kept.column))
+            return RunBatch(self._memory, tuples).valuations()
+        none = Runs.none(len(self._memory.column))
         return Valuations(none.last, none.marked)

@@ -58,18 +58,18 @@ def search_database(
     ready = perf_counter()
     most = _most(job, query)
     engine = StreamEngine.over(plan, StoredTables(tables))
-    found = engine.search_once(plan, most)
+    page = engine.search_once(plan, most)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
-        for result in found.results:
+        for result in page.results:
             writer.write(result)
     if quiet:
         return
     if rows:
         tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
-    tell(summary(found, job.max_size, perf_counter() - ready))
-    for line in found.notes if found.why_nothing is None else found.why_nothing.lines(command):
+    tell(summary(page, job.max_size, perf_counter() - ready))
+    for line in page.notes if page.why_nothing is None else page.why_nothing.lines(command):
         tell(line)
 
 
@@ -80,8 +80,8 @@ def _most(job: Job, query: Query) -> int:
     return min(wanted, default=ALL)
 
 
-def summary(found: Searched, max_size: int, seconds: float) -> str:
+def summary(page: Searched, max_size: int, seconds: float) -> str:
     """One line: the results, the size beyond which none can be better, the duration."""
-    every = found.size >= max_size
-    early = "" if every else f", none of more than {counted(found.size, 'tuple')} can be better"
-    return f"{of_all(len(found.results), found.found, is_total=every)}{early} in {seconds:.2f} s"
+    every = page.size >= max_size
+    early = "" if every else f", none of more than {counted(page.size, 'tuple')} can be better"
+    return f"{of_all(len(page.results), page.found, is_total=every)}{early} in {seconds:.2f} s"

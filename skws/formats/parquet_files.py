@@ -361,8 +361,8 @@ def batches(
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows):
                 if batch.num_rows:
-                    part = columns_batch(batch, number, schema.relations[number])
-                    yield part.time.item(0), number_of_file, part
+                    records = columns_batch(batch, number, schema.relations[number])
+                    yield records.time.item(0), number_of_file, records
                     advance(size * batch.num_rows // total)
 
     parts = [read(number_of_file, *file, size) for number_of_file, (file, size) in enumerate(sizes.items())]

@@ -252,12 +252,12 @@ class _Meter:
         self._done = 0
 
     def chunks(self, split: Split, schema: Schema) -> Iterator[Chunk]:
-        part = 0
+        split_bytes = 0
 
         def advance(count: int) -> None:
-            nonlocal part
-            part = min(part + count, split.size)
-            self._progress(self._done + part)
+            nonlocal split_bytes
+            split_bytes = min(split_bytes + count, split.size)
+            self._progress(self._done + split_bytes)
 
         yield from chunks(split, schema, advance)
         self.advance(split.size)

@@ -514,9 +514,9 @@ class Recent:
     def _add(self, entry: JournalEntry, before: PriorState) -> None:
         self.records += entry.size
         if len(entry.records) or entry.recent:
-            part = LogPart(entry.latest, before.position + entry.insertions)
+            log_part = LogPart(entry.latest, before.position + entry.insertions)
             batch = LoggedBatch(before.position, before.now, entry.records, recent=entry.recent)
-            self._parts.append((entry.number, part, batch))
+            self._parts.append((entry.number, log_part, batch))
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
         return (batch for at, _, batch in self._parts if at < number)

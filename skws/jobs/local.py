@@ -386,8 +386,8 @@ class LocalWatch:
         if not long and 2 * replaced.size > log.records:
             return None
         recent = replaced.entry.recent
-        part = LogPart(replaced.lasting.latest, self.worker.live.position)
-        self.worker.live.log_replaced(part, recent[0].position if record_count(recent) else None)
+        log_part = LogPart(replaced.lasting.latest, self.worker.live.position)
+        self.worker.live.log_replaced(log_part, recent[0].position if record_count(recent) else None)
         first = log.rewrite(replaced)
         self._tail_kept = log.tail
         return first

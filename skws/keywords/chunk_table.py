@@ -243,9 +243,9 @@ class PredicateMemory(ChunkMemory[Known]):
         """The lists of the predicates that the same word, or the same part of a compound, makes possible."""
         if not phrase.spelled:
             return self._longest, max(phrase.stems, key=len)
-        part = longest_part(phrase.spelled)
-        self._sizes[len(PIECE.findall(part))] += count
-        return self._joined, part
+        longest = longest_part(phrase.spelled)
+        self._sizes[len(PIECE.findall(longest))] += count
+        return self._joined, longest
 
     def satisfied(self, chunk: str) -> Iterator[int]:
         """The predicates that a chunk satisfies, perhaps repeated; those of possible phrases are negative."""

@@ -391,9 +391,9 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
     leads = isinstance(after, Phrase | Open | Scope) and node.endchar == after.startchar
     violation = _foreign_operator(node.text, follows=follows, leads=leads)
     if violation is not None:
-        place, message = violation
+        offset, message = violation
         message += f"; {_literally(text[node.startchar : node.endchar])}"
-        raise fault(message, text, node.startchar + place)
+        raise fault(message, text, node.startchar + offset)
     between = isinstance(before, TERMS | Close) and isinstance(after, TERMS | Open)
     if between and _FOREIGN_CONNECTIVE.fullmatch(node.text):
         message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'

@@ -100,7 +100,7 @@ def moment(result: LiveResult) -> float:
 
 def in_order_of_time(parts: Sequence[list[Result]]) -> list[Result]:
     """The results of several operators, each in order, as one list."""
-    found = [part for part in parts if part]
-    if len(found) == 1:
-        return found[0]
-    return sorted((result for part in found for result in part), key=moment)
+    filled = [part for part in parts if part]
+    if len(filled) == 1:
+        return filled[0]
+    return sorted((result for part in filled for result in part), key=moment)

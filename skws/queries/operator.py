@@ -138,13 +138,13 @@ class StreamState:
 
     def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
         """A log under the schema that holds now; ``order`` accepts its batches."""
-        gone = self.stream.schema.evolution.removed_relations
+        removed = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(past):
             order.seek(order.position if number else logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
             earlier = {relation for relation, since in self.since.items() if order.position < since}
-            yield order.accepted(passed_over(logged.batch, gone | earlier))
+            yield order.accepted(passed_over(logged.batch, removed | earlier))
             if logged.recent:  # what lives does not tell how far the stream had come
                 order.seek(order.position, logged.recent[-1].now)
 
@@ -170,14 +170,14 @@ def changed(stream: Stream, text: str) -> Stream:
 def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
     """The records of a batch, without as many of each as are in parts of the log."""
     parts = [one.batch for one in logged if len(one.batch)]
-    known = Counter(record for part in parts for record in part.records())
+    remaining = Counter(record for part in parts for record in part.records())
     since = min(int(part.time.min()) for part in parts)
     stays = np.ones(len(batch), dtype=bool)
     later = np.flatnonzero(batch.time >= since)
-    for place, record in zip(later.tolist(), batch.taken(later).records(), strict=True):
-        if known[record] > 0:
-            known[record] -= 1
-            stays[place] = False
+    for row, record in zip(later.tolist(), batch.taken(later).records(), strict=True):
+        if remaining[record] > 0:
+            remaining[record] -= 1
+            stays[row] = False
     return batch.taken(np.flatnonzero(stays))
 
 
@@ -250,8 +250,8 @@ class Operator(ABC):
 
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results of the next records in order."""
-        found = self.process(arrived)
-        return sum(matches(result) for results in found.values() for result in results)
+        results_by_query = self.process(arrived)
+        return sum(matches(result) for results in results_by_query.values() for result in results)
 
     def untouched_by(self, change: SchemaChange, plans: Sequence[QueryPlan]) -> bool:  # noqa: ARG002
         """True if it reads nothing that changes. ``plans``: those of its queries over the new schema."""

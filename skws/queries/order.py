@@ -302,8 +302,8 @@ class AwaitedPartitions:
         }
         lasting = {number: (end, clock) for number, end in brought.items() if number & _GOES_ON}
         self._known = waiting | lasting
-        known = [*brought.values(), *(end for end, _ in waiting.values())]
-        return np.concatenate([told[told[:, 0] == 0, 1], np.array(known, dtype=np.int64)])
+        tracked_ends = [*brought.values(), *(end for end, _ in waiting.values())]
+        return np.concatenate([told[told[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
 
     @property
     def known(self) -> list[list[int]]:
@@ -316,8 +316,8 @@ def final_of(ends: Ints, before: int, lateness: int) -> int:
     ``ends``: how far each has come that brought something or is waited for. One whose records were all late
     does not count.
     """
-    taken = ends[ends >= before - lateness]
-    return max(before, int(taken.min())) if len(taken) else before
+    timely = ends[ends >= before - lateness]
+    return max(before, int(timely.min())) if len(timely) else before
 
 
 def insertions(batch: RecordBatch) -> int:
@@ -328,5 +328,9 @@ def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:
     """The batch with the records of some relations dropped; they keep their positions."""
     if not relations or not len(batch):
         return batch
-    gone = np.isin(batch.relation, list(relations))
-    return replace(batch, relation=np.where(gone, PASSED_OVER, batch.relation)) if gone.any() else batch
+    is_dropped = np.isin(batch.relation, list(relations))
+    return (
+        replace(batch, relation=np.where(is_dropped, PASSED_OVER, batch.relation))
+        if is_dropped.any()
+        else batch
+    )

@@ -121,8 +121,8 @@ class Session:
 
         Queries that are added later have these results in their snapshots.
         """
-        gone = self.stream.schema.evolution.removed_relations
-        records = [record for record in records if record.relation not in gone]
+        removed = self.stream.schema.evolution.removed_relations
+        records = [record for record in records if record.relation not in removed]
         self._state.tables = [*self._state.tables, *records]
         return [result for each in self.operators.values() for result in each.load_tables(records)]
 
@@ -145,16 +145,16 @@ class Session:
         groups: dict[Key | None, list[QueryPlan]] = {}
         for plan in plans:
             groups.setdefault(self._key(plan), []).append(plan)
-        found: list[Result] = []
-        for key, together in groups.items():
+        results: list[Result] = []
+        for key, group in groups.items():
             if key is not None:
-                operator = self.operators.get(key) or together[0].operator(self._state)
-                found += operator.add(together)
-                self._place(together, key, operator)
-            self._plans |= {plan.query.name: plan for plan in together}
+                operator = self.operators.get(key) or group[0].operator(self._state)
+                results += operator.add(group)
+                self._place(group, key, operator)
+            self._plans |= {plan.query.name: plan for plan in group}
         for plan in plans:  # results of one time come in order of queries, also where all stand at once
             self._plans[plan.query.name] = self._plans.pop(plan.query.name)
-        return found
+        return results
 
     def arrange(self, names: Sequence[str]) -> None:
         """Put all queries into the order in which they give their results of one time."""
@@ -181,9 +181,9 @@ class Session:
         key, plan = self._placed.get(name), self._plan(name)
         if key is None:
             return []
-        found = self.operators[key].alive(name)
-        if found is not None or self.operators[key].keeps is None:
-            return found or []
+        results = self.operators[key].alive(name)
+        if results is not None or self.operators[key].keeps is None:
+            return results or []
         return plan.operator(self._state).add([plan])
 
     def why_nothing(self, name: str) -> EmptyResult | None:
@@ -243,13 +243,13 @@ class Session:
         state.order.pass_over(change.removed_relations)
         state.since |= dict.fromkeys(change.added[0], self.position)
         state.tables = [r for r in state.tables if r.relation not in change.removed_relations]
-        found = {}
+        changes = {}
         for key, each in self.operators.items():
             if each is state.live:
-                found[key] = state.live.change_schema(change, text)
+                changes[key] = state.live.change_schema(change, text)
             else:
-                self.operators[key], found[key] = self._over(change, key, each)
-        return [result for results in self._by_query(_merged(found.values())) for result in results]
+                self.operators[key], changes[key] = self._over(change, key, each)
+        return [result for results in self._by_query(_merged(changes.values())) for result in results]
 
     def _over(
         self, change: SchemaChange, key: Key, former: Operator
@@ -338,13 +338,13 @@ class Session:
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call, which a log keeps with its records."""
-        found = _merged(each.begins() for each in self.operators.values())
-        return {name: list(begins) for name, begins in found.items() if begins}
+        begins_by_query = _merged(each.begins() for each in self.operators.values())
+        return {name: list(begins) for name, begins in begins_by_query.items() if begins}
 
     def all_begins(self) -> dict[str, list[Begin]]:
         """The begins of all live results that were updated."""
-        found = _merged(each.all_begins() for each in self.operators.values())
-        return {name: list(begins) for name, begins in found.items() if begins}
+        begins_by_query = _merged(each.all_begins() for each in self.operators.values())
+        return {name: list(begins) for name, begins in begins_by_query.items() if begins}
 
     @property
     def living(self) -> int:
@@ -363,35 +363,35 @@ class Session:
         waiting = self._state.order.waiting
         if (waiting.relation == PASSED_OVER).any():
             return None
-        kept = [each for each in self.operators.values() if each.lasts]
-        if self._state.stream.by_count or len({each.keeps for each in kept}) != 1:
+        lasting_operators = [each for each in self.operators.values() if each.lasts]
+        if self._state.stream.by_count or len({each.keeps for each in lasting_operators}) != 1:
             return None
-        (window,) = {each.keeps for each in kept}
+        (window,) = {each.keeps for each in lasting_operators}
         if not all(_is_within(each.keeps, window) for each in self._readers):
             return None
         past_lives = self._state.past_lives
         if past_lives is not None and not self._is_over(past_lives):
             return None
-        found = None
-        for each in kept:
+        first_records = None
+        for each in lasting_operators:
             lasting = each.lasting_records()
             if lasting is None:
                 return None
-            found = found or lasting
-        return found if found is None else found.waiting_for(waiting)
+            first_records = first_records or lasting
+        return first_records if first_records is None else first_records.waiting_for(waiting)
 
     def recent(self, past: Iterable[LoggedBatch]) -> tuple[LoggedBatch, ...]:
         """Of a log as it came, what operators need for which what lives is not enough; with where it ends."""
-        found: list[LoggedBatch] = []
+        batches: list[LoggedBatch] = []
         order = Order(self.stream)
         for number, logged in enumerate(past if self._readers else ()):
             if not number:
                 order.seek(logged.position, logged.now)
-            found.append(LoggedBatch(order.position, order.now, logged.batch))
+            batches.append(LoggedBatch(order.position, order.now, logged.batch))
             order.accepted(logged.batch)
-        found.append(LoggedBatch(self.position, self.now, NO_RECORDS))
-        parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(found)]
-        return tuple(found[sum(1 for _ in takewhile(self._is_over, parts)) :])
+        batches.append(LoggedBatch(self.position, self.now, NO_RECORDS))
+        parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(batches)]
+        return tuple(batches[sum(1 for _ in takewhile(self._is_over, parts)) :])
 
     @property
     def keeps_recent(self) -> set[Window]:
@@ -409,8 +409,8 @@ class Session:
 
     def advance(self, now: int) -> list[Result]:
         """What happens up to a time, in microseconds, at which no more records come."""
-        found = self._by_query(_merged(each.advance(now) for each in self.operators.values()))
-        return in_order_of_time([list(part) for part in found])
+        results_by_query = self._by_query(_merged(each.advance(now) for each in self.operators.values()))
+        return in_order_of_time([list(part) for part in results_by_query])
 
     def count(self, batch: RecordBatch) -> int:
         """The number of results of a batch in order; the only query is a pattern. Results are not formed."""
@@ -487,10 +487,10 @@ class Session:
                 groups.setdefault((key, origin), []).append(self._plan(name))
                 self.operators[key].remove(name)
                 del self._placed[name]
-        taken = set(self._placed.values())
+        used_keys = set(self._placed.values())
         for (key, origin), plans in groups.items():
-            operator = plans[0].operator(self._state) if key in taken else self.operators[key]
-            taken.add(key)
+            operator = plans[0].operator(self._state) if key in used_keys else self.operators[key]
+            used_keys.add(key)
             operator.restore(states, plans)
             self._place(plans, (key[0], (key[1], origin)), operator)
         self._drop_idle()
@@ -512,8 +512,8 @@ class Session:
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""
-        known = (operator for (of, _), operator in self.operators.items() if of == kind)
-        return all(each.adding_needs_log for each in known)
+        operators = (operator for (of, _), operator in self.operators.items() if of == kind)
+        return all(each.adding_needs_log for each in operators)
 
     @property
     def changing_needs_past(self) -> bool:
@@ -522,10 +522,10 @@ class Session:
 
     def _plan(self, name: str) -> QueryPlan:
         """That of a query over the schema that holds now."""
-        known = self._plans[name]
-        if known.stream.schema is not self.stream.schema:
-            known = self._plans[name] = known.over(self.stream)
-        return known
+        plan = self._plans[name]
+        if plan.stream.schema is not self.stream.schema:
+            plan = self._plans[name] = plan.over(self.stream)
+        return plan
 
     def _key(self, plan: QueryPlan) -> Key | None:
         """The key of the operator that answers a query; None if nothing of it belongs here."""
@@ -541,11 +541,11 @@ class Session:
         used = set(self._placed.values())
         self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used}
 
-    def _by_query(self, found: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
+    def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
-        if found.keys() <= {SHARED}:  # as is usual, and queries may be very many
-            return list(found.values())
-        return [found[name] for name in (SHARED, *self._plans) if name in found]
+        if results_by_query.keys() <= {SHARED}:  # as is usual, and queries may be very many
+            return list(results_by_query.values())
+        return [results_by_query[name] for name in (SHARED, *self._plans) if name in results_by_query]
 
     def _processed(
         self, batch: RecordBatch, *, ended: bool, replayed: bool, without: Sequence[Operator] = ()
@@ -555,8 +555,8 @@ class Session:
         in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)
         operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
         operators = [each for each in operators if each not in without]
-        given = [(each, in_order if each.in_order else at_once) for each in operators]
-        parts = self._by_query(_merged(each.process(some) for each, some in given if len(some.batch)))
+        inputs = [(each, in_order if each.in_order else at_once) for each in operators]
+        parts = self._by_query(_merged(each.process(some) for each, some in inputs if len(some.batch)))
         if ended:
             parts += self._by_query(_merged(each.finish() for each in operators))
         if len(parts) == 1:
@@ -575,8 +575,8 @@ def _is_within(window: Window | None, other: Window | None) -> bool:
     return window is not None and other is not None and is_shorter(window, other)
 
 
-def _merged(found: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:
-    return {name: results for each in found for name, results in each.items()}
+def _merged(groups: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:
+    return {name: results for each in groups for name, results in each.items()}
 
 
 def bounded_session(

@@ -326,23 +326,23 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
     Tuples are found by the index that joins use, once for each distinct value.
     """
     counts = np.zeros(len(edge), dtype=np.int64)
-    known, hashes = live.wanted(edge, member)
-    asked = np.flatnonzero(known)
+    has_value, hashes = live.wanted(edge, member)
+    walks = np.flatnonzero(has_value)
     if live.reserve is not None:
-        values = live.tuples.keys[member[asked], live.key_sets.source[edge[asked]]]
-        kept_there, there = live.reserve.counted(edge[asked], values)
-        counts[asked[kept_there]] = there[kept_there]
-        asked, hashes = asked[~kept_there], hashes[~kept_there]
+        values = live.tuples.keys[member[walks], live.key_sets.source[edge[walks]]]
+        is_reserved, there = live.reserve.counted(edge[walks], values)
+        counts[walks[is_reserved]] = there[is_reserved]
+        walks, hashes = walks[~is_reserved], hashes[~is_reserved]
     _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    at = instant[asked]
+    at = instant[walks]
     if len(at) and (at == at[0]).all():  # always in a search
-        counts[asked] = _alive(live, edge[asked[first]], member[asked[first]], at[0])[which]
+        counts[walks] = _alive(live, edge[walks[first]], member[walks[first]], at[0])[which]
         return counts
-    starts, ends = _lifespans(live, edge[asked[first]], member[asked[first]])
+    starts, ends = _lifespans(live, edge[walks[first]], member[walks[first]])
     order = np.argsort(which, kind="stable")
     borders = np.searchsorted(which[order], np.arange(len(first) + 1))
     for value, (begin, end) in enumerate(zip(starts, ends, strict=True)):
-        mine = asked[order[borders[value] : borders[value + 1]]]
+        mine = walks[order[borders[value] : borders[value + 1]]]
         at = instant[mine]
         counts[mine] = np.searchsorted(begin, at, side="right") - np.searchsorted(end, at, side="right")
     return counts

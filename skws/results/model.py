@@ -110,8 +110,8 @@ class Score:
     @classmethod
     def of_dict(cls, shown: dict[str, Any]) -> Score:
         parts = tuple(ScorePart(p["part"], p["value"], tuple(p.get("why", ()))) for p in shown["parts"])
-        kept = shown["kept"] and (shown["kept"][0], shown["kept"][1])
-        return cls(parts, shown["found"], shown["half_life"], shown["at"], shown["explained"], kept)
+        original_rank = shown["kept"] and (shown["kept"][0], shown["kept"][1])
+        return cls(parts, shown["found"], shown["half_life"], shown["at"], shown["explained"], original_rank)
 
 
 _dumps = orjson.dumps

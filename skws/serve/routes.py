@@ -226,11 +226,11 @@ def _searched(served: Served, body: SearchBody) -> bytes:
     half_life = None if body.half_life is None else parse_duration(body.half_life, what="half_life")
     ranking = RankingChoice(known_ranking(body.rank), half_life, body.explain_score)
     query = Query(body.query, body.max_size, options=ranking_options(ranking))
-    found, notes = served.job.search(query, body.limit, body.time_limit)
+    page, notes = served.job.search(query, body.limit, body.time_limit)
     marks = marks_of(served.job, body.query) if body.marks else None
     results: list[orjson.Fragment] = []
     size = 0
-    for result in found.results:
+    for result in page.results:
         shown = result.to_dict()
         text = orjson.dumps(shown if marks is None else marked(shown, marks))
         size += len(text)
@@ -242,17 +242,17 @@ def _searched(served: Served, body: SearchBody) -> bytes:
             )
             break
         results.append(orjson.Fragment(text))
-    nothing = found.why_nothing or EmptyResult(())
+    nothing = page.why_nothing or EmptyResult(())
     seconds = perf_counter() - began
     served.measures.searched(seconds)
     return orjson.dumps(
         {
             "query": body.query,
             "results": results,
-            "found": found.found,
-            "complete": found.complete,
-            "max_size": found.size,
-            "notes": [*notes, *found.notes, *nothing.lines()],
+            "found": page.found,
+            "complete": page.complete,
+            "max_size": page.size,
+            "notes": [*notes, *page.notes, *nothing.lines()],
             "meant": _meant(body.query, nothing),
             "instead": nothing.instead,
             "seconds": round(seconds, 6),

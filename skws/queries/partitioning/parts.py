@@ -201,12 +201,12 @@ def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
 
 def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
     """What follows, join by join, from each attribute of each relation that a join equates; each once."""
-    known: list[Chosen] = []
+    choices: list[Chosen] = []
     for relation in members:
         for column in dict.fromkeys(
             chain.from_iterable(edge.source_columns for edge in edges_from(schema)[relation])
         ):
-            if any(one.get(relation) == column for one in known):
+            if any(one.get(relation) == column for one in choices):
                 continue
             columns = {relation: column}
             waiting = [relation]
@@ -218,7 +218,7 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
                     if equated is not None and edge.target not in columns:
                         columns[edge.target] = equated
                         waiting.append(edge.target)
-            known.append(columns)
+            choices.append(columns)
             yield columns
 
 

@@ -56,22 +56,22 @@ def has_ranges(splits: Sequence[Split], queries: Sequence[Query], stream: Stream
 
 def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blocks | None:
     """The blocks of splits, which come in order of arrival; None if they are, or may be, out of order."""
-    found: Blocks = []
+    placed_blocks: Blocks = []
     early: list[Split] = []  # blocks without a record before the first one with a time
     for split, blocks in timed:
         if blocks is None:
             return None
         for block in blocks:
             rest = replace(split, start=block.start, end=block.end)
-            if block.first is None and not found:
+            if block.first is None and not placed_blocks:
                 early.append(rest)
                 continue
-            found.append((_piece(split.ordinal, len(found), block, found), rest))
-    if not found or any(a.last > b.first for (a, _), (b, _) in pairwise(found)):
+            placed_blocks.append((_piece(split.ordinal, len(placed_blocks), block, placed_blocks), rest))
+    if not placed_blocks or any(a.last > b.first for (a, _), (b, _) in pairwise(placed_blocks)):
         return None
-    first = found[0][0]
+    first = placed_blocks[0][0]
     nothing = [(replace(first, number=-1, last=first.first, size=0), rest) for rest in early]
-    return [*nothing, *found]
+    return [*nothing, *placed_blocks]
 
 
 def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> PackedPiece:
@@ -242,19 +242,19 @@ class SlicedRun(ABC):
 
         Raises BadRecordsError, SourceError, MemoryBudgetError.
         """
-        found = self._found(bad, counting=False)
+        messages = self._found(bad, counting=False)
         if self.slicing.keys is None:
-            lines = self._in_turn(found)
+            lines = self._in_turn(messages)
         else:  # of all parts, once they are complete
-            parts = [list(part) for part in found]
+            parts = [list(part) for part in messages]
             timed = [(each for some in part for each in _timed(some)) for part in parts]
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
         yield from map(EncodedResult, lines)
 
-    def _in_turn(self, found: Iterable[Iterable[Timed | SliceProgress | Updated]]) -> Iterator[bytes]:
+    def _in_turn(self, slices: Iterable[Iterable[Timed | SliceProgress | Updated]]) -> Iterator[bytes]:
         """The lines of one slice after the other."""
         begins = BeginsOfSlices()
-        for messages in found:
+        for messages in slices:
             for message in messages:
                 if isinstance(message, Updated):
                     begins.take(message)

@@ -52,7 +52,9 @@ class AddedFormat(StrEnum):
 _SUFFIXES = {".jsonl": AddedFormat.JSONL, ".ndjson": AddedFormat.JSONL}
 
 
-@app.command("check", cls=options.Command, short_help="Check whether a query needs only constant memory.")
+@app.command(
+    "check", cls=options.GroupedHelpCommand, short_help="Check whether a query needs only constant memory."
+)
 def check(
     query: Annotated[Path, _FILE],
     schema: options.SchemaFile,
@@ -91,7 +93,9 @@ class BoundsRunOptions(options.BadRecordOptions, options.DurableOptions, options
 
 
 @app.command(
-    "run", cls=options.Command, short_help="Run a query in constant memory, over a replay or a source."
+    "run",
+    cls=options.GroupedHelpCommand,
+    short_help="Run a query in constant memory, over a replay or a source.",
 )
 @options.expanded
 def run(query: Annotated[Path, _FILE], schema: options.SchemaFile, opts: BoundsRunOptions) -> None:

@@ -40,7 +40,9 @@ def show(ctx: typer.Context) -> None:
     write_text(f" in {cache_folder('.').resolve()}\n")
 
 
-@app.command(cls=options.Command, short_help="Delete all indexes; they are made again when they are needed.")
+@app.command(
+    cls=options.GroupedHelpCommand, short_help="Delete all indexes; they are made again when they are needed."
+)
 def clear() -> None:
     """Delete all indexes that are kept on disk. They are made again when they are needed.
 

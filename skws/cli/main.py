@@ -1,7 +1,7 @@
 """Runs a command, and turns every error into a message and an exit code. SKWS_DEBUG=1 shows tracebacks.
 
-Each command is a module of ``skws.cli`` of the same name, with a function of that name (and a class
-``Command`` if it parses its own arguments), or with ``app``, a group of commands. The measurements exist
+Each command is a module of ``skws.cli`` of the same name, with a function of that name (and ``COMMAND``, a
+class, if it parses its own arguments), or with ``app``, a group of commands. The measurements exist
 only in a checkout.
 """
 
@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from skws import __version__
-from skws.cli.options import Command
+from skws.cli.options import GroupedHelpCommand
 from skws.cli.terminal import StepsLine, tell
 from skws.extras import missing_extra
 from skws.memory import DEFAULT, expect_long_lived_objects, use
@@ -82,7 +82,7 @@ def _loaded(name: str) -> Any:
         group.name = name
         return group
     alone = typer.Typer(add_completion=False, **SETTINGS)
-    alone.command(name, cls=getattr(module, "Command", Command))(getattr(module, name))
+    alone.command(name, cls=getattr(module, "COMMAND", GroupedHelpCommand))(getattr(module, name))
     return typer.main.get_command(alone)
 
 

@@ -48,7 +48,7 @@ _PLAIN: Final = (
 )
 
 
-class Command(TyperCommand):
+class GroupedHelpCommand(TyperCommand):
     """A command whose help shows many options in groups."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

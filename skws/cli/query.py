@@ -35,7 +35,7 @@ Wait = Annotated[
 ]
 
 
-@app.command("add", cls=options.Command)
+@app.command("add", cls=options.GroupedHelpCommand)
 def add(
     name: Name,
     control: options.Control,
@@ -62,13 +62,13 @@ def _asked(words: list[str], pattern: str | None, without: list[str]) -> Query:
     return Query(text) if pattern is None else pattern_query(pattern)
 
 
-@app.command("remove", cls=options.Command)
+@app.command("remove", cls=options.GroupedHelpCommand)
 def remove(name: Name, control: options.Control, wait: Wait = 10.0) -> None:
     """Remove a standing query."""
     send(control, JobCommand("remove", name), wait)
 
 
-@app.command("list", cls=options.Command)
+@app.command("list", cls=options.GroupedHelpCommand)
 def list_queries(
     control: options.Control,
     output_format: Annotated[

@@ -51,7 +51,7 @@ class SchemaFormat(StrEnum):
 _SHOWN = {SchemaFormat.TEXT: show_text, SchemaFormat.DOT: to_dot, SchemaFormat.YAML: to_yaml}
 
 
-@app.command(cls=options.Command, short_help="Check a schema: every problem with line and column.")
+@app.command(cls=options.GroupedHelpCommand, short_help="Check a schema: every problem with line and column.")
 def check(file: SchemaPath) -> None:
     """Check a schema: every problem with its line and column, exit code 3; or ok.
 
@@ -70,7 +70,7 @@ def check(file: SchemaPath) -> None:
     write_text(f"ok: {relations}, {joins}\n")
 
 
-@app.command(cls=options.Command)
+@app.command(cls=options.GroupedHelpCommand)
 def show(
     source: SourceOrSchema,
     output_format: Annotated[
@@ -84,7 +84,7 @@ def show(
     write_text(_SHOWN[output_format](read_schema(schema_file(source))))
 
 
-@app.command(cls=options.Command)
+@app.command(cls=options.GroupedHelpCommand)
 def join(
     source: SourceOrSchema,
     conditions: Annotated[
@@ -112,14 +112,16 @@ def join(
 
 
 @app.command(
-    "json-schema", cls=options.Command, short_help="Print the JSON Schema of schema files, for editors."
+    "json-schema",
+    cls=options.GroupedHelpCommand,
+    short_help="Print the JSON Schema of schema files, for editors.",
 )
 def print_json_schema() -> None:
     """Print the JSON Schema of schema files, from which editors complete and check them."""
     write_text(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
-@app.command("apply", cls=options.Command)
+@app.command("apply", cls=options.GroupedHelpCommand)
 def apply(file: SchemaPath, control: options.Control, wait: query.Wait = 10.0) -> None:
     """Change the schema of a running job.
 
@@ -129,7 +131,11 @@ def apply(file: SchemaPath, control: options.Control, wait: query.Wait = 10.0) -
     query.send(control, JobCommand("schema", file.name, schema=to_yaml(described)), wait)
 
 
-@app.command("infer", cls=options.Command, short_help="Draft a schema from replay files, or from a database.")
+@app.command(
+    "infer",
+    cls=options.GroupedHelpCommand,
+    short_help="Draft a schema from replay files, or from a database.",
+)
 def infer_schema(
     paths: Annotated[
         list[str],

@@ -46,7 +46,7 @@ _SUFFIXES: Final = {
 }
 
 
-class Command(options.Command):
+class PairCommand(options.GroupedHelpCommand):
     """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -64,6 +64,10 @@ class Command(options.Command):
                     raise UsageError("--pair: expected two regular expressions, R and R2")
                 arguments += [rest.pop(0), _PAIR, rest.pop(0)]
         return super().parse_args(ctx, arguments)
+
+
+COMMAND: Final = PairCommand
+"""The class of ``skws windows``."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Final
 
 from skws_bounds.closure import Closure
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, QueryStream, SpjQuery, Term
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Extreme, Kind, SpjQuery, SpjStream, Term
 from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
@@ -134,8 +134,8 @@ class Modified:
     closure: Closure
     nodes: tuple[tuple[str, ...], ...]
     graph: Graph
-    finite: tuple[QueryStream, ...]
-    static: tuple[QueryStream, ...]
+    finite: tuple[SpjStream, ...]
+    static: tuple[SpjStream, ...]
 
     @cached_property
     def node_of(self) -> dict[str, int]:
@@ -204,7 +204,7 @@ def _ordered(attr: Attr) -> bool:
     return attr.domain not in (Domain.TEXT, Domain.TIME)
 
 
-def _finite(query: SpjQuery, closure: Closure) -> list[QueryStream]:
+def _finite(query: SpjQuery, closure: Closure) -> list[SpjStream]:
     """Streams declared finite, or whose time has an upper bound: a constant or a finite stream's time."""
     finite = [s for s in query.streams if s.kind is Kind.FINITE]
     infinite = [s for s in query.streams if s.kind is Kind.INFINITE]

@@ -132,7 +132,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStream:
+class SpjStream:
     """A stream or static relation of the query.
 
     ``relation``: its name in the schema. ``time``: its application time, None if static. ``keywords``: the
@@ -160,7 +160,7 @@ class SpjQuery:
     ``output``: the list L. ``names`` and ``places``: the names and positions of its columns in the text.
     """
 
-    streams: tuple[QueryStream, ...]
+    streams: tuple[SpjStream, ...]
     atoms: tuple[Atom, ...]
     output: tuple[Attr | Constant, ...]
     names: tuple[str, ...]
@@ -170,7 +170,7 @@ class SpjQuery:
         """The positions in the text at which an attribute is projected."""
         return tuple(p for t, p in zip(self.output, self.places, strict=False) if t == attr and p)
 
-    def stream(self, alias: str) -> QueryStream:
+    def stream(self, alias: str) -> SpjStream:
         return next(s for s in self.streams if s.alias == alias)
 
     def adding(self, *atoms: Atom) -> SpjQuery:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import ceil, floor
 from typing import Any
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, QueryStream
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjStream
 from skws_schema.errors import BadRecordsError, nearest
 from skws_schema.model import Attribute, Op, Relation, Schema, Value, meant
 
@@ -18,17 +18,17 @@ class UnknownNameError(Exception):
     """A name is unknown or ambiguous; the message lists the candidates."""
 
 
-def stream_of(schema: Schema, name: str, alias: str) -> QueryStream:
+def stream_of(schema: Schema, name: str, alias: str) -> SpjStream:
     """The stream of a relation. Raises UnknownNameError."""
     there = [r.name for r in schema.relations if r.attributes]  # removed relations have no attributes
     relation = schema.relation(_meant(name, there, "relation"))
     kind = Kind.STATIC if relation.table else Kind.FINITE if relation.finite else Kind.INFINITE
     if relation.table:
-        return QueryStream(alias, relation.name, kind)
-    return QueryStream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
+        return SpjStream(alias, relation.name, kind)
+    return SpjStream(alias, relation.name, kind, Attr(alias, relation.time or PSEUDO_TIME, Domain.TIME))
 
 
-def attribute_of(schema: Schema, stream: QueryStream, name: str) -> Attr:
+def attribute_of(schema: Schema, stream: SpjStream, name: str) -> Attr:
     """An attribute of a stream, or its application time. Raises UnknownNameError."""
     relation = schema.relation(stream.relation)
     names = [a.name for a in relation.attributes]
@@ -40,7 +40,7 @@ def attribute_of(schema: Schema, stream: QueryStream, name: str) -> Attr:
     return Attr(stream.alias, name_in_schema, Domain.of(_attribute(relation, name_in_schema).type))
 
 
-def resolve(schema: Schema, streams: list[QueryStream], qualifier: str, name: str) -> Attr:
+def resolve(schema: Schema, streams: list[SpjStream], qualifier: str, name: str) -> Attr:
     """``qualifier.name``, or the only attribute called ``name``. Raises UnknownNameError."""
     if qualifier:
         alias = _meant(qualifier, [s.alias for s in streams], "stream of this query")
@@ -59,7 +59,7 @@ def resolve(schema: Schema, streams: list[QueryStream], qualifier: str, name: st
     return attributes[0]
 
 
-def promises(schema: Schema, streams: list[QueryStream]) -> tuple[Atom, ...]:
+def promises(schema: Schema, streams: list[SpjStream]) -> tuple[Atom, ...]:
     """The bounds that the schema gives to attributes, as assumed atoms."""
     return tuple(
         atom

@@ -11,7 +11,7 @@ from skws_bounds.case import CaseRun, Rows
 from skws_bounds.lto import MOST_CASES, Case, cases
 from skws_bounds.maxref import unkeepable
 from skws_bounds.modified import MOST_STEPS, Modified, conjunctions
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, QueryStream, SpjQuery, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, Kind, SpjQuery, SpjStream, Union
 from skws_bounds.promises import Promises
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.errors import UsageError
@@ -39,7 +39,7 @@ def horizon(query: Modified) -> int:
     return max(ends.values(), default=0)
 
 
-def _by_constants(query: Modified, stream: QueryStream) -> Iterator[int]:
+def _by_constants(query: Modified, stream: SpjStream) -> Iterator[int]:
     own = query.closure.class_of[stream.clock]
     for number, members in enumerate(query.closure.members):
         for term in members:
@@ -50,7 +50,7 @@ def _by_constants(query: Modified, stream: QueryStream) -> Iterator[int]:
                     yield term.value
 
 
-def _by_streams(query: Modified, stream: QueryStream, ends: dict[str, int]) -> Iterator[int]:
+def _by_streams(query: Modified, stream: SpjStream, ends: dict[str, int]) -> Iterator[int]:
     own = query.closure.class_of[stream.clock]
     for other in query.finite:
         number = query.closure.class_of[other.clock]
@@ -76,7 +76,7 @@ class UnionRun:
     ) -> None:
         self.distinct = union.distinct
         self._seen: set[Output] = set()
-        self.queries = [QueryRun(q, schema, tables, distinct=union.distinct) for q in union.queries]
+        self.queries = [SpjEvaluator(q, schema, tables, distinct=union.distinct) for q in union.queries]
         self._promises = Promises(schema)
 
     def step(self, time: int, rows: Rows) -> list[tuple[Output, int]]:
@@ -110,11 +110,11 @@ class UnionRun:
         """Restore the state from ``snapshot()`` of the same union with the same tables."""
         distinct, queries = state
         self._seen = set(map(tuple, distinct))
-        for run, kept in zip(self.queries, queries, strict=True):
-            run.restore(kept)
+        for run, query_state in zip(self.queries, queries, strict=True):
+            run.restore(query_state)
 
 
-class QueryRun:
+class SpjEvaluator:
     """One query of a union.
 
     Until its finite streams have ended, at ``horizon``, the number of tuples is finite: they are stored, and
@@ -163,7 +163,7 @@ class QueryRun:
         return tuples + sum(run.entries for run in self.runs)
 
     @property
-    def _streams(self) -> list[QueryStream]:
+    def _streams(self) -> list[SpjStream]:
         return [s for s in self._query.streams if s.kind is not Kind.STATIC]
 
     def _advance(self, time: int, rows: Rows, found: Counter[Output]) -> None:
@@ -209,8 +209,8 @@ class QueryRun:
         self._bags, self._finite = None, _tuples(state["finite"])
         self._begin()
         for run, nodes in zip(self.runs, state["synopses"], strict=True):
-            for node, kept in zip(run.nodes, nodes, strict=True):
-                node.restore(kept)
+            for node, query_state in zip(run.nodes, nodes, strict=True):
+                node.restore(query_state)
 
 
 def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
@@ -299,6 +299,6 @@ class _Join:
         return time if column < 0 else row[column]
 
 
-def _columns(stream: QueryStream, schema: Schema) -> dict[str, int]:
+def _columns(stream: SpjStream, schema: Schema) -> dict[str, int]:
     columns = dict(schema.relation(stream.relation).columns)
     return columns if stream.time is None else {**columns, stream.time.name: -1}

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from skws_bounds.maxref import Failure
 from skws_bounds.modified import MOST_STEPS, conjunctions, modified
-from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, QueryStream, SpjQuery, Union
+from skws_bounds.normal_form import Atom, Attr, Extreme, Kind, SpjQuery, SpjStream, Union
 from skws_bounds.verdict import Verdict, is_bounded
 from skws_schema.budgets import OverBudgetError, StepBudget
 from skws_schema.model import Op
@@ -132,7 +132,7 @@ def _bound(attr: Attr) -> Change:
     )
 
 
-def _order(later: QueryStream, earlier: QueryStream) -> Change:
+def _order(later: SpjStream, earlier: SpjStream) -> Change:
     atom = Atom(later.clock, Op.GREATER, earlier.clock)
 
     def apply(query: SpjQuery) -> SpjQuery:

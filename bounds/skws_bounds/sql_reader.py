@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
-from skws_bounds.normal_form import Atom, Attr, Constant, Domain, QueryStream, SpjQuery, TextSpan, Union
+from skws_bounds.normal_form import Atom, Attr, Constant, Domain, SpjQuery, SpjStream, TextSpan, Union
 from skws_bounds.promises import UnknownNameError, promises, resolve, stream_of
 from skws_schema.errors import SqlError
 from skws_schema.model import AttributeType, Op, Schema
@@ -61,7 +61,7 @@ class Conditions:
 class Reader:
     """Reads the expressions of one SELECT."""
 
-    def __init__(self, text: str, schema: Schema, streams: list[QueryStream]) -> None:
+    def __init__(self, text: str, schema: Schema, streams: list[SpjStream]) -> None:
         self._text = text
         self._schema = schema
         self._streams = streams
@@ -305,7 +305,7 @@ class _Select:
     def __init__(self, text: str, schema: Schema) -> None:
         self._text = text
         self._schema = schema
-        self._streams: list[QueryStream] = []
+        self._streams: list[SpjStream] = []
         self._on: list[exp.Expr] = []
 
     def queries(self, select: exp.Select) -> Iterator[SpjQuery]:

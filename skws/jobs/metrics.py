@@ -36,7 +36,7 @@ class RelationMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryMetrics:
+class ResultMetrics:
     """Results of a standing query so far, snapshots included, and a second lately."""
 
     name: str
@@ -99,7 +99,7 @@ class Metrics:
     behind_bytes: int | None = None
     kept_bytes: int | None = None
     relations: tuple[RelationMetrics, ...] = ()
-    queries: tuple[QueryMetrics, ...] = ()
+    queries: tuple[ResultMetrics, ...] = ()
     stages: tuple[StageMetrics, ...] = ()
 
     def to_json(self) -> bytes:
@@ -314,9 +314,9 @@ class Gauges:
         keys = [(relation.name, ("relation", at)) for at, relation in relations if at not in removed]
         return tuple(RelationMetrics(name, self.counters[key], self.rate(key, now)) for name, key in keys)
 
-    def queries(self, queries: Iterable[Query], now: int) -> tuple[QueryMetrics, ...]:
+    def queries(self, queries: Iterable[Query], now: int) -> tuple[ResultMetrics, ...]:
         return tuple(
-            QueryMetrics(
+            ResultMetrics(
                 one.name,
                 one.text,
                 self.counters["+", one.name],

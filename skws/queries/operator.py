@@ -422,10 +422,10 @@ class SeparatePlan(QueryPlan):
         return self.query.name if self.owns(state.share) else None
 
     def operator(self, state: StreamState) -> Operator:
-        return QueryOperator(self, state)
+        return EvaluatorOperator(self, state)
 
 
-class QueryOperator(Operator):
+class EvaluatorOperator(Operator):
     """Answers one query with an evaluator."""
 
     def __init__(self, plan: SeparatePlan, state: StreamState) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from skws.jobs.metrics import Metrics, QueryMetrics, RelationMetrics
+from skws.jobs.metrics import Metrics, RelationMetrics, ResultMetrics
 from skws.jobs.prometheus import text as prometheus_text
 from skws.sinks.base import Destination
 from skws.sinks.text import UNSAFE, escaped, visible, visible_lines
@@ -193,7 +193,7 @@ def test_metrics_have_none() -> None:
             None,
         ),
         relations=(RelationMetrics(name, 1, 1.0),),
-        queries=(QueryMetrics(name, name, 1, 0, 1.0),),
+        queries=(ResultMetrics(name, name, 1, 0, 1.0),),
     )
     clean(prometheus_text(one))
     assert 'relation="a\\\\b\\"␛[2J' in prometheus_text(one)

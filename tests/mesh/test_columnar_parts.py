@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.columnar import hash_index
-from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, WakeStates
 from skws_mesh.columnar.columns import Hashes, Ints
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex
 from skws_mesh.columnar.store import Table
@@ -149,7 +149,7 @@ def bitmaps(*entries: tuple[int, int, int]) -> KeywordBitmaps:
 
 
 def test_a_query_wakes_with_its_last_keyword_and_sleeps_without_one() -> None:
-    excluded, sleep = 4, SleepingQueries(3, 4)
+    excluded, sleep = 4, WakeStates(3, 4)
     for query in (0, 3):
         sleep.enrol(query)
     both: Ints = np.array([0, 3])

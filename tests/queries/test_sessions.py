@@ -18,7 +18,7 @@ from skws.queries.kinds import moment, plans_over
 from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.queries.sql import row_result
-from skws.queries.windowed.kind import WindowedQueries
+from skws.queries.windowed.kind import WindowedOperator
 from skws.results.model import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import TOP, Query, Stream
@@ -110,7 +110,7 @@ def test_a_name_that_is_taken_adds_none() -> None:
 def test_an_operator_goes_with_its_last_query() -> None:
     live = Session(Stream(SCHEMA, OVER), keywords=False)
     live.add_all(plans_over(QUERIES[3:5], live.stream))
-    assert [type(each) for each in live.operators.values()] == [WindowedQueries]
+    assert [type(each) for each in live.operators.values()] == [WindowedOperator]
     live.remove("windowed")
     assert len(live.operators) == 1
     live.remove("also windowed")

@@ -20,7 +20,7 @@ from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.result_buffer import ListOrder, ListSelection
-from skws_tui.services.typed import TypedQuery, as_query, parse_typed
+from skws_tui.services.typed import TypedText, as_query, parse_typed
 from skws_tui.services.user_files import export
 from skws_tui.services.view import EventQueue, JobEvents, View
 from skws_tui.themes import palette
@@ -45,18 +45,18 @@ joins: []
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("tarantino travolta", TypedQuery("tarantino travolta")),
-        ("  uma ", TypedQuery("uma")),
-        ("all: uma", TypedQuery("uma", "all: ")),
-        ("pattern: a ; b", TypedQuery("a ; b", "pattern: ", pattern=True)),
-        ("rank: uma", TypedQuery("uma", "rank: ", rank=True)),
-        ("rank relevance: uma", TypedQuery("uma", "rank relevance: ", rank=True, ranking="relevance")),
-        ("top 5: uma", TypedQuery("uma", "top 5: ", top=5)),
-        ("top 5 window 1 hour: uma", TypedQuery("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
-        ("top 5 group: uma", TypedQuery("uma", "top 5 group: ", top=5, group=True)),
+        ("tarantino travolta", TypedText("tarantino travolta")),
+        ("  uma ", TypedText("uma")),
+        ("all: uma", TypedText("uma", "all: ")),
+        ("pattern: a ; b", TypedText("a ; b", "pattern: ", pattern=True)),
+        ("rank: uma", TypedText("uma", "rank: ", rank=True)),
+        ("rank relevance: uma", TypedText("uma", "rank relevance: ", rank=True, ranking="relevance")),
+        ("top 5: uma", TypedText("uma", "top 5: ", top=5)),
+        ("top 5 window 1 hour: uma", TypedText("uma", "top 5 window 1 hour: ", top=5, window="1 hour")),
+        ("top 5 group: uma", TypedText("uma", "top 5 group: ", top=5, group=True)),
         (
             "top 5 group half-life 2 days window 9 days: uma",
-            TypedQuery(
+            TypedText(
                 "uma",
                 "top 5 group half-life 2 days window 9 days: ",
                 top=5,
@@ -67,15 +67,15 @@ joins: []
         ),
         (
             "top 5 half-life 1 hour: uma",
-            TypedQuery("uma", "top 5 half-life 1 hour: ", top=5, half_life="1 hour"),
+            TypedText("uma", "top 5 half-life 1 hour: ", top=5, half_life="1 hour"),
         ),
         (
             "rank half-life 1 hour: uma",
-            TypedQuery("uma", "rank half-life 1 hour: ", rank=True, half_life="1 hour"),
+            TypedText("uma", "rank half-life 1 hour: ", rank=True, half_life="1 hour"),
         ),
         (
             "rank relevance half-life 1 hour: uma",
-            TypedQuery(
+            TypedText(
                 "uma",
                 "rank relevance half-life 1 hour: ",
                 rank=True,
@@ -83,16 +83,16 @@ joins: []
                 half_life="1 hour",
             ),
         ),
-        (f"window {FEVER}: uma", TypedQuery("uma", f"window {FEVER}: ", window=FEVER)),
+        (f"window {FEVER}: uma", TypedText("uma", f"window {FEVER}: ", window=FEVER)),
         # Keywords of relations called so, and keywords that begin as a prefix does.
-        ("rank:uma", TypedQuery("rank:uma")),
-        ("top 5", TypedQuery("top 5")),
-        ("window actor:uma", TypedQuery("window actor:uma")),
-        ("top 5 grouped: uma", TypedQuery("top 5 grouped: uma")),
-        ("topping 5: uma", TypedQuery("topping 5: uma")),
+        ("rank:uma", TypedText("rank:uma")),
+        ("top 5", TypedText("top 5")),
+        ("window actor:uma", TypedText("window actor:uma")),
+        ("top 5 grouped: uma", TypedText("top 5 grouped: uma")),
+        ("topping 5: uma", TypedText("topping 5: uma")),
     ],
 )
-def test_a_prefix_says_what_is_asked_for(asked: str, told: TypedQuery) -> None:
+def test_a_prefix_says_what_is_asked_for(asked: str, told: TypedText) -> None:
     assert parse_typed(asked) == told
 
 

@@ -123,7 +123,7 @@ def _place(slots: Ints, query: Ints | int) -> Ints:
     return slots << QUERY_BITS | query
 
 
-class SleepingQueries:
+class WakeStates:
     """For each query, the keywords that live tuples carry and whether it is awake.
 
     A sleeping query has no partials, and catches up with the live tuples when it

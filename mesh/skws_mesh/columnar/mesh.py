@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from skws_mesh.backend import OperatorUse
-from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, SleepingQueries
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, WakeStates
 from skws_mesh.columnar.columns import Flags, Hashes, Ints, cells, mixed, ranges
 from skws_mesh.columnar.hash_index import PAIRS, HashIndex, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
@@ -124,7 +124,7 @@ class ColumnarMesh:
     tuples. These are few, so they meet its partials in an index of their own, by
     query.
 
-    Sleeping queries have no partials (``SleepingQueries``).
+    Sleeping queries have no partials (``WakeStates``).
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class ColumnarMesh:
         self._accepts_root = accepts_root
         self._width = generator.max_size
         self._bitmaps = LiveBitmaps()
-        self._sleep = SleepingQueries(generator.all, self.excluded)
+        self._sleep = WakeStates(generator.all, self.excluded)
         self._pairs = Pairs(
             live, self._bitmaps, self._operators, width=self._width, in_order=bool(generator.sequence)
         )

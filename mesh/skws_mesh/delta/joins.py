@@ -79,7 +79,7 @@ class DeltaJoins:
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
         self._width = 1  # nodes of the largest network
-        self._by_query = _ByQuery()
+        self._by_query = _SizeTable()
         self._excluding: tuple[Ints, Ints] = NOTHING, NOTHING  # word, sorted, and query
         self.found: list[Partials] = []
         """Results found so far for the tuples of the running call."""
@@ -405,7 +405,7 @@ def _carrying(carriers: tuple[Ints, Ints], words: Ints) -> Ints:
     return distinct(slots[np.isin(found, words)])
 
 
-class _ByQuery:
+class _SizeTable:
     """Sizes and flags of queries, by query number."""
 
     def __init__(self) -> None:

@@ -58,11 +58,11 @@ class WindowedPlan(SearchPlan):
             return None
         return self._window, self._search.max_size, state.order.next
 
-    def operator(self, state: StreamState) -> WindowedQueries:
-        return WindowedQueries(state, self._window)
+    def operator(self, state: StreamState) -> WindowedOperator:
+        return WindowedOperator(state, self._window)
 
 
-class WindowedQueries(Operator):
+class WindowedOperator(Operator):
     """Keyword queries over the same windows, answered by one engine from the next record on."""
 
     def __init__(self, state: StreamState, window: ExpressionWindow) -> None:

@@ -27,7 +27,7 @@ from skws_schema.errors import SkwsError, counted
 from skws_tui.error_boundary import OffThread
 from skws_tui.screens.live_screen import FilteredScreen
 from skws_tui.services.live_rows import LiveRows
-from skws_tui.services.typed import TypedQuery, parse_typed
+from skws_tui.services.typed import TypedText, parse_typed
 from skws_tui.services.view import View
 from skws_tui.widgets.search_box import FilterBox
 
@@ -211,7 +211,7 @@ def _operators(branches: Sequence[Branch]) -> Iterator[Branch]:
         yield from _operators(branch.below)
 
 
-def _pattern_lines(typed: TypedQuery, view: View) -> Sequence[str]:
+def _pattern_lines(typed: TypedText, view: View) -> Sequence[str]:
     """The automaton of a pattern. Raises SkwsError."""
     from skws.queries.patterns.explain import pattern_text  # noqa: PLC0415 - loads only for patterns
     from skws.queries.patterns.text import read_query  # noqa: PLC0415

@@ -38,7 +38,7 @@ _FORMS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class TypedQuery:
+class TypedText:
     """A parsed text. ``text``: everything after ``prefix``; the other fields come from the prefix."""
 
     text: str
@@ -56,13 +56,13 @@ class TypedQuery:
         return self.rank or self.top is not None
 
 
-def parse_typed(name: str) -> TypedQuery:
+def parse_typed(name: str) -> TypedText:
     """Split a text of the query box into its prefix and the rest."""
     prefix = _PREFIX.match(name)
     if prefix is None:
-        return TypedQuery(name.strip())
+        return TypedText(name.strip())
     top = prefix["top"]
-    return TypedQuery(
+    return TypedText(
         name[prefix.end() :].strip(),
         prefix.group(),
         prefix["pattern"] is not None,
@@ -80,7 +80,7 @@ def text_of(name: str) -> str:
     return parse_typed(name).text
 
 
-def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Query:
+def as_query(typed: TypedText, *, allow_unbounded_windows: bool = False) -> Query:
     """The query of a typed text. Raises UsageError."""
     if typed.pattern:
         return Query.of_pattern(typed.text)
@@ -102,7 +102,7 @@ def as_query(typed: TypedQuery, *, allow_unbounded_windows: bool = False) -> Que
     return Query(typed.text).over(window, allowed=allow_unbounded_windows)
 
 
-def _scored(typed: TypedQuery) -> Query:
+def _scored(typed: TypedText) -> Query:
     from skws.ranking.rankings import known_ranking  # noqa: PLC0415 - loads importlib.metadata
 
     half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from bench.windows.load import GAP, RISING, SCHEMA, best
 from skws.formats import BadRecordLog, Replay
 from skws.queries.evaluator import Counts
-from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import windows
+from skws.queries.windowed.window_plan import WindowPlan
 from skws_schema.model import Row
 
 _PAUSE: Final = f"time - time[-1] > {GAP} s"

@@ -114,7 +114,7 @@ def _costs(text: str, plan: Plan, opts: ExplainOptions, shards: int) -> Branch:
 
 
 def _explain_pattern(text: str, schema: Schema, window: str | None, output_format: ExplainFormat) -> None:
-    from skws.queries.patterns.explain import pattern_dot, pattern_text  # noqa: PLC0415 - loads only for patterns
+    from skws.queries.patterns.pattern_explanation import pattern_dot, pattern_text  # noqa: PLC0415 - loads only for patterns
 
     if output_format is ExplainFormat.SVG:
         raise UsageError("--format svg cannot be combined with --pattern: expected text or dot")

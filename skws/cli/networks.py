@@ -71,7 +71,7 @@ def _checked(schema: Schema, window: str | None) -> Window:
     """Raises UsageError for a window that cannot be read."""
     read = Unbounded() if window is None else parse_window(window)
     if isinstance(read, ExpressionWindow):
-        from skws.queries.windowed.plan import WindowPlan  # noqa: PLC0415 - loads only for expressions
+        from skws.queries.windowed.window_plan import WindowPlan  # noqa: PLC0415 - loads only for expressions
 
         WindowPlan.of_text(schema, read.text)
     return read

@@ -87,7 +87,7 @@ def read_lateness(text: str) -> int:
 def _expression_fault(schema: Schema) -> str | None:
     if not isinstance(parse_window(schema.window), ExpressionWindow):
         return None
-    from skws.queries.windowed.plan import window_fault as of_expression  # noqa: PLC0415 - loads only for expressions
+    from skws.queries.windowed.window_plan import window_fault as of_expression  # noqa: PLC0415 - loads only for expressions
 
     return of_expression(schema)
 

@@ -62,7 +62,7 @@ def check(file: SchemaPath) -> None:
         tell(f"warning: {warning}")
     window = parse_window(described.window)
     if isinstance(window, ExpressionWindow):
-        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - loads z3
+        from skws.queries.windowed.window_plan import verdict_lines  # noqa: PLC0415 - loads z3
 
         for line in verdict_lines(described, window):
             tell(f"window: {line}")

@@ -22,7 +22,7 @@ from skws_schema.errors import UsageError, counted
 from skws_windows.automata.regular import Selection
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.plan import WindowPlan
+    from skws.queries.windowed.window_plan import WindowPlan
 
 _PAIR: Final = "--pair"
 MAX_LOOKBACK: Final = 100
@@ -168,7 +168,7 @@ def windows(
     skws windows "open when name:john close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
+    from skws.queries.windowed.window_plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
 
     pairs, output, quiet = opts.pair or [], opts.output, opts.quiet
     job = Job.search(
@@ -227,8 +227,8 @@ def _run(
 ) -> None:
     from skws.queries.evaluator import Counts  # noqa: PLC0415
     from skws.queries.windowed import writers  # noqa: PLC0415
-    from skws.queries.windowed.plan import check_overlap  # noqa: PLC0415
     from skws.queries.windowed.stream_windows import windows  # noqa: PLC0415
+    from skws.queries.windowed.window_plan import check_overlap  # noqa: PLC0415
     from skws.sinks.formats import Writer  # noqa: PLC0415
 
     started = perf_counter()

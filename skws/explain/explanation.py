@@ -119,7 +119,7 @@ def _fruitful(count: MeshCount) -> list[ClusterCount]:
 def _window(plan: Plan) -> Branch:
     lines: list[str] = []
     if isinstance(plan.window, ExpressionWindow):
-        from skws.queries.windowed.plan import verdict_lines  # noqa: PLC0415 - loads z3
+        from skws.queries.windowed.window_plan import verdict_lines  # noqa: PLC0415 - loads z3
 
         lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))

@@ -18,7 +18,7 @@ from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, before_arrival
 
 if TYPE_CHECKING:
-    from skws.queries.windowed.engine import WindowedEngine
+    from skws.queries.windowed.windowed_engine import WindowedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
 
 
 def _windowed(plan: Plan) -> WindowedEngine:
-    from skws.queries.windowed.engine import WindowedEngine  # noqa: PLC0415 - loads z3
+    from skws.queries.windowed.windowed_engine import WindowedEngine  # noqa: PLC0415 - loads z3
 
     return WindowedEngine.of(plan)
 

@@ -30,13 +30,13 @@ def _top() -> Kind:
 
 
 def _windowed() -> Kind:
-    from skws.queries.windowed.kind import WindowedPlan  # noqa: PLC0415 - z3, only for window expressions
+    from skws.queries.windowed.windowed_kind import WindowedPlan  # noqa: PLC0415 - z3, only for window expressions
 
     return WindowedPlan
 
 
 def _pattern() -> Kind:
-    from skws.queries.patterns.kind import PatternPlan  # noqa: PLC0415 - only for patterns
+    from skws.queries.patterns.pattern_kind import PatternPlan  # noqa: PLC0415 - only for patterns
 
     return PatternPlan
 

@@ -19,7 +19,7 @@ from skws.queries.keywords.operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
-from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.window_plan import WindowPlan
 from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice, Stream, TopChoice
 from skws_schema.yaml.load import load_schema

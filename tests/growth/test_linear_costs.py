@@ -30,7 +30,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.kinds import plan_of, plans_over
 from skws.queries.session import Session
-from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from skws.data.batch import RecordBatch
 from skws.keywords.parse import parse_query
-from skws.queries.patterns.text import pattern_notes, read_query, text_match
+from skws.queries.patterns.pattern_text import pattern_notes, read_query, text_match
 from skws.queries.session import Session
-from skws.queries.windowed.plan import WindowPlan, contains_keyword, window_notes
+from skws.queries.windowed.window_plan import WindowPlan, contains_keyword, window_notes
 from skws.spec.query import Query, Stream
 from skws_schema.errors import SkwsError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skws.queries.patterns.explain import AutomatonDrawing
+from skws.queries.patterns.pattern_explanation import AutomatonDrawing
 from skws_patterns.hcq import (
     FRESH,
     ConjunctiveQuery,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
-from skws.queries.patterns.explain import AutomatonDrawing
+from skws.queries.patterns.pattern_explanation import AutomatonDrawing
 from skws_patterns.columnar_evaluator import column_plan
 from skws_patterns.language.automaton_states import NotExpressibleError, StateLayout
 from skws_patterns.language.compile import chain, compile_pattern, parallel_automaton

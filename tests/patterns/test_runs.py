@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch
 from skws.queries.evaluator import OrderedBatch
-from skws.queries.patterns.kind import ReplayedPattern
+from skws.queries.patterns.pattern_kind import ReplayedPattern
+from skws.queries.patterns.pattern_text import read_query
 from skws.queries.patterns.stream import PatternStream
-from skws.queries.patterns.text import read_query
 from skws_patterns.columnar_evaluator import NONE, Numbers, ValueColumn
 from skws_schema.model import Value
 from skws_windows.window import Unbounded, Window

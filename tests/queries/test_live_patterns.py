@@ -17,8 +17,8 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plan_of
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning.parts import Part, Partitioning
+from skws.queries.patterns.pattern_text import read_query
 from skws.queries.patterns.stream import PatternStream
-from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import PATTERN, Query, Stream

@@ -15,10 +15,10 @@ from skws.jobs.standing_queries import check_change
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.operator import LoggedBatch
+from skws.queries.patterns.pattern_text import read_query
 from skws.queries.patterns.stream import PatternStream
-from skws.queries.patterns.text import read_query
 from skws.queries.session import Session
-from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.model import Result
 from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query, Stream
 from skws_schema.errors import UsageError

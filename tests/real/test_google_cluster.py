@@ -10,7 +10,7 @@ import pytest
 
 from skws.formats import BadRecordLog, Replay
 from skws.queries.partitioning.parts import Part, Partitioning
-from skws.queries.patterns.text import text_match
+from skws.queries.patterns.pattern_text import text_match
 from skws.queries.session import Session
 from skws.replay_search import Search
 from skws.results.model import LiveResult

@@ -9,8 +9,8 @@ import pytest
 from skws.data.batch import Record
 from skws.formats import BadRecordLog, Replay
 from skws.queries.evaluator import Counts
-from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import windows
+from skws.queries.windowed.window_plan import WindowPlan
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.processor.stream_processor import Window

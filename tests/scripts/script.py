@@ -41,8 +41,8 @@ from skws.jobs.alerts import alert_of
 from skws.jobs.control import JobCommand
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.patterns.explain import AutomatonDrawing
-from skws.queries.patterns.text import read_query
+from skws.queries.patterns.pattern_explanation import AutomatonDrawing
+from skws.queries.patterns.pattern_text import read_query
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

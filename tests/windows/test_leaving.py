@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from skws.data.batch import Record, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.plan import WindowPlan
 from skws.queries.windowed.stream_windows import WindowSpan, timeline
+from skws.queries.windowed.window_plan import WindowPlan
+from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws_schema.yaml.load import parse_schema
 from skws_windows.automata.regular import Limits
 from skws_windows.guards.alphabet import StreamRecord

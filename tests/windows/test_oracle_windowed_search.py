@@ -19,8 +19,8 @@ from skws.data.batch import Record, RecordBatch, batched
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.session import Session
-from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.window_plan import WindowPlan
+from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.model import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

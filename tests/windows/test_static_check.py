@@ -309,7 +309,7 @@ def test_what_is_too_large_to_search_is_not_called_bounded() -> None:
 PREPARED = """
     import gc, threading
     from skws_schema.model import Attribute, AttributeType, Relation, Schema
-    from skws.queries.windowed.plan import WindowPlan
+    from skws.queries.windowed.window_plan import WindowPlan
 
     NUMBER, TEXT = AttributeType.NUMBER, AttributeType.TEXT
     SCHEMA = Schema("ward", (

@@ -14,7 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_of
 from skws.queries.session import Session
-from skws.queries.windowed.engine import WindowedEngine
+from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.model import Result
 from skws.spec.job import Job
 from skws.spec.query import (

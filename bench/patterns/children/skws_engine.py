@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.patterns.loads import LOADS, Event, Load
 from skws.memory import expect_long_lived_objects
-from skws.queries.patterns.text import read_query
+from skws.queries.patterns.pattern_text import read_query
 from skws_patterns.columnar_evaluator import ColumnarEvaluator, StreamTuples, TooManyRunsError, column_plan
 from skws_patterns.pcea import PCEA
 from skws_patterns.tuple_evaluator import TupleEvaluator

@@ -1,1 +1,1 @@
-"""Pattern queries in a session: ``PatternPlan`` (``kind.py``), over the algorithms of ``skws_patterns``."""
+"""Pattern queries in a session: ``PatternPlan`` (``pattern_kind.py``), over the algorithms of ``skws_patterns``."""

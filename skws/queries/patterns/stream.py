@@ -13,7 +13,7 @@ import numpy as np
 
 from skws.data.batch import Ints, RecordBatch
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
-from skws.queries.patterns.text import PatternQuery
+from skws.queries.patterns.pattern_text import PatternQuery
 from skws.results.model import Result, ResultTuple
 from skws.results.names import TupleNames
 from skws.spec.query import PATTERN, Query

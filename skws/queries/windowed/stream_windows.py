@@ -16,7 +16,7 @@ from skws.data.blocks import Block
 from skws.formats import BadRecordLog, Replay
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts
-from skws.queries.windowed.plan import WindowPlan
+from skws.queries.windowed.window_plan import WindowPlan
 from skws.sinks.text import value_text, visible
 from skws_schema.model import AttributeType, Schema, Value
 from skws_windows.guards.alphabet import ABSENT, TIME_COLUMN, FieldInfo, StreamRecord

@@ -221,7 +221,7 @@ class View:
     def _has_window(self, pattern: str) -> bool:
         """True if the text of a pattern defines its window. Raises PatternError."""
         if pattern not in self._own_windows:
-            from skws.queries.patterns.text import read_query  # noqa: PLC0415 - loads for patterns only
+            from skws.queries.patterns.pattern_text import read_query  # noqa: PLC0415 - loads for patterns only
 
             self._own_windows[pattern] = read_query(pattern, nameable(self.schema)).window is not None
         return self._own_windows[pattern]

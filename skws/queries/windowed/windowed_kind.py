@@ -17,9 +17,9 @@ from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan
 from skws.queries.operator import Operator, QueryPlan, StreamState
-from skws.queries.windowed.engine import WindowedEngine
-from skws.queries.windowed.plan import admit, check_same_windows, window_notes
 from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
+from skws.queries.windowed.window_plan import admit, check_same_windows, window_notes
+from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.model import Result
 from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
 from skws_schema.errors import UsageError

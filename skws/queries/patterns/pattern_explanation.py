@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skws.queries.patterns.text import read_query
+from skws.queries.patterns.pattern_text import read_query
 from skws_patterns.hcq import ConjunctiveQuery, compact, drawing, qtree
 from skws_patterns.pcea import (
     PCEA,

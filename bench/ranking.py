@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bench.snapshots import ROOT, make_file
-from skws.index.cache import database_tables
-from skws.index.table import TableIndex
+from skws.index.cache import database_index
+from skws.index.database import DatabaseIndex
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -25,7 +25,6 @@ from skws.results.model import Result, ResultTuple
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
-from skws.store.stored_tables import StoredTables
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded
@@ -215,12 +214,12 @@ class Measured(NamedTuple):
         return f"first {first}, among ten {among} of {len(places)}; reciprocal {mean:.3f}; not first: {late}"
 
 
-def measured(questions: Sequence[Question], schema: Schema, tables: Sequence[TableIndex]) -> Measured:
+def measured(questions: Sequence[Question], schema: Schema, database: DatabaseIndex) -> Measured:
     places = {}
     for question in questions:
         query = parse_query(question.words, schema, match_names=True)
         plan = Plan(schema, query, Unbounded(), ranking=RankingChoice())
-        found = StreamEngine.over(plan, StoredTables(tables)).search_once(plan, TEN).results
+        found = StreamEngine.over(plan, database).search_once(plan, TEN).results
         ranked = (rank for rank, result in enumerate(found, 1) if right(result, question))
         places[question.words] = next(ranked, 0)
     return Measured(places)
@@ -243,8 +242,10 @@ def main() -> None:
             path = Path(folder) / f"{example}.sqlite"
             if not path.exists():
                 make_file(path, schema, data / source / "csv")
-            tables = database_tables(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None)
-            print(f"{example}: {measured(questions, schema, tables)}")
+            database = database_index(
+                SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None
+            )
+            print(f"{example}: {measured(questions, schema, database)}")
 
 
 if __name__ == "__main__":

@@ -20,14 +20,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from skws.index.cache import database_tables
+from skws.index.cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
-from skws.store.stored_tables import StoredTables
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded
@@ -123,7 +122,7 @@ def timed(run: Callable[[], int], clock: Callable[[], float] = process_time) -> 
 
 def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
     began = process_time()
-    tables = database_tables(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None)
+    database = database_index(SqliteDatabase(path), schema, path.with_suffix(".index"), lambda _: None)
     yield Measured("skws, index of all relations", 0, process_time() - began)
     for task in TASKS:
         query = parse_query(task.words, schema, match_names=task.match_names)
@@ -131,7 +130,7 @@ def of_skws(path: Path, schema: Schema) -> Iterator[Measured]:
         for most in (ALL, 10):
 
             def run(plan: Plan = plan, most: int = most) -> int:
-                engine = StreamEngine.over(plan, StoredTables(tables))
+                engine = StreamEngine.over(plan, database)
                 return len(engine.search_once(plan, most).results)
 
             yield Measured(f"skws, {task.words}, {'all' if most == ALL else f'top {most}'}", *timed(run))

@@ -597,14 +597,13 @@ def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
     return sample.why_nothing()
 
 
-def _best_of_database(results: Results, database: Database, plan: Plan, most: int | None) -> Iterator[Result]:
+def _best_of_database(results: Results, source: Database, plan: Plan, most: int | None) -> Iterator[Result]:
     """By the index on disk that ``skws search`` uses, too."""
-    from skws.index.cache import database_tables, passed_over  # noqa: PLC0415 - for databases only
-    from skws.store.stored_tables import StoredTables  # noqa: PLC0415 - as above
+    from skws.index.cache import database_index, passed_over  # noqa: PLC0415 - for databases only
 
-    tables = database_tables(database, plan.schema, None, lambda _: None)
-    results.bad.take(passed_over(tables))
-    engine = StreamEngine.over(plan, StoredTables(tables))
+    database = database_index(source, plan.schema, None, lambda _: None)
+    results.bad.take(passed_over(database.tables))
+    engine = StreamEngine.over(plan, database)
     page = engine.search_once(plan, sys.maxsize if most is None else most)
     results.counts.results += len(page.results)
     results.notes = page.notes if page.why_nothing is None else page.why_nothing.lines()

@@ -8,7 +8,7 @@ from time import perf_counter
 from skws.cli.run import ALL, of_all
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.formats import BadRecordLog
-from skws.index.cache import database_tables, passed_over
+from skws.index.cache import database_index, passed_over
 from skws.progress import Progress
 from skws.queries.keywords.diagnosis import TypedSearch
 from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of
@@ -19,7 +19,6 @@ from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
 from skws.spec.query import TOP, Query, RankingChoice
-from skws.store.stored_tables import StoredTables
 from skws_schema.errors import counted
 
 
@@ -38,7 +37,7 @@ def search_database(
 
     ``job``: that of the query, over a schema of static tables. ``index``: the file of the index.
     """
-    database = database_at(url)
+    source = database_at(url)
     ranking = ranking_of(query.options) or RankingChoice()
     plan = keyword_plan(query, job.stream, job.plan_window, ranking)
     for note in () if quiet else plan.query.notes:
@@ -52,12 +51,12 @@ def search_database(
         bar.report(Progress("indexing", done, None, "rows"))
 
     with ProgressBar(wanted=not quiet) as bar:
-        tables = database_tables(database, job.schema, index, reading)
+        database = database_index(source, job.schema, index, reading)
     bad = BadRecordLog()
-    bad.take(passed_over(tables))
+    bad.take(passed_over(database.tables))
     ready = perf_counter()
     most = _most(job, query)
-    engine = StreamEngine.over(plan, StoredTables(tables))
+    engine = StreamEngine.over(plan, database)
     page = engine.search_once(plan, most)
     color = color_on_stdout() and output is None
     with open_writer(output_format, output, plan, stdout_bytes(), color=color) as writer:
@@ -66,7 +65,7 @@ def search_database(
     if quiet:
         return
     if rows:
-        tell(f"{counted(rows, 'row')} of {database.name} indexed in {ready - started:.2f} s")
+        tell(f"{counted(rows, 'row')} of {source.name} indexed in {ready - started:.2f} s")
     tell_bad(bad)
     tell(summary(page, job.max_size, perf_counter() - ready))
     for line in page.notes if page.why_nothing is None else page.why_nothing.lines(command):

@@ -30,13 +30,13 @@ from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
+from skws.index.database import DatabaseIndex, save_slots
 from skws.index.kept import DATABASES, TABLES, alone, forget_old
-from skws.index.postings import Gathered, IndexFile, mark_of, packed, save
+from skws.index.postings import Gathered, IndexFile, data_file, mark_of, packed, save
 from skws.index.table import (
     PART,
     TableIndex,
     TableRows,
-    all_relations,
     arrow_schema,
     write_rows,
 )
@@ -66,11 +66,11 @@ def make_index(
     ``passed_over``: the numbers of missing values in ``batches`` by reason, complete when all have been read.
     """
     size = 0
-    for size in write_rows(folder / "rows.arrow", relation, batches):
+    for size in write_rows(data_file(folder, "rows"), relation, batches):
         if size > MOST:
             raise SourceError(f"table {relation.name}: more than {MOST:,} rows")
         report("reading", size, None)
-    rows = TableRows(pa.memory_map(str(folder / "rows.arrow")), 0)
+    rows = TableRows(pa.memory_map(str(data_file(folder, "rows"))), 0)
     replaced, occurrences = _repeated(rows, relation, size)
     hidden = np.zeros(size, dtype=bool)
     hidden[replaced] = True
@@ -82,7 +82,7 @@ def make_index(
     save(folder, "occurrences", occurrences)
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
     meta = {"rows": size, "keys": names, "texts": texts, "passed_over": passed_over}
-    (folder / "meta.json").write_bytes(orjson.dumps(meta))
+    data_file(folder, "meta").write_bytes(orjson.dumps(meta))
 
 
 def make_parts(
@@ -92,7 +92,7 @@ def make_parts(
     report: Callable[[int], None] = lambda _: None,
     unchanged: Mapping[int, IndexFile] = MappingProxyType({}),
 ) -> None:
-    """Write the parts of the indexes of all relations; ``report`` receives the number of rows read so far.
+    """Write the parts of the index of a database; ``report`` receives the number of rows read so far.
 
     ``unchanged``: the files with the parts of relations that need not be read. Raises SourceError, OSError.
     """
@@ -115,6 +115,7 @@ def make_parts(
         columns = KeySets(schema).columns[number]
         make_index(subfolder, relation, columns, batches(reader), reader.passed_over, reading)
         done += read
+    save_slots(folder, schema)
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -209,7 +210,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 
 
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
-_FORMAT: Final = 7
+_FORMAT: Final = 8
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
@@ -283,12 +284,12 @@ def _forget_others(path: Path) -> None:
         other.unlink(missing_ok=True)
 
 
-def database_tables(
+def database_index(
     database: Database, schema: Schema, kept: Path | None, report: Callable[[int], None]
-) -> tuple[TableIndex, ...]:
-    """The indexes of all relations of a database.
+) -> DatabaseIndex:
+    """The index of a database.
 
-    Their file is ``kept``, or one in the cache; it is made unless it has the present state of the data. The
+    Its file is ``kept``, or one in the cache; it is made unless it has the present state of the data. The
     parts of tables that have not changed are copied from the file of an earlier state.
 
     Raises UsageError if ``kept`` is another kind of file, SourceError.
@@ -305,12 +306,12 @@ def database_tables(
     try:
         with alone(path.parent, database.name) if kept is None else nullcontext():
             made = _ensure(path, mark, make)
-            tables = all_relations(IndexFile(path), schema)
+            index = DatabaseIndex(IndexFile(path), schema)
         if made and kept is None:
             forget_old(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
-    return tables
+    return index
 
 
 def _state(database: Database, schema: Schema, number: int) -> str:

@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_COPY, mmap
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,12 +42,17 @@ def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
     np.save(folder / f"{name}.npy", values)
 
 
-def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+def written(folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> npt.NDArray[Any]:
     """A new array of zeros on disk, to be filled in any order."""
-    if not size:  # nothing can be mapped
-        save(folder, name, np.empty(0, dtype=kind))
-        return np.empty(0, dtype=kind)
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=(size,))
+    if not shape[0]:  # nothing can be mapped
+        save(folder, name, np.empty(shape, dtype=kind))
+        return np.empty(shape, dtype=kind)
+    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
+
+
+def data_file(folder: Path, name: str) -> Path:
+    """The file of a part that is not an array."""
+    return folder / f"{name}.part"
 
 
 @contextmanager
@@ -102,13 +107,40 @@ def mark_of(path: Path) -> str | None:
     return None
 
 
-class IndexFile:
+class IndexParts(Protocol):
     """The parts of an index by name."""
+
+    @property
+    def path(self) -> Path:
+        """Where they are."""
+
+    def array(self, name: str) -> npt.NDArray[Any]: ...
+
+    def data(self, name: str) -> pa.Buffer:
+        """The bytes of a part that is not an array."""
+
+
+class IndexFolder:
+    """Parts that are not packed yet."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        whole: npt.NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r")
+        return whole
+
+    def data(self, name: str) -> pa.Buffer:
+        return pa.memory_map(str(data_file(self.path, name))).read_buffer()
+
+
+class IndexFile:
+    """The packed parts of an index. Arrays may be written to: that changes a copy, of a page at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open("rb") as whole:
-            self._bytes = mmap(whole.fileno(), 0, access=ACCESS_READ)
+            self._bytes = mmap(whole.fileno(), 0, access=ACCESS_COPY)
         end = len(self._bytes) - _NUMBER
         begin = end - int.from_bytes(self._bytes[end:], "little")
         listed = orjson.loads(self._bytes[begin:end])
@@ -128,10 +160,9 @@ class IndexFile:
                 if kind:
                     save(folder, rest, self.array(name))
                 else:
-                    (folder / f"{rest}.part").write_bytes(self.data(name))
+                    data_file(folder, rest).write_bytes(self.data(name))
 
     def data(self, name: str) -> pa.Buffer:
-        """The bytes of a part that is not an array."""
         begin, length, *_ = self._parts[name]
         return pa.py_buffer(self._bytes).slice(begin, length)
 
@@ -180,7 +211,7 @@ class Gathered:
         """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
         first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         save(folder, "chunk_first", first)
-        rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
+        rows = written(folder, "chunk_rows", (int(first[-1]),), np.uint32)
         free = first[:-1].copy()
         self._pairs.seek(0)
         while some := self._pairs.read(piece):
@@ -194,7 +225,7 @@ class Gathered:
 class Postings:
     """The rows that contain words."""
 
-    def __init__(self, file: IndexFile, prefix: str = "") -> None:
+    def __init__(self, file: IndexParts, prefix: str = "") -> None:
         self._chunk_first = file.array(f"{prefix}chunk_first")
         self._chunk_rows = file.array(f"{prefix}chunk_rows")
         self._letters = file.array(f"{prefix}terms")

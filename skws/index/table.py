@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from skws.data.arrow import STORED, of_integers
 from skws.data.blocks import ArrowBlock
-from skws.index.postings import IndexFile, Postings
+from skws.index.postings import IndexParts, Postings
 from skws.index.values import join_values
 from skws.keywords.match import Matcher
 from skws.keywords.query import Alternative, Condition
 from skws.keywords.scope import satisfying
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
-from skws_schema.model import Relation, Schema
+from skws_schema.model import Relation
 
 PART: Final = 1 << 16  # rows
 _CONDITIONS: Final = 16  # whose rows are remembered
@@ -105,7 +105,7 @@ ALL: Final = -1
 class Joined:
     """The rows of a table by the values of one set of columns."""
 
-    def __init__(self, file: IndexFile, name: str) -> None:
+    def __init__(self, file: IndexParts, name: str) -> None:
         self._values: Ints = file.array(f"{name}_values")
         self._rows = file.array(f"{name}_rows")
 
@@ -140,7 +140,7 @@ class TableIndex:
     of the names of the table's parts in the file.
     """
 
-    def __init__(self, file: IndexFile, relation: int, described: Relation, prefix: str = "") -> None:
+    def __init__(self, file: IndexParts, relation: int, described: Relation, prefix: str = "") -> None:
         meta = orjson.loads(memoryview(file.data(f"{prefix}meta")))
         self.path = file.path
         self.relation = relation
@@ -174,24 +174,26 @@ class TableIndex:
 
     def every(self) -> Ints:
         """The numbers of all rows that count."""
-        return np.flatnonzero(self._counts)
-
-    def blocks(self) -> list[ArrowBlock]:
-        """All rows that count, in parts; those of a part with superseded rows are a copy."""
-        counts = self._counts
-        parts = ((block, counts[first : first + len(block)]) for first, block in self._rows.parts())
-        return [block if here.all() else block.taken(np.flatnonzero(here)) for block, here in parts]
-
-    @property
-    def _counts(self) -> Flags:
-        """Which rows count, by number."""
         counts = np.ones(self._size, dtype=bool)
         counts[self._gone] = False
-        return counts
+        return np.flatnonzero(counts)
+
+    def places(self, numbers: Ints) -> Ints:
+        """The places of rows that count among all those."""
+        return numbers - np.searchsorted(self._gone, numbers) if len(self._gone) else numbers
+
+    def blocks(self) -> Iterator[ArrowBlock]:
+        """All rows by number, in parts of PART."""
+        return (block for _, block in self._rows.parts())
 
     def by(self, columns: tuple[int, ...]) -> Joined:
         """The rows by the values of columns that the schema joins on."""
         return self._joined[columns]
+
+    @property
+    def occurrences(self) -> list[tuple[int, int]]:
+        """The rows with equal ones before them, in order, and the number of those."""
+        return [(row, before) for row, before in self._occurrences.tolist()]
 
     def occurrence(self, numbers: Ints) -> dict[int, int]:
         """The number of equal rows before each, if there are any; by position in ``numbers``."""
@@ -269,8 +271,3 @@ class TableIndex:
     def words(self) -> Iterator[tuple[str, int]]:
         """The words of the searched columns, and the number of rows that contain each."""
         return self._postings.words()
-
-
-def all_relations(file: IndexFile, schema: Schema) -> tuple[TableIndex, ...]:
-    """The indexes that ``make_parts`` has put into a file."""
-    return tuple(TableIndex(file, n, relation, f"{n}/") for n, relation in enumerate(schema.relations))

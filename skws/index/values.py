@@ -183,11 +183,10 @@ class JoinValues:
                 keys[:, key_set][mine] = self._column(blocks, columns).take(places)
         return keys
 
-    def from_index(self, keys: Ints) -> Ints:
-        """Values of an index on disk, to be compared with others; call it before ``of``."""
+    def begin_with_stored(self, *, told_apart: bool) -> None:
+        """Values of an index come first. ``told_apart``: equal integers among them are equal values."""
         self._lasting = True
-        self._all_told_apart &= not (keys == hash(int(NULL))).any()
-        return keys
+        self._all_told_apart &= told_apart
 
     @property
     def all_exact(self) -> bool:

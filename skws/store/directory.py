@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from skws.data.batch import Rows
 from skws.data.blocks import Block, MappedBlock
@@ -20,6 +21,8 @@ from skws_schema.model import Row, Schema
 
 LastingName: TypeAlias = int | tuple[int, Row]
 """The place of a record in the stream; relation and row of a static tuple."""
+
+Narrow: TypeAlias = npt.NDArray[np.int32]
 
 _NONE: Final = -1
 _SPARSE: Final = 3  # rows of blocks for each that lives
@@ -112,6 +115,12 @@ class RowStore(Table):
         """Add rows for the next slots; ``times`` in microseconds."""
         self.append((rows.block + len(self._blocks), rows.place, times, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
+
+    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
+        """Begin with rows in blocks: for each slot the number of its block, and its place in that."""
+        times, twins = np.zeros(len(block), dtype=np.int64), np.zeros(len(block), dtype=bool)
+        self.open((block, place, times, twins))  # type: ignore[arg-type]  # as above
+        self._blocks = list(blocks)
 
     def row(self, slot: int) -> Row:
         block, place, _, _ = self._columns
@@ -237,6 +246,10 @@ class TupleDirectory:
     def rows(self) -> Rows:
         """All rows, by slot."""
         return self._rows.rows()
+
+    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
+        """As ``RowStore.begin_with``, of static tuples."""
+        self._rows.begin_with(blocks, block, place)
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
         """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""

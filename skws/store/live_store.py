@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, Window, ticks_per_position
+
+if TYPE_CHECKING:
+    from skws.index.database import DatabaseIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,17 @@ class LiveStore:
         self.singles = SingleTuples(schema, followed)
         self.values = JoinValues(schema, self.live.key_sets)
         self._edges = edges(schema)
+
+    def open(self, database: DatabaseIndex) -> None:
+        """Begin with the rows of a database, before anything else. No record may end them."""
+        self.live.open(database.tuples, database.by_join_value)
+        self.directory.begin_with(*database.rows)
+        for slot, before in database.occurrences.items():
+            relation, start, end = self.live.tuple_in(slot)
+            row = self.directory.row(slot)
+            self.directory.follow(StreamTuple(relation, row, start, end, occurrence=before), slot)
+        self.singles.open(len(database))
+        self.values.begin_with_stored(told_apart=database.told_apart)
 
     def __len__(self) -> int:
         """The number of tuples; some have ended, and are dropped by the next ``compact``."""

@@ -11,7 +11,7 @@ import pytest
 
 from skws.durable import CACHE
 from skws.formats.rows import RowReader
-from skws.index.cache import as_batches, database_tables
+from skws.index.cache import as_batches, database_index
 from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -20,7 +20,6 @@ from skws.sources.addresses import database_at
 from skws.sources.postgres.catalog import PostgresDatabase
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice
-from skws.store.stored_tables import StoredTables
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 from skws_schema.yaml.load import parse_schema
@@ -77,8 +76,7 @@ def test_two_spellings_of_an_address_share_an_index(
     first, second = map(Spelled, SPELLINGS)
     assert first.name != second.name
     for one in (first, second, first):
-        (table,) = database_tables(one, schema, None, lambda _: None)
-        assert len(table) == 1
+        assert len(database_index(one, schema, None, lambda _: None)) == 1
     assert (first.read, second.read) == (["item"], [])
 
 
@@ -97,8 +95,8 @@ def test_only_tables_that_have_changed_are_read_again(
     def searched(text: str, index: Path | None) -> list[list[str]]:
         shop.read.clear()
         plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
-        tables = database_tables(shop, schema, index, lambda _: None)
-        found = StreamEngine.over(plan, StoredTables(tables)).search_once(plan, 10)
+        database = database_index(shop, schema, index, lambda _: None)
+        found = StreamEngine.over(plan, database).search_once(plan, 10)
         return [[each.id for each in result.tuples] for result in found.results]
 
     for index in (None, tmp_path / "shop.index"):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
 from skws.index.cache import as_batches, make_parts
+from skws.index.database import DatabaseIndex
 from skws.index.postings import IndexFile, packed
-from skws.index.table import all_relations, arrow_schema
+from skws.index.table import arrow_schema
 from skws.keywords.analysis import stem, stop_words
 from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.match import Matcher, highlight
@@ -163,7 +164,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
                     rows if reader.relation.name == "page" else [], arrow_schema(reader.relation)
                 ),
             )
-        table = all_relations(IndexFile(path), SCHEMA)[PAGE]
+        table = DatabaseIndex(IndexFile(path), SCHEMA).tables[PAGE]
         assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
 
 

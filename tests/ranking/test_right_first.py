@@ -10,7 +10,7 @@ import pytest
 from bench.ranking import PLACES, PUBLISHED, SAKILA, STACK_EXCHANGE, Question, measured, mondial
 from bench.snapshots import make_file
 from skws.data.batch import Record, batched
-from skws.index.cache import database_tables
+from skws.index.cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts
@@ -112,7 +112,7 @@ def test_of_real_data(tmp_path: Path, name: str) -> None:
     schema = all_tables(load_schema(ROOT / "examples" / name / "schema.yaml"))
     path = tmp_path / "data.sqlite"
     make_file(path, schema, DATA / folder / "csv")
-    tables = database_tables(SqliteDatabase(path), schema, tmp_path / "index", lambda _: None)
-    places = measured(asked, schema, tables).places.values()
+    database = database_index(SqliteDatabase(path), schema, tmp_path / "index", lambda _: None)
+    places = measured(asked, schema, database).places.values()
     assert sum(place == 1 for place in places) >= first
     assert sum(1 / place for place in places if place) / len(asked) >= mean

@@ -34,6 +34,18 @@ class HashFilter:
         self._added = 0
         self._set(np.zeros(1 << (bits - _BYTE), dtype=np.uint8))
 
+    @classmethod
+    def over(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
+        """The filter with a bitmap from ``bits``, to which so many hashes were added."""
+        made = cls()
+        made._added = added
+        made._set(bits)
+        return made
+
+    @property
+    def bits(self) -> npt.NDArray[np.uint8]:
+        return self._bits
+
     def has_room(self, more: int) -> bool:
         """True if the filter stays sparse enough with ``more`` hashes added."""
         return (self._added + more) * _SPARSE <= len(self._bits) << _BYTE
@@ -73,7 +85,8 @@ _BITS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 PAIRS: Final = 1 << 18
 """The most pairs that are joined at once: enough for NumPy to be efficient, and some ten megabytes."""
-_MERGED: Final = 1 << 22  # the most entries of a merged run: half a second's work
+MERGED: Final = 1 << 22
+"""The most entries of a merged run: half a second's work."""
 _LEAST_PAYLOAD_BITS = 20
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
@@ -88,6 +101,16 @@ class Run(NamedTuple):
     def directory(self) -> int:
         """The length of its directory: the start of each bucket, and the end of the last one."""
         return (1 << self.bits) + 1
+
+
+class StoredEntries(NamedTuple):
+    """A whole index as arrays, to be written to a file and mapped from it."""
+
+    entries: Hashes
+    begins: Ints
+    filter: npt.NDArray[np.uint8]
+    runs: list[Run]
+    payload_bits: int
 
 
 class HashIndex:
@@ -106,6 +129,27 @@ class HashIndex:
         self._set_runs([])
         self._set_payload_bits(_LEAST_PAYLOAD_BITS)
         self.filter = HashFilter()
+
+    @classmethod
+    def over(cls, stored: StoredEntries) -> HashIndex:
+        """The index that ``stored`` came from. Its arrays are not copied."""
+        made = cls()
+        made._size = len(stored.entries)
+        made._entries, made._begins = stored.entries, stored.begins
+        made._set_runs(stored.runs)
+        made._set_payload_bits(stored.payload_bits)
+        made.filter = HashFilter.over(stored.filter, len(stored.entries))
+        return made
+
+    def stored(self) -> StoredEntries:
+        directories = sum(run.directory for run in self.runs)
+        return StoredEntries(
+            self._entries[: self._size],
+            self._begins[:directories],
+            self.filter.bits,
+            self.runs,
+            int(self._payload_part).bit_length(),
+        )
 
     def __len__(self) -> int:
         return self._size
@@ -180,7 +224,7 @@ class HashIndex:
     def _push(self, entries: Hashes) -> None:
         """Add a run. Merge it with last runs less than twice its size, as long as that takes little time."""
         first, size = self._size, len(entries)
-        while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= _MERGED:
+        while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= MERGED:
             first -= self.runs[-1].size
             size += self.runs.pop().size
         run = Run(size, _bits_of(size))

@@ -119,6 +119,11 @@ class LiveTuples:
         """Relation, start and end of the tuple in a slot."""
         return self._store.three(slot)
 
+    def open(self, tuples: TupleColumns, index: HashIndex) -> None:
+        """Begin with stored tuples and their index by join value (``join_hashes``), before anything else."""
+        self._store.open(tuples.columns())
+        self._index = index
+
     def insert(self, batch: TupleColumns) -> InsertedTuples:
         first = self._store.append(batch.columns())
         position, hashes = self._entries(batch.relation, batch.keys)

@@ -83,6 +83,10 @@ class Table:
         self._columns = list(empty)
         self.size = 0
 
+    def open(self, rows: tuple[Ints, ...]) -> None:
+        """Begin with rows, given as columns, which are not copied."""
+        self._columns, self.size = list(rows), len(rows[0])
+
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""
         first, self.size = self.size, self.size + len(rows[0])

@@ -45,7 +45,7 @@ from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
 
 if TYPE_CHECKING:
-    from skws.store.stored_tables import StoredTables
+    from skws.index.database import DatabaseIndex
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
@@ -229,9 +229,9 @@ class KeywordEngine(MeshEngine):
         found += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
 
-    def open_stored(self, stored: StoredTables) -> None:
-        """Take in a database by its indexes, before anything else, for searches."""
-        self._operator.open_stored(stored)
+    def open_database(self, database: DatabaseIndex) -> None:
+        """Take in a database by its index, before anything else, for searches."""
+        self._operator.open_database(database)
 
     def _rows_of_sources(self) -> Iterator[Record]:
         """All rows of tables with a source that were not given yet; none if they come on demand."""

@@ -41,8 +41,8 @@ from skws_schema.model import Row, sourced
 from skws_windows.window import ExpressionWindow, Unbounded
 
 if TYPE_CHECKING:
+    from skws.index.database import DatabaseIndex
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
-    from skws.store.stored_tables import StoredTables
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
@@ -146,12 +146,11 @@ class KeywordOperator:
         self.excluded += sum(map(self._behind.count, self.queries))
         return found
 
-    def open_stored(self, stored: StoredTables) -> None:
-        """Take in a database by its indexes, before anything else, for searches."""
-        self._scoring.tables(stored.by_relation)
-        for rows, keys in stored.parts(self._live.key_sets):
-            self._insert(rows, self.store.values.from_index(keys), KeywordBitmaps.none())
-        self.searches.words.open(stored)
+    def open_database(self, database: DatabaseIndex) -> None:
+        """Take in a database by its index, before anything else, for searches."""
+        self._scoring.tables(dict(enumerate(database.tables)))
+        self.store.open(database)
+        self.searches.words.open(database)
 
     def close(self) -> None:
         """Close the tables with a source of their own; nothing is inserted any more.

@@ -18,7 +18,7 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
 if TYPE_CHECKING:
-    from skws.store.stored_tables import StoredTables
+    from skws.index.database import DatabaseIndex
 
 
 class StreamEngine(KeywordEngine):
@@ -77,11 +77,11 @@ class StreamEngine(KeywordEngine):
         return engine
 
     @classmethod
-    def over(cls, plan: Plan, stored: StoredTables) -> StreamEngine:
+    def over(cls, plan: Plan, database: DatabaseIndex) -> StreamEngine:
         """An engine with the rows of a database, for a search."""
         engine = cls(plan.schema, plan.window)
-        engine.counts.static = len(stored)
-        engine.open_stored(stored)
+        engine.counts.static = len(database)
+        engine.open_database(database)
         return engine
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:

@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from skws.data.batch import Record
 from skws.formats.rows import RowReader
 from skws.index.cache import as_batches, make_parts
+from skws.index.database import DatabaseIndex
 from skws.index.postings import IndexFile, packed
-from skws.index.table import all_relations, arrow_schema
+from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
 from skws.sources.addresses import all_tables
 from skws.spec.query import RankingChoice
-from skws.store.stored_tables import StoredTables
 from skws_schema.errors import QueryError
 from skws_schema.model import Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
@@ -58,8 +58,8 @@ def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, batches)
-        stored = StoredTables(all_relations(IndexFile(path), schema))
-        return StreamEngine.over(plan, stored).search_once(plan, most).results
+        database = DatabaseIndex(IndexFile(path), schema)
+        return StreamEngine.over(plan, database).search_once(plan, most).results
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
@@ -124,7 +124,7 @@ def test_search_stops_early() -> None:
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
-        engine = StreamEngine.over(plan, StoredTables(all_relations(IndexFile(path), schema)))
+        engine = StreamEngine.over(plan, DatabaseIndex(IndexFile(path), schema))
         found = engine.search_once(plan, 1)
         assert len(found.results) == 1
         assert found.size == 1

@@ -143,6 +143,7 @@ class StreamState:
             order.seek(order.position if number else logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
+                yield order.accepted(NO_RECORDS)  # what waited for that, before the batch
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, removed | earlier))
             if logged.recent:  # what lives does not tell how far the stream had come

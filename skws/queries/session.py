@@ -97,6 +97,11 @@ class Session:
         return self._state.order.final
 
     @property
+    def horizon(self) -> int:
+        """The tick before which no record comes any more."""
+        return self._state.order.horizon
+
+    @property
     def settled(self) -> int:
         """The latest event time that all queries know of: some wait for late records."""
         return self._state.order.settled
@@ -288,12 +293,16 @@ class Session:
         *,
         ended: bool = False,
         lasting: bool = False,
+        reached: int | None = None,
+        settled: int | None = None,
         recent: Sequence[LoggedBatch] = (),
     ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
-        ``begins``: what ``begins`` gave after it. ``lasting``: it has ``lasting_records`` in place of all
-        before; then those that do not last are rebuilt from what is ``recent``.
+        ``begins``: what ``begins`` gave after it; None if that comes with the next one. ``lasting``: it has
+        ``lasting_records`` in place of all before; then those that do not last are rebuilt from what is
+        ``recent``. ``reached`` and ``settled``: the latest time and the stream time after it, None as the
+        records say.
         """
         others = self._readers if record_count(recent) else []
         others = [each for each in others if _is_within(each.keeps, self.stream.window)]
@@ -304,8 +313,9 @@ class Session:
         for part in self._parts(batch) if lasting else [batch]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
-        if others and recent[-1].final is not None:  # else they would read again what waits for that here
-            self._state.order.settle(recent[-1].final)
+        if reached is not None or settled is not None:
+            self.seek(self.position, self.now if reached is None else reached, settled)
+            # Before others are rebuilt, which would read again what waits for that here.
             for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
                 pass
         logged = LoggedBatch(self.position, ALWAYS, batch, final, recent)
@@ -315,15 +325,16 @@ class Session:
         if ended:
             for _ in self._processed(NO_RECORDS, ended=True, replayed=True):
                 pass
-        for each in self.operators.values():
-            each.expect_begins(begins or {})
+        if begins is not None:
+            for each in self.operators.values():
+                each.expect_begins(begins)
 
     def _parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """A batch in place of all of a log, which may be very long, in parts.
 
-        With a lateness in one, as when results begin is told with the batch that updates them.
+        In one where results are corrected, as when they begin is told with the batch that updates them.
         """
-        if self.stream.lateness:
+        if self.stream.lateness or self.final is not None:
             yield batch
             return
         yield from batch.parts(PART)
@@ -387,9 +398,11 @@ class Session:
         for number, logged in enumerate(past if self._readers else ()):
             if not number:
                 order.seek(logged.position, logged.now)
-            batches.append(LoggedBatch(order.position, order.now, logged.batch))
+            if logged.final is not None:
+                order.settle(logged.final)
+            batches.append(LoggedBatch(order.position, order.now, logged.batch, logged.final))
             order.accepted(logged.batch)
-        batches.append(LoggedBatch(self.position, self.now, NO_RECORDS))
+        batches.append(LoggedBatch(self.position, self.now, NO_RECORDS, self.final))
         parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(batches)]
         return tuple(batches[sum(1 for _ in takewhile(self._is_over, parts)) :])
 

@@ -135,7 +135,8 @@ class _InTask:
     def ask(self, operation: str, *arguments: Any) -> None:
         match operation:
             case "begin":
-                self._shard.begin(*arguments)
+                out_of_step, *state = arguments
+                self._shard.begin(*state, out_of_step=out_of_step)
             case "replay":
                 self._shard.replay(*arguments)
             case "replay_recent":

@@ -12,6 +12,7 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
+from skws.jobs.control import JobCommand
 from skws.queries.kinds import plans_of
 from skws.queries.order import AwaitedPartitions, PartitionEnds, final_of, named
 from skws.queries.partitioning.parts import Part, Partitioning
@@ -22,7 +23,7 @@ from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND, TimeWindow
-from tests.spark.streaming.shard_runs import KeptShard
+from tests.spark.streaming.shard_runs import KeptShard, lines
 from tests.spark.streaming.test_oracle_shards import DIVIDED, random_row
 from tests.strategies import seeds, some
 
@@ -77,7 +78,7 @@ class Reader:
         self.shard.shard.begin([], self.shard.queries.values())
         self.shard.shard.seek(0, ALWAYS, ALWAYS)
 
-    def take(self, tasks: Iterable[Task]) -> None:
+    def take(self, tasks: Iterable[Task], commands: Sequence[JobCommand] = ()) -> list[Result]:
         ends, records = [], []
         for task in tasks:
             known = PartitionEnds(self.lateness)
@@ -88,10 +89,16 @@ class Reader:
                 records += part
             ends.append(known.all())
         self.final = final_of(np.concatenate(ends), self.final, self.lateness)
-        head = BatchHeader(0.0, final=self.final)
+        head = BatchHeader(0.0, tuple(commands), final=self.final)
         worked = self.shard.work(MicroBatch(head, records=packed(RecordBatch.of(records))))
         self.late += worked.stats["late"]
         self.results += worked.results
+        return worked.results
+
+    def rebuild(self) -> None:
+        """Make the shard anew from its log."""
+        self.shard.rebuild()
+        self.shard.shard.seek(self.shard.shard.position, self.shard.shard.now, self.final)
 
 
 def last_told(
@@ -147,8 +154,7 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
     for tasks in read(rng, records, lateness):
         reader.take(tasks)
         if rng.random() < 0.3:
-            reader.shard.rebuild()
-            reader.shard.shard.seek(reader.shard.shard.position, reader.shard.shard.now, reader.final)
+            reader.rebuild()
     assert not reader.late
     end = RecordBatch.of([])
     reader.results += reader.shard.shard.work(
@@ -184,6 +190,29 @@ def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed:
     expected = whole.take(RecordBatch.of(records)) + whole.take(end, ended=True)
     assert len(expected) > 20
     assert last_told(found) == last_told(expected)
+
+
+@seeds(4, 40)
+def test_a_shard_that_is_made_anew_goes_on_as_the_one_before(seed: int) -> None:
+    """Queries come and go; a log may be replaced by what lives."""
+    rng = random.Random(seed)
+    records = random_records(rng, 200)
+    window = TimeWindow(rng.choice((12, 40)))
+    job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, dead_letters=None)
+    part, few = Part(0, 1, Partitioning.ROOTS), rng.choice((500, 100_000))
+    kept, renewed = (Reader(KeptShard(job, part, few_bytes=few), 0) for _ in range(2))
+    names: list[str] = []
+    for number, tasks in enumerate(map(list, read(rng, records, 0))):
+        commands: list[JobCommand] = []
+        if names and rng.random() < 0.1:
+            commands.append(JobCommand("remove", names.pop(rng.randrange(len(names)))))
+        if rng.random() < 0.2:
+            names.append(f"q{number}")
+            commands.append(JobCommand.adding(Query(rng.choice(("alpha", "beta no", "no")), name=names[-1])))
+        if rng.random() < 0.4:
+            renewed.rebuild()
+        found, expected = renewed.take(tasks, commands), kept.take(tasks, commands)
+        assert lines(found) == lines(expected), number
 
 
 def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_moved_on() -> None:

@@ -114,14 +114,17 @@ class KeywordEngine(MeshEngine):
                 )
         if self._queries.next + len(plans) > self._sizes.numbers:
             self._renumber_queries(len(plans))
-        numbered = [(plan, *self._queries.add(plan)) for plan in plans]
-        new = {number: plan for plan, number, is_new in numbered if is_new}
+        numbered = [(plan, self._queries.add(plan, self._shares)) for plan in plans]
+        new = {its.number: plan for plan, its in numbered if its.is_new}
+        like = {its.number: its.like for _, its in numbered if its.like is not None}
         begun = self._begun(new)
-        return [
-            result
-            for plan, number, _ in numbered
-            for result in (begun[plan.called] if number in new else self._followed(number, plan.called))
-        ]
+        found: list[Result] = []
+        for plan, (number, _, _) in numbered:
+            if number in like:
+                found += self._as_followed(like[number], plan.called, begun[plan.called])
+            else:
+                found += begun[plan.called] if number in new else self._followed(number, plan.called)
+        return found
 
     def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
         """Answer new queries, by number; gives their results that are alive, by all names of the queries."""
@@ -138,10 +141,27 @@ class KeywordEngine(MeshEngine):
                     begun[result.name].append(result)
         return begun
 
+    def _shares(self, number: int) -> bool:
+        """Whether another query may have the results of a number from now on.
+
+        Not if some are over that records may still change: it knows nothing of these, as after a restart
+        without the earlier query.
+        """
+        return not (self._corrects and self._results.any_over(number, self.now))
+
+    @property
+    def _corrects(self) -> bool:
+        return isinstance(self._updates, CorrectedUpdates)
+
     def _followed(self, number: int, name: str) -> Iterator[Result]:
         """The results of a query that are alive, for another name."""
-        self._updates.follow(self._queries.first(number), name)
+        self._updates.follow(self._queries.first(number), name, self.now)
         return self.alive(name)
+
+    def _as_followed(self, number: int, name: str, begun: Iterable[Result]) -> Iterator[Result]:
+        """The first results of a query that is equal to an earlier one, which shares none of its results."""
+        self._updates.follow(self._queries.first(number), name, self.now)
+        return map(self._updates.as_told, begun)
 
     def _renumber_queries(self, more: int) -> None:
         """Give the numbers of removed queries to others. Raises UsageError if there are too many queries."""

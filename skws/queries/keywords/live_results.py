@@ -149,6 +149,10 @@ class EmittedResults(LiveResults):
             events += self._emitter.taken_back(retracted_results, when, when)
         return events
 
+    def any_over(self, query: int, now: int) -> bool:
+        """True if results of a query that have ended at ``now`` are remembered: records may change them."""
+        return any((each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.held())
+
     def over(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
         """The results that have ended at ``now``, and that records from ``horizon`` on may still change.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace as struct_replace
@@ -33,36 +33,54 @@ _SHAPES: Final = 16
 _MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
+class Numbered(NamedTuple):
+    """The number of a query, and whether no other has it.
+
+    ``like``: that of an earlier equal query whose results it does not share; None if there is none.
+    """
+
+    number: int
+    is_new: bool
+    like: int | None = None
+
+
 class AnsweredQueries:
     """Queries by name.
 
-    Queries with equal plans have one number: evaluated once, and reported by each name.
+    Queries with equal plans have one number, as far as they know the same results: evaluated once, and
+    reported by each name.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._plans: dict[int, Plan] = {}  # with the first name of each
         self._others: dict[int, list[str]] = {}  # the names of a number after the first, if there are any
-        self._numbers: dict[Plan, int] = {}
+        self._numbers: dict[Plan, int] = {}  # the latest of each
         self._next = 0
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
         """The numbers and plans of different queries."""
         return iter(self._plans.items())
 
-    def add(self, plan: Plan) -> tuple[int, bool]:
-        """Add a query; returns its number, and True if it is new. Raises UsageError for a name in use."""
+    def add(self, plan: Plan, shares: Callable[[int], bool] = lambda _: True) -> Numbered:
+        """Add a query. Raises UsageError for a name in use.
+
+        ``shares``: whether another query may have the results of a number from now on.
+        """
         name = plan.called
         if name in self._names:
             raise UsageError(f"there is already a query {name!r}")
-        number = self._numbers.setdefault(plan, self._next)  # once, as plans are long to hash
+        number, like = self._numbers.setdefault(plan, self._next), None  # once, as plans are long to hash
+        if number != self._next and not shares(number):
+            number, like = self._next, number
+            self._numbers[plan] = number
         is_new = number == self._next
         if is_new:
             self._plans[self.number()] = plan
         else:
             self._others.setdefault(number, []).append(name)
         self._names[name] = number
-        return number, is_new
+        return Numbered(number, is_new, like)
 
     def remove(self, name: str) -> tuple[int, Plan | None]:
         """Remove a name; returns the query's number, and its plan with its first remaining name.
@@ -73,7 +91,9 @@ class AnsweredQueries:
         del self._names[name]
         others = self._others.get(number)
         if others is None:
-            del self._numbers[self._plans.pop(number)]
+            plan = self._plans.pop(number)
+            if self._numbers.get(plan) == number:
+                del self._numbers[plan]
             return number, None
         if self._plans[number].called == name:
             self._plans[number] = replace(self._plans[number], name=others.pop(0))
@@ -125,9 +145,7 @@ class AnsweredQueries:
     def over(self, schema: Schema) -> AnsweredQueries:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         plans = {number: plan.over(schema) for number, plan in self._plans.items()}
-        kept = {plan: number for number, plan in plans.items()}  # plans that differed may be one now
-        numbers = {number: kept[plan] for number, plan in plans.items()}
-        return self._with({number: plan for plan, number in kept.items()}, numbers, self._next)
+        return self._with(plans, {number: number for number in plans}, self._next)
 
     def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> AnsweredQueries:
         """The same names. ``numbers``: of plans, by the former ones; ``number``: the next one."""

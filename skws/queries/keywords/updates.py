@@ -182,8 +182,9 @@ class Updates:
         """A change of the schema has ended live results: the same versions may come back, and begin then."""
         # Each retraction has had a log note that.
 
-    def follow(self, first: str, name: str) -> None:
-        """Another query has the results of the ``first`` one, as these were told, from now on."""
+    def follow(self, first: str, name: str, now: int) -> None:
+        """Another query has the results of the ``first`` one, as these were told, from ``now`` on, a tick."""
+        del now  # what is over at that time is not told again
         begins = [each for each in self.all_begins() if each.name == first]
         followed = {(name, each.id): each._replace(name=name) for each in begins}
         self._begins |= followed
@@ -323,9 +324,13 @@ class _History:
     told: Result | None = None
 
     def called(self, name: str) -> _History:
-        """The same for another query."""
-        versions = [_Version(v.start, v.end, replace(v.result, name=name)) for v in self.versions]
-        return _History(versions, self.begin, self.known, self.told and replace(self.told, name=name))
+        """The present version for another query, which knows no earlier one, and the begin of the result."""
+        last = self.versions[-1]
+        version = _Version(last.start, last.end, replace(last.result, name=name))
+        followed = _History([version])
+        followed.begin_at_last(self.begin_at(len(self.versions) - 1))
+        followed.told = self.told and replace(self.told, name=name)
+        return followed
 
     def apply(self, result: Result) -> None:
         """Take in a version, or the end of one."""
@@ -506,9 +511,11 @@ class CorrectedUpdates(Updates):
                 history.known = _at(each.start)
                 self._note([Begin(each.name, each.id, each.start, each.start, each.end)])
 
-    def follow(self, first: str, name: str) -> None:
+    def follow(self, first: str, name: str, now: int) -> None:
         followed = {
-            (name, one): each.called(name) for (query, one), each in self._known.items() if query == first
+            (name, one): each.called(name)
+            for (query, one), each in self._known.items()
+            if query == first and not each.over(now / MICROSECOND)
         }
         self._known |= followed
         self._note(begin for each in followed.values() if (begin := self._begin(each)))

@@ -116,7 +116,7 @@ class WindowedEngine(MeshEngine):
 
     def add(self, plan: Plan) -> None:
         """Answer a query from now on; its results are given when windows end."""
-        number, is_new = self._queries.add(plan)
+        number, is_new, _ = self._queries.add(plan)
         if is_new:
             for partials in self._operator.add(number, plan):
                 self._waiting.add(partials)

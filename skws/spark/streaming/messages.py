@@ -86,7 +86,7 @@ class Chunk:
     them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
     lists. ``lasting``: it stands for all of the log up to it, with the records of what lived then; there may
     be chunks of that part of the log, up to its own number, which only queries with short windows read.
-    ``reached`` and ``settled``: ``now`` and ``final`` behind such a one.
+    ``reached``: ``now`` behind such a one. ``settled``: ``final`` behind them.
     """
 
     number: int

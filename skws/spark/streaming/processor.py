@@ -244,7 +244,8 @@ class MeshProcessor(StatefulProcessor):
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
-        client.ask("begin", tables, self._queries(names.get("query", ())), schemas, states)
+        queries, out_of_step = self._queries(names.get("query", ())), mark.final is not None
+        client.ask("begin", out_of_step, tables, queries, schemas, states)
         for recent, chunk, records in self._log(mark):
             client.ask("replay_recent" if recent else "replay", chunk, records)
         client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)

@@ -179,12 +179,14 @@ class Shard:
         queries: Iterable[tuple[Query, int]],
         schemas: Iterable[tuple[str, int]] = (),
         states: Mapping[str, bytes] | None = None,
+        *,
+        out_of_step: bool = False,
     ) -> None:
         """Loads static tables and adds the standing queries; ``replay`` comes next, then ``seek``.
 
         ``queries``: in order, each with the number of the micro-batch that it came with.
         ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
-        at the end of the log.
+        at the end of the log. ``out_of_step``: the stream has a time that is not the latest record's.
         """
         self._states = states or {}
         self._live.expect(self._states)
@@ -197,8 +199,9 @@ class Shard:
             self._load_tables(blob)
         entries = list(queries)
         self._order = [query.name for query, _ in entries]
-        # With a lateness, a query knows nothing of results that were over when it came.
-        self._coming = [one for one in entries if one[0].kind == KEYWORDS and self._request.stream.lateness]
+        # Where results are corrected, a query knows nothing of those that were over when it came.
+        corrects = out_of_step or self._request.stream.lateness
+        self._coming = [one for one in entries if one[0].kind == KEYWORDS and corrects]
         self._standing.stand_all([one[0] for one in entries if one not in self._coming])
 
     def _come(self, number: int) -> None:
@@ -211,17 +214,20 @@ class Shard:
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Processes a chunk of the log again; its results were emitted before."""
-        self._come(chunk.number)
+        self._come(chunk.number - 1)
         self._live.seek(chunk.position, chunk.now, chunk.final)
+        if chunk.final is not None:
+            self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk's records
+        self._come(chunk.number)  # when the stream stood there
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         batch = self._counting(unpacked(records), chunk.number)
         if chunk.lasting:
             recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
-            self._live.replay(batch, begins, lasting=True, recent=recent)
+            self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
             self._sent.clear()
             self._lasting = chunk
         else:
-            self._live.replay(batch, begins)
+            self._live.replay(batch, begins, settled=chunk.settled)
             self._log.append(chunk)
         self._late.clear()
 
@@ -290,7 +296,7 @@ class Shard:
             latest = int(batch.time.max())
             number, size = micro_batch.head.number, len(micro_batch.records)
             begins = {name: list(map(list, some)) for name, some in live.begins().items()}
-            new_chunk = Chunk(number, *before, latest, live.position, size, final, begins)
+            new_chunk = Chunk(number, *before, latest, live.position, size, final, begins, settled=live.final)
             self._log.append(new_chunk)
         lasting = None if new_chunk is None else self._replaced(new_chunk.number)
         dropped += self._trimmed()
@@ -317,10 +323,11 @@ class Shard:
         Checks this whenever the log has doubled since the last check. Gives the chunk of live records; chunks
         that some query needs as they came stay beside it.
         """
-        size, lateness = self._size, self._request.stream.lateness
+        size = self._size
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
-        if lateness and self._live.now - lateness <= self._came_at:
+        corrects = self._live.final is not None or self._request.stream.lateness
+        if corrects and self._live.horizon <= self._came_at:
             return None  # what lives does not tell which results that may change a new query has told
         self._looked_at = size
         live = self._live
@@ -517,11 +524,11 @@ class ShardServer:
         }
         return answers[operation](*arguments)
 
-    def _begin(self, *state: Any) -> None:
+    def _begin(self, out_of_step: bool, *state: Any) -> None:
         """As ``Shard.begin``; the log comes next, then ``seek``."""
         self.epoch = -1
         self._shard = self._new_shard()
-        self._shard.begin(*state)
+        self._shard.begin(*state, out_of_step=out_of_step)
 
     def _seek(self, position: int, now: int, epoch: int, final: int | None = None) -> None:
         self._shard.seek(position, now, final)

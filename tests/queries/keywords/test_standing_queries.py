@@ -263,3 +263,29 @@ def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> No
     assert (gone.op, gone.name, gone.start) == ("-", "third", began)
     again.remove("third")
     assert not again.all_begins()
+
+
+@pytest.mark.parametrize("relation", ["plain", "keyed"])
+def test_an_equal_query_knows_nothing_of_what_was_over_when_it_came(relation: str) -> None:
+    """Late records still change that for the earlier query, and tell the later one what is new to it."""
+    plan = Plan(STREAMS, parse_query("alpha", STREAMS), TimeWindow(10), 1)
+    engine = StreamEngine(STREAMS, TimeWindow(10), lateness=50)
+    engine.add(replace(plan, name="first"))
+    number = STREAMS.index[relation]
+    rows = [("alpha", 1, 0), ("alpha again", 1, 0)]
+
+    def told(record: Record) -> list[tuple[str, str, float | None, float | None]]:
+        return [(each.op, each.name, each.start, each.end) for each in engine.process([record])]
+
+    assert told(Record(number, 20, rows[0])) == [("+", "first", 20e-6, 30e-6)]
+    assert told(Record(number, 40, ("no", 2, 0))) == []
+    assert engine.add_all([replace(plan, name=name) for name in ("second", "third")]) == []
+    assert told(Record(number, 25, rows[0], delete=True)) == [("-", "first", 20e-6, 25e-6)]
+    found = told(Record(number, 22, rows[1]))
+    if relation == "plain":
+        assert found == [("+", name, 22e-6, 32e-6) for name in ("first", "second", "third")]
+    engine.remove("second")
+    assert [name for _, name, _, _ in told(Record(number, 45, rows[1]))] == ["first", "third"]
+    engine.remove("third")
+    engine.add(replace(plan, name="fourth"))
+    assert [name for _, name, _, _ in told(Record(number, 46, ("alpha", 3, 0)))] == ["first", "fourth"]

@@ -31,6 +31,7 @@ class KeptShard:
     states: dict[str, bytes] = field(default_factory=dict)
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
+    final: int | None = None
     few_bytes: int = FEW_BYTES
 
     def __post_init__(self) -> None:
@@ -42,9 +43,10 @@ class KeptShard:
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
         self.shard = self._new()
-        self.shard.begin(self.tables, self.queries.values(), self.schemas, self.states)
+        state = (self.tables, self.queries.values(), self.schemas, self.states)
+        self.shard.begin(*state, out_of_step=self.final is not None)
         self.replay()
-        self.shard.seek(position, now)
+        self.shard.seek(position, now, self.final)
 
     def replay(self) -> None:
         lasting = self.lasting
@@ -83,6 +85,7 @@ class KeptShard:
         if worked.over:
             self.lasting = None
         self.next += 1
+        self.final = worked.final
         for number in worked.dropped:
             self.chunks.pop(number, None)
         return worked

@@ -51,7 +51,7 @@ def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[JobC
 
 
 def stand(client: ShardClient, epoch: int) -> None:
-    client.ask("begin", [], [], [], {})
+    client.ask("begin", False, [], [], [], {})
     client.ask("seek", 0, 0, epoch)
 
 

@@ -7,7 +7,8 @@ does not look at takes no memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,12 +17,12 @@ import numpy.typing as npt
 import orjson
 
 from skws.data.blocks import ArrowBlock
-from skws.index.postings import IndexFile, IndexFolder, IndexParts, data_file, save, written
-from skws.index.table import PART, TableIndex
+from skws.index.postings import IndexFile, IndexFolder, IndexParts, appended, data_file, save
+from skws.index.table import PART, Joined, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.query import Condition
 from skws_mesh.columnar.columns import NOTHING, NULL, Hashes, Ints, TupleColumns, distinct, index_hashes
-from skws_mesh.columnar.hash_index import MERGED, HashIndex, Run, StoredEntries
+from skws_mesh.columnar.hash_index import MERGED, HashFilter, HashIndex, Run, StoredEntries, run_of
 from skws_mesh.columnar.live import KeySets
 from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Schema
@@ -116,57 +117,108 @@ def _first_slots(tables: tuple[TableIndex, ...]) -> Ints:
 
 def save_slots(folder: Path, schema: Schema) -> None:
     """Write the columns by slot into a folder, which has the parts of all relations."""
-    tables, key_sets = _tables(IndexFolder(folder), schema), KeySets(schema)
-    first = _first_slots(tables)
-    size = int(first[-1])
+    tables = _tables(IndexFolder(folder), schema)
     into = folder / _SLOTS
     into.mkdir()
-    save(into, "relation", np.repeat(np.arange(len(tables), dtype=np.int64), np.diff(first)))
-    save(into, "start", np.full(size, ALWAYS, dtype=np.int64))
-    save(into, "end", np.full(size, FOREVER, dtype=np.int64))
-    save(into, "place", np.zeros(size, dtype=np.int64))
-    _save_rows(into, tables, first)
-    keys = written(into, "keys", (size, key_sets.width), np.int64)
-    keys[:] = NULL
-    hashes: list[Hashes] = []
-    slots = [NOTHING]
-    told_apart = True
-    for table, begin in zip(tables, first, strict=False):
-        for key_set, columns in enumerate(key_sets.columns[table.relation]):
-            rows, values = table.by(columns).entries()
-            slots.append(table.places(rows) + begin)
-            keys[slots[-1], key_set] = values
-            index = np.full(len(values), table.relation * key_sets.width + key_set, dtype=np.int64)
-            hashes.append(index_hashes(index, values))
-            told_apart &= _NULL not in values
-    _save_entries(into, hashes, slots, told_apart)
+    _save_columns(into, tables, KeySets(schema))
+    _save_entries(into, tables, KeySets(schema))
 
 
-def _save_rows(into: Path, tables: tuple[TableIndex, ...], first: Ints) -> None:
-    block = written(into, "block", (int(first[-1]),), np.int32)
-    place = written(into, "place_in_block", (int(first[-1]),), np.int32)
-    blocks = 0
-    for table, begin, end in zip(tables, first, first[1:], strict=False):
-        numbers = table.every()
-        block[begin:end] = blocks + numbers // PART
-        place[begin:end] = numbers % PART
-        blocks += -(-table.size // PART)
+def _save_columns(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets) -> None:
+    size = sum(map(len, tables))
+    with ExitStack() as files:
+
+        def column(name: str, kind: type[np.generic] = np.int64, *width: int) -> Callable[[Ints], None]:
+            return files.enter_context(appended(into, name, (size, *width), kind))
+
+        relation, start, end, place = map(column, ("relation", "start", "end", "place"))
+        keys = column("keys", np.int64, key_sets.width)
+        block, place_in_block = (column(name, np.int32) for name in _ROWS)
+        blocks = 0
+        for table in tables:
+            numbers = table.every()
+            block(blocks + numbers // PART)
+            place_in_block(numbers % PART)
+            blocks += -(-table.size // PART)
+            keys(_keys(table, key_sets))
+            for first in range(0, len(table), PART):
+                some = min(PART, len(table) - first)
+                relation(np.full(some, table.relation))
+                start(np.full(some, ALWAYS))
+                end(np.full(some, FOREVER))
+                place(np.zeros(some, dtype=np.int64))
 
 
-def _save_entries(into: Path, hashes: list[Hashes], slots: list[Ints], told_apart: bool) -> None:
-    """Write the index by join value, in as few runs as it may have: each is searched."""
-    every = np.concatenate([NOTHING.view(np.uint64), *hashes])
-    of = np.concatenate(slots)
-    index = HashIndex()
-    for begin in range(0, len(every), MERGED):
-        index.add(every[begin : begin + MERGED], of[begin : begin + MERGED])
-    stored = index.stored()
-    save(into, "entries", stored.entries)
-    save(into, "begins", stored.begins)
-    save(into, "filter", stored.filter)
+def _keys(table: TableIndex, key_sets: KeySets) -> Ints:
+    """The join values of a table's rows, with a column for each key set."""
+    keys = np.full((len(table), key_sets.width), NULL)
+    for key_set, columns in enumerate(key_sets.columns[table.relation]):
+        rows, values = table.by(columns).entries()
+        keys[table.places(rows), key_set] = values
+    return keys
+
+
+class _Entries(NamedTuple):
+    """Entries of the index by join value: of some rows of a table, by one key set."""
+
+    table: TableIndex
+    first: int
+    index_number: int
+    joined: Joined
+    some: slice
+
+    def hashed(self) -> tuple[Hashes, Ints]:
+        """The hash and the slot of each."""
+        rows, values = self.joined.entries(self.some)
+        return index_hashes(np.full(len(values), self.index_number), values), self.table.places(
+            rows
+        ) + self.first
+
+
+def _save_entries(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets) -> None:
+    """Write the index by join value. All entries of a run are in memory at a time."""
+    groups = _runs_of_entries(tables, key_sets)
+    sizes = [sum(each.some.stop - each.some.start for each in group) for group in groups]
+    runs = [run_of(size) for size in sizes]
+    known = HashFilter(sum(sizes))
+    most = sum(map(len, tables))
+    done = 0
+    with (
+        appended(into, "entries", (sum(sizes),), np.uint64) as entries,
+        appended(into, "begins", (sum(run.directory for run in runs),), np.int64) as begins,
+    ):
+        for group in groups:
+            run = HashIndex(most)
+            run.add(*map(np.concatenate, zip(*(each.hashed() for each in group), strict=True)))
+            stored = run.stored()
+            entries(stored.entries)
+            begins(stored.begins + done)
+            known.add(stored.entries)
+            done += len(run)
+    save(into, "filter", known.bits)
+    of_null = sum(int(each.joined.counts(np.array([_NULL])).item()) for group in groups for each in group)
     meta = {
-        "runs": [list(run) for run in stored.runs],
-        "payload_bits": stored.payload_bits,
-        "told_apart": told_apart,
+        "runs": [list(run) for run in runs],
+        "payload_bits": HashIndex(most).payload_bits,
+        "told_apart": of_null == 0,
     }
     data_file(into, "meta").write_bytes(orjson.dumps(meta))
+
+
+def _runs_of_entries(tables: tuple[TableIndex, ...], key_sets: KeySets) -> list[list[_Entries]]:
+    """All entries, in as few runs as there may be: each is searched by each look-up."""
+    groups: list[list[_Entries]] = []
+    room = 0
+    for table, first in zip(tables, _first_slots(tables).tolist(), strict=False):
+        for key_set, columns in enumerate(key_sets.columns[table.relation]):
+            joined, index = table.by(columns), table.relation * key_sets.width + key_set
+            begin = 0
+            while begin < len(joined):
+                if not room:
+                    groups.append([])
+                    room = MERGED
+                end = min(len(joined), begin + room)
+                groups[-1].append(_Entries(table, first, index, joined, slice(begin, end)))
+                room -= end - begin
+                begin = end
+    return groups

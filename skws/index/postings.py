@@ -12,7 +12,7 @@ import re
 import shutil
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import reduce
 from mmap import ACCESS_COPY, mmap
@@ -42,12 +42,23 @@ def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
     np.save(folder / f"{name}.npy", values)
 
 
-def written(folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]) -> npt.NDArray[Any]:
+def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.NDArray[Any]:
     """A new array of zeros on disk, to be filled in any order."""
-    if not shape[0]:  # nothing can be mapped
-        save(folder, name, np.empty(shape, dtype=kind))
-        return np.empty(shape, dtype=kind)
-    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=shape)
+    if not size:  # nothing can be mapped
+        save(folder, name, np.empty(0, dtype=kind))
+        return np.empty(0, dtype=kind)
+    return np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=kind, shape=(size,))
+
+
+@contextmanager
+def appended(
+    folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]
+) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """A function that writes the next rows of an array, which has ``shape`` in the end."""
+    header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
+    with (folder / f"{name}.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        yield lambda rows: rows.astype(kind, copy=False).tofile(file)
 
 
 def data_file(folder: Path, name: str) -> Path:
@@ -211,7 +222,7 @@ class Gathered:
         """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
         first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         save(folder, "chunk_first", first)
-        rows = written(folder, "chunk_rows", (int(first[-1]),), np.uint32)
+        rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
         free = first[:-1].copy()
         self._pairs.seek(0)
         while some := self._pairs.read(piece):

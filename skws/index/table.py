@@ -119,9 +119,13 @@ class Joined:
         """The number of rows with each value."""
         return self._found(values)[1]
 
-    def entries(self) -> tuple[Ints, Ints]:
-        """All rows with a value, and their values."""
-        return self._rows.astype(np.int64), self._values
+    def __len__(self) -> int:
+        """The number of rows with a value."""
+        return len(self._rows)
+
+    def entries(self, some: slice = slice(None)) -> tuple[Ints, Ints]:
+        """Rows with a value, and their values; ``some`` in order of values."""
+        return self._rows[some].astype(np.int64), self._values[some]
 
     def _found(self, values: Ints) -> tuple[Ints, Ints]:
         first = np.searchsorted(self._values, values)

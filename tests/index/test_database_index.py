@@ -18,6 +18,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.spec.query import RankingChoice
 from skws.store.live_store import LiveStore
 from skws_mesh.columnar.columns import NULL, index_hashes
+from skws_mesh.columnar.hash_index import MERGED
 from skws_mesh.columnar.live import KeySets
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
@@ -55,7 +56,11 @@ def found(schema: Schema, database: DatabaseIndex, text: str) -> list[list[Row]]
     return sorted(sorted(tuple(each.row.values()) for each in result.tuples) for result in results)
 
 
-def test_rows_of_several_parts_some_of_which_are_superseded(schema: Schema, indexed: Indexed) -> None:
+@pytest.mark.parametrize("most", [MERGED, 10_000])
+def test_rows_of_several_parts_some_of_which_are_superseded(
+    schema: Schema, indexed: Indexed, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skws.index.database.MERGED", most)
     last = PART + 100
     items: list[Row] = [(number % 50 if number < 200 else number, "plain") for number in range(last)]
     items[60], items[-1] = (10, "replaced lamp"), (last - 1, "lamp")
@@ -63,6 +68,7 @@ def test_rows_of_several_parts_some_of_which_are_superseded(schema: Schema, inde
     sales: list[Row] = [(last - 1, "dented"), (10, "dented"), (10, "dented"), (None, "dented"), (7, "sold")]
     database = indexed(items, sales)
     assert len(database) == last - 150 + len(sales)
+    assert len(database.by_join_value.runs) == -(-(len(database) - 1) // most)
     assert database.occurrences == {len(database) - 3: 1}
     brass = sorted([(10, "brass lamp"), (10, "dented")])
     assert found(schema, database, "lamp dented") == sorted(

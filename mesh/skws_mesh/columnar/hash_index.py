@@ -117,17 +117,17 @@ class HashIndex:
     """Entries (hash, payload), looked up by hash. Payloads are not negative.
 
     A look-up may also return an entry whose hash differs in its last bits. ``runs`` are in the order
-    in which their entries and directories are stored.
+    in which their entries and directories are stored. ``most``: payloads up to this one fit in any case.
     """
 
     runs: list[Run]
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 0) -> None:
         self._size = 0
         self._entries = _NO_ENTRIES  # with space for more
         self._begins = NOTHING  # start of each bucket among the entries; with space for more
         self._set_runs([])
-        self._set_payload_bits(_LEAST_PAYLOAD_BITS)
+        self._set_payload_bits(max(_LEAST_PAYLOAD_BITS, most.bit_length()))
         self.filter = HashFilter()
 
     @classmethod
@@ -148,8 +148,12 @@ class HashIndex:
             self._begins[:directories],
             self.filter.bits,
             self.runs,
-            int(self._payload_part).bit_length(),
+            self.payload_bits,
         )
+
+    @property
+    def payload_bits(self) -> int:
+        return int(self._payload_part).bit_length()
 
     def __len__(self) -> int:
         return self._size
@@ -227,7 +231,7 @@ class HashIndex:
         while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= MERGED:
             first -= self.runs[-1].size
             size += self.runs.pop().size
-        run = Run(size, _bits_of(size))
+        run = run_of(size)
         if len(entries) < size:
             entries = np.concatenate([self._entries[first : self._size], entries])
         entries.sort()  # in place, and with the processor's vector instructions
@@ -263,6 +267,11 @@ class HashIndex:
     def _renew_filter(self) -> None:
         self.filter = HashFilter(len(self))
         self.filter.add(self._entries[: self._size])
+
+
+def run_of(size: int) -> Run:
+    """The run of so many entries."""
+    return Run(size, _bits_of(size))
 
 
 def _bits_of(size: int) -> int:

@@ -13,14 +13,14 @@ from skws.durable import cache_folder
 from skws.sinks.text import visible
 from skws_schema.errors import counted
 
-app = typer.Typer(help="Show or clear the indexes that are kept on disk.", rich_markup_mode=None)
+app = typer.Typer(help="Show or clear the indexes on disk.", rich_markup_mode=None)
 _MEGABYTE: Final = 1_000_000
 _DAY: Final = 86_400
 
 
 @app.callback(invoke_without_command=True)
 def show(ctx: typer.Context) -> None:
-    """Show the indexes that are kept on disk, the last used first.
+    """Show the indexes on disk, the most recently used first.
 
     skws cache
     """
@@ -40,11 +40,9 @@ def show(ctx: typer.Context) -> None:
     write_text(f" in {cache_folder('.').resolve()}\n")
 
 
-@app.command(
-    cls=options.GroupedHelpCommand, short_help="Delete all indexes; they are made again when they are needed."
-)
+@app.command(cls=options.GroupedHelpCommand, short_help="Delete all indexes; they are rebuilt when needed.")
 def clear() -> None:
-    """Delete all indexes that are kept on disk. They are made again when they are needed.
+    """Delete all indexes on disk. They are rebuilt when needed.
 
     skws cache clear
     """

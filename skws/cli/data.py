@@ -1,4 +1,4 @@
-"""The data that a command is given, its schema, and the engine that fits both."""
+"""The data of a command, its schema, and the engine that fits both."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ VERY_LARGE: Final = 64 << 30
 """Bytes of a replay beyond which one process, or one machine, takes hours."""
 _YAML: Final = (".yaml", ".yml")
 _NEVER_LATE: Final = "3660000 days"
-"""More than there are between two times."""
+"""Longer than the time between any two records."""
 
 
 class Data(NamedTuple):
-    """``address``: of a source that goes on, or of a database; empty for ``replay``, files sorted by time.
+    """``address``: of a live source or a database; empty for ``replay``, whose files are sorted by time.
 
     ``words``: the query.
     """
@@ -50,12 +50,12 @@ class Data(NamedTuple):
 
     @property
     def database(self) -> bool:
-        """True if it can be read as it is now."""
+        """True for a database, which can be read as it is now."""
         return is_postgres(self.address) or is_sqlite(self.address)
 
     @property
     def sources(self) -> list[str]:
-        """What a schema is inferred from."""
+        """The paths or the address that a schema is inferred from."""
         return [self.address] if self.address else [str(path) for path in self.replay]
 
     @property
@@ -169,14 +169,14 @@ def describe(
         path = draft.path
     schema = read_schema(path)
     unbounded = isinstance(parse_window(opts.window or schema.window), Unbounded)
-    # Rows of a database live until they are deleted, and a draft says so of all others.
+    # Rows of a database live until they are deleted, as do all rows under an inferred schema.
     lasting = unbounded and (drafted or data.database)
     lateness, ahead = opts.lateness, opts.ahead if isinstance(opts, LiveOptions) else None
     if data.address and lateness is None:
-        # Where nothing expires, keywords do not depend on the order of records.
+        # If nothing expires, results of keywords do not depend on the order of records.
         lateness = _NEVER_LATE if lasting and data.followed and not ordered else "0 s"
     if data.address and lateness is not None:
-        # A record that is no further ahead than the lateness makes none late.
+        # A record ahead by no more than the lateness makes no other record late.
         ahead = ahead or max(AHEAD, lateness, key=read_lateness)
     return DescribedData(
         data.address,
@@ -205,7 +205,7 @@ def command_of(data: Data, described: DescribedData) -> TypedSearch:
 
 
 def schema_file(source: str, *, quiet: bool = False) -> Path:
-    """The YAML file: ``source`` itself, or the one that is kept for it. Raises SkwsError."""
+    """The YAML file: ``source`` itself, or the saved schema of ``source``. Raises SkwsError."""
     if not is_address(source) and Path(source).suffix.lower() in _YAML:
         return Path(source)
     if not _is_data(source):
@@ -217,7 +217,7 @@ def schema_file(source: str, *, quiet: bool = False) -> Path:
 
 
 def _drafted(sources: Sequence[str], *, quiet: bool = False) -> Path:
-    """The YAML file that is kept for data, which is not followed; prints notes about it."""
+    """The saved schema of data that is not followed; prints notes about it."""
     draft = draft_of(sources, followed=False)
     for note in () if quiet else draft.notes:
         tell(note)
@@ -227,9 +227,9 @@ def _drafted(sources: Sequence[str], *, quiet: bool = False) -> Path:
 def planned(
     words: Sequence[str], schema: Path | None, replay: Sequence[Path] | None = None
 ) -> tuple[Schema, tuple[str, ...]]:
-    """The schema of a query that is not run, and the query. Raises SkwsError.
+    """The schema and the words of a query that is not run. Raises SkwsError.
 
-    Without ``schema`` it is that of the files, if there are some, else of the first word, which is SOURCE.
+    Without ``schema``, the schema is that of the files, if any, else of the first word, which is SOURCE.
     """
     if schema is not None:
         return read_schema(schema), tuple(words)
@@ -245,7 +245,7 @@ def planned(
 def engine_of(
     opts: EngineOptions, packages: str = "", *, replay: Sequence[Path] = (), quiet: bool = False
 ) -> EngineName:
-    """The chosen engine, or the one that fits; notes in one line that it is Spark. Raises UsageError."""
+    """The chosen engine, or the one that fits the data; prints a note if it is Spark. Raises UsageError."""
     if opts.engine is not EngineChoice.AUTO:
         return EngineName(opts.engine.value)
     reasons = {
@@ -263,7 +263,7 @@ def engine_of(
 
 
 def python_ahead(job: Job) -> AbstractContextManager[None]:
-    """For a search on Spark: its Python processes are forked from one that has loaded what they need."""
+    """For a search on Spark: forks its Python processes from one that has loaded their imports."""
     if job.engine is not EngineName.SPARK:
         return nullcontext()
     from skws.spark.preloaded import BATCH, preloaded_python  # noqa: PLC0415 - for Spark alone

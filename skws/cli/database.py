@@ -73,14 +73,14 @@ def search_database(
 
 
 def _most(job: Job, query: Query) -> int:
-    """The number of results: the smaller of --top and --limit."""
+    """The maximum number of results: the smaller of --top and --limit."""
     wanted = [top_of(query.options).size] if query.kind == TOP else []
     wanted += [] if job.limit is None else [job.limit]
     return min(wanted, default=ALL)
 
 
 def summary(page: Searched, max_size: int, seconds: float) -> str:
-    """One line: the results, the size beyond which none can be better, the duration."""
+    """One line: the number of results, the size beyond which no result can be better, the duration."""
     every = page.size >= max_size
     early = "" if every else f", none of more than {counted(page.size, 'tuple')} can be better"
     return f"{of_all(len(page.results), page.found, is_total=every)}{early} in {seconds:.2f} s"

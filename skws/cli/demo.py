@@ -30,7 +30,7 @@ def demo(
             show_default="four queries; off a terminal, " + PAPER_QUERY,
         ),
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and end.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and exit.")] = False,
     engine: options.Engine = EngineChoice.AUTO,
     memory: options.Memory = None,  # noqa: ARG001 - its callback sets the limit
     quiet: options.Quiet = False,
@@ -68,7 +68,7 @@ def _print(text: str, engine: EngineName, *, quiet: bool) -> None:
 
 PAPER_QUERY: Final = "tarantino travolta"
 DEMO_QUERIES: Final = ("coppola pacino", PAPER_QUERY, "scorsese niro", "top 3: nolan caine")
-"""Results of the first come after a second, those of the last until the end; as typed in the terminal UI."""
+"""As typed in the terminal UI. The first has results after a second, the last one until the end."""
 
 
 def movie_files() -> tuple[Path, Path]:

@@ -49,7 +49,7 @@ class ExplainOptions(options.BadRecordOptions, options.ScopeOptions):
         options.engine_option(
             "--shards",
             metavar="N",
-            help="Measure over the replay what N shards of a live search on Spark would take.",
+            help="Measure the cost of N shards of a live search on Spark, over the replay.",
             show_default=False,
         ),
     ] = None
@@ -96,12 +96,12 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
 
 
 def _costs(text: str, plan: Plan, opts: ExplainOptions, shards: int) -> Branch:
-    from skws.explain.sharding import shard_costs  # noqa: PLC0415 - for who measures
+    from skws.explain.sharding import shard_costs  # noqa: PLC0415 - only for --shards
 
     if not opts.replay:
-        raise UsageError("--shards needs --replay, over which they are measured")
+        raise UsageError("--shards needs --replay to measure them over")
     if isinstance(plan.window, ExpressionWindow) or plan.mesh is not None:
-        raise UsageError("--shards: only the columnar mesh is divided, under a window of time or tuples")
+        raise UsageError("--shards: only the columnar mesh can be divided, under a window of time or tuples")
     job = Job.search(
         Query(text, plan.max_size),
         plan.schema,

@@ -34,15 +34,15 @@ COMMANDS: Final = {
     "demo": "A first look: half a century of films in a minute.",
     "search": "All results of a query over replay files, or in a database.",
     "watch": "Results of standing queries over a live source, as they arrive.",
-    "serve": "A live source over HTTP: searches, saved searches, a page.",
+    "serve": "Serve searches and saved searches over HTTP, with a page.",
     "tui": "The terminal UI, over a live source or a replay.",
     "networks": "The candidate networks of a query: the shapes of its results.",
     "explain": "The plan of a query: keywords, window, networks, operators.",
     "windows": "The windows of a window expression over a replay.",
-    "schema": "Check a schema, show it, infer one from data.",
+    "schema": "Check, show or infer a schema.",
     "bounds": "Check whether a query needs only constant memory, and run it.",
-    "query": "Add queries to a running job, remove them, list them.",
-    "cache": "Show or clear the indexes that are kept on disk.",
+    "query": "Add, remove or list the queries of a running job.",
+    "cache": "Show or clear the indexes on disk.",
     "bench": "Measure skws on this machine (in a checkout of the sources).",
 }
 BENCH: Final = "bench"
@@ -55,7 +55,7 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands of ``COMMANDS``, in that order, each with its whole line."""
+    """The commands of ``COMMANDS``, in that order; their descriptions are not shortened."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's signature
         return list(COMMANDS)
@@ -91,12 +91,13 @@ First steps:
   skws demo
   skws search FOLDER WORDS
   skws tui postgresql://USER@HOST/DATABASE
-A schema is inferred, shown and kept; --schema FILE gives another. Searches run
-in process; --engine spark or --master URL runs them on Spark.
+The schema is inferred from the data and saved; --schema FILE overrides it.
+Searches run in process; --engine spark or --master URL runs them on Spark.
 
 \b
-Exit codes: 0 ok, 1 failed while running, 2 command line or query, 3 schema
-or file of queries, 4 source not available, 5 bad records, 130 interrupted.
+Exit codes: 0 success, 1 runtime error, 2 invalid command line or query,
+3 invalid schema or file of queries, 4 source not available, 5 bad records,
+130 interrupted.
 """
 
 app = typer.Typer(
@@ -130,7 +131,7 @@ def options(
         bool,
         typer.Option(
             "--submit-file",
-            help="Show the file that spark-submit takes in place of this command.",
+            help="Print the path of the file to pass to spark-submit.",
             callback=_show_submit_file,
             is_eager=True,
         ),
@@ -174,7 +175,7 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(budgets.refused() if isinstance(error, MemoryError) else error)
     finally:
         budgets.use(None)
-    if code == INTERRUPTED:  # some versions of typer make this of the exception
+    if code == INTERRUPTED:  # some versions of typer return this code in place of the exception
         return _interrupted()
     return code if isinstance(code, int) else 0
 
@@ -226,7 +227,7 @@ def _tell(message: str) -> None:
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Open standard streams that the caller closed: else files would get their numbers.
+    """Reopen standard streams that the caller closed; files would otherwise get their descriptors.
 
     Writing to a closed standard output must fail, since results would be lost; notes may be lost.
     """

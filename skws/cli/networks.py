@@ -58,7 +58,7 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
     parsed = parse_query(query_text(words, opts.without), described, match_names=opts.match_names)
     for note in parsed.notes:
         tell(note)
-    # Networks do not depend on windows: a given one is only checked.
+    # Networks do not depend on the window, which is only checked.
     plan = Plan(described, parsed, _checked(described, opts.window), opts.max_size)
     if opts.output_format is NetworksFormat.TEXT and opts.limit is None:
         _check_listed(plan)
@@ -68,7 +68,7 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
 
 
 def _checked(schema: Schema, window: str | None) -> Window:
-    """Raises UsageError for a window that cannot be read."""
+    """The window. Raises UsageError if it is invalid."""
     read = Unbounded() if window is None else parse_window(window)
     if isinstance(read, ExpressionWindow):
         from skws.queries.windowed.window_plan import WindowPlan  # noqa: PLC0415 - loads only for expressions
@@ -104,7 +104,7 @@ def _text(plan: Plan, limit: int | None) -> Iterator[bytes]:
 
 
 def _json(plan: Plan, limit: int | None) -> Iterator[bytes]:
-    """One array, a network a line, written as networks are found."""
+    """One array with a network on each line, written as networks are generated."""
     separator = b"[\n"
     for tree in _trees(plan, limit):
         yield separator + escaped(orjson.dumps(_described(plan, CandidateNetwork.of(tree))))

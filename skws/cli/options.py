@@ -72,7 +72,7 @@ class GroupedHelpCommand(TyperCommand):
 
 
 def _plain(text: str) -> str:
-    """A help text with its default as a person would write it."""
+    """A help text whose default reads as a person would write it."""
     for pattern, replacement in _PLAIN:
         text = pattern.sub(replacement, text)
     return text
@@ -128,14 +128,14 @@ SourceAndWords = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE] QUERY",
-        help=f"SOURCE, unless an option gives it: {SOURCES}; for live searches also "
+        help=f"SOURCE, unless an option names it: {SOURCES}; for live searches also "
         f"kafka://HOST:PORT/TOPIC and replay:PATH?speed=N. Then QUERY. {_WORDS_HELP}",
         show_default=False,
     ),
 ]
 Source = Annotated[
     str | None,
-    data_option("--source", "-S", metavar="SOURCE", help="The data, in place of SOURCE.", show_default=False),
+    data_option("--source", "-S", metavar="SOURCE", help="The data, instead of SOURCE.", show_default=False),
 ]
 Replays = Annotated[
     list[Path] | None,
@@ -151,7 +151,7 @@ Replays = Annotated[
 _SCHEMA: Final[dict[str, Any]] = {"metavar": "FILE", "help": "YAML of the schema.", "readable": False}
 SchemaFile = Annotated[Path, data_option("--schema", "-s", show_default=False, **_SCHEMA)]
 MaybeSchema = Annotated[
-    Path | None, data_option("--schema", "-s", show_default="inferred from the data, and kept", **_SCHEMA)
+    Path | None, data_option("--schema", "-s", show_default="inferred from the data and saved", **_SCHEMA)
 ]
 
 # Queries.
@@ -159,13 +159,17 @@ MaybeSchema = Annotated[
 _PATTERN: Final = query_option(
     "--pattern",
     metavar="TEXT",
-    help="A pattern such as 'login l ; refund r where l.user = r.user', or a query such as "
-    "'Q(x) <- A(x), B(x, _)', in place of QUERY.",
+    help="A pattern such as 'login l ; refund r where l.user = r.user', or a conjunctive query such as "
+    "'Q(x) <- A(x), B(x, _)', instead of QUERY.",
     show_default=False,
 )
 Pattern = Annotated[str | None, _PATTERN]
 Patterns = Annotated[list[str] | None, _PATTERN]
-_MAX_SIZE: Final[dict[str, Any]] = {"metavar": "N", "min": 1, "help": "Most tuples in a result (T_max)."}
+_MAX_SIZE: Final[dict[str, Any]] = {
+    "metavar": "N",
+    "min": 1,
+    "help": "Maximum number of tuples in a result (T_max).",
+}
 MaxSize = Annotated[int, query_option("--max-size", **_MAX_SIZE)]
 MaxSizeOfJob = Annotated[int | None, query_option("--max-size", show_default="the job's", **_MAX_SIZE)]
 Without = Annotated[
@@ -173,7 +177,7 @@ Without = Annotated[
     query_option(
         "--without",
         metavar="NAME",
-        help="Leave a relation or a join out of results; may be repeated. In a query: -name:",
+        help="Exclude a relation or a join from results; may be repeated. In a query: -name:",
         show_default=False,
     ),
 ]
@@ -195,7 +199,7 @@ Engine = Annotated[
     EngineChoice,
     engine_option(
         "--engine",
-        help="Where it runs. auto: in process, unless --master is given or the data is very large.",
+        help="Where the search runs. auto: in process, unless --master is given or the data is very large.",
     ),
 ]
 Mesh = Annotated[
@@ -207,7 +211,7 @@ Evaluator = Annotated[
     engine_option(
         "--evaluator",
         help="How candidate networks are evaluated: mesh keeps partial results, delta keeps none;"
-        " auto: delta for very many queries.",
+        " auto picks delta for very many queries.",
     ),
 ]
 NoDemand = Annotated[
@@ -226,15 +230,15 @@ Memory = Annotated[
     engine_option(
         "--memory",
         metavar="SIZE",
-        help="Memory limit of the run: 2GiB, 500MB, 60%. A run that reaches it stops and says why.",
-        show_default="60% of what is free",
+        help="Memory limit of the run: 2GiB, 500MB, 60%. A run that reaches it stops with a message.",
+        show_default="60% of the free memory",
         callback=_keep_to,
     ),
 ]
 
 # Results.
 
-BY_NAME: Final = "by the ending of --output, else table"
+BY_NAME: Final = "by the suffix of --output, else table"
 ResultFormat = Annotated[
     OutputFormat | None,
     result_option("--format", "-f", help="Format of the results.", show_default=BY_NAME),
@@ -249,8 +253,8 @@ Updates = Annotated[
     ToldUpdates,
     result_option(
         "--updates",
-        help="How a result is told whose rows are updated: as an update (~), or replaced by a retraction (-) "
-        "and a result (+) with the same id, for programs that know no updates.",
+        help="How to report a result whose rows are updated: as an update (~), or as a retraction (-) "
+        "and a result (+) with the same id, for programs without updates.",
     ),
 ]
 Limit = Annotated[
@@ -303,13 +307,13 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class BadRecordOptions:
-    """What is done about bad records."""
+    """How bad records are handled."""
 
     on_error: Annotated[
         OnError | None,
         data_option(
             "--on-error",
-            help="Bad records: end with code 5, or continue without them.",
+            help="What to do with bad records: exit with code 5, or continue without them.",
             show_default="fail; skip without --schema, and in skws tui",
         ),
     ] = None
@@ -325,13 +329,13 @@ class BadRecordOptions:
 
     @property
     def policy(self) -> OnError:
-        """The choice, by default to fail."""
+        """The policy; the default is to fail."""
         return self.on_error or OnError.FAIL
 
 
 @dataclass(frozen=True)
 class ScopeOptions:
-    """What may be in one result."""
+    """The window and the size of results, and what keywords match."""
 
     window: Annotated[
         str | None,
@@ -346,13 +350,14 @@ class ScopeOptions:
     ] = None
     max_size: MaxSize = DEFAULT_MAX_SIZE
     match_names: Annotated[
-        bool, query_option("--match-names", help="A keyword may also be the name of a relation or attribute.")
+        bool,
+        query_option("--match-names", help="Also match keywords with names of relations and attributes."),
     ] = False
 
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """Scores of results, and the best ones at every instant."""
+    """Scores of results, and the best results at every instant."""
 
     rank: Annotated[
         str | None,
@@ -381,23 +386,24 @@ class ScoringOptions:
             "--top",
             metavar="K",
             min=1,
-            help="Follow the best K at every instant: only results that enter or leave them. "
-            "For the best of a whole replay: --sort score --limit K.",
+            help="Report only results that enter or leave the best K. "
+            "For the best of a whole replay, use --sort score --limit K.",
             show_default="all",
         ),
     ] = None
-    group: Annotated[bool, result_option("--group", help="With --top: near-duplicates count as one.")] = False
+    group: Annotated[bool, result_option("--group", help="With --top: count near-duplicates as one.")] = False
     append_only: Annotated[
         bool,
         result_option(
-            "--append-only", help="With --top: nothing is deleted; keep only results that can still enter."
+            "--append-only",
+            help="With --top: nothing is ever deleted, so keep only results that can still enter.",
         ),
     ] = False
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Where it runs."""
+    """Where the search runs."""
 
     engine: Engine = EngineChoice.AUTO
     master: Annotated[
@@ -410,7 +416,7 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class MeshOptions:
-    """What evaluates candidate networks; results do not depend on it."""
+    """How candidate networks are evaluated; results are the same for every choice."""
 
     mesh: Mesh = MeshName.COLUMNAR
     purge: Annotated[
@@ -435,8 +441,7 @@ class DurableOptions:
             "--sink",
             metavar="SINK",
             help="Destination of results: jsonl:FILE, parquet:FOLDER, sqlite:FILE, postgresql://..., "
-            "https://... or command:PROGRAM; may be repeated. With one, results go to standard output "
-            "only by stdout:FORMAT.",
+            "https://... or command:PROGRAM; may be repeated. Add stdout:FORMAT to print the results, too.",
             show_default=False,
         ),
     ] = None
@@ -453,21 +458,21 @@ class DurableOptions:
 
 @dataclass(frozen=True)
 class StreamOptions(BadRecordOptions, ScopeOptions, InputOptions):
-    """The options of everything that searches data."""
+    """The options of every command that searches data."""
 
     allow_unbounded_windows: ForceUnboundedWindows = False
 
 
 @dataclass(frozen=True)
 class LiveOptions(MeshOptions, StreamOptions):
-    """The options of everything that searches a source as it goes on."""
+    """The options of every command that follows a live source."""
 
     ahead: Annotated[
         str | None,
         data_option(
             "--ahead",
             metavar="D",
-            help="Refuse records of a live source further ahead of the clock than this ('1 hour'; 'none').",
+            help="Reject records of a live source further ahead of the clock than this ('1 hour', 'none').",
             show_default="1 day, or the lateness if that is longer",
         ),
     ] = None
@@ -476,7 +481,7 @@ class LiveOptions(MeshOptions, StreamOptions):
         data_option(
             "--speed",
             metavar="N",
-            help="Speed of a replay: N seconds of it per second.",
-            show_default="1, or as SOURCE says",
+            help="Speed of a replay: N seconds of stream time per second.",
+            show_default="1, or that of SOURCE",
         ),
     ] = None

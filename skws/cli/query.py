@@ -75,7 +75,7 @@ def list_queries(
         ListFormat, typer.Option("--format", "-f", help="Lines, or one JSON object for each query.")
     ] = ListFormat.TEXT,
 ) -> None:
-    """The standing queries of the job."""
+    """List the standing queries of the job."""
     for one in _folder(control).standing():
         kind = "" if one.kind == KEYWORDS else f"{one.kind}: "
         typer.echo(
@@ -92,7 +92,7 @@ def _json(one: Query) -> str:
 
 def _folder(control: Path) -> ControlFolder:
     if not control.is_dir():
-        raise UsageError(f"{control}: no such folder; expected the --control of a running job")
+        raise UsageError(f"{control}: no such folder; expected the --control folder of a running job")
     return ControlFolder(control)
 
 
@@ -102,9 +102,9 @@ def send(control: Path, command: JobCommand, wait: float) -> None:
     if answer is None:
         if wait:
             raise SkwsError(
-                f"no answer from the job within {wait:g} s; it stays in {control} until the job takes it"
+                f"no answer from the job within {wait:g} s; the command stays in {control} until it runs"
             )
-        tell(f"left for the job in {control}")
+        tell(f"queued for the job in {control}")
         return
     if answer.error:
         raise UsageError(answer.error)

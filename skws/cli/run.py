@@ -26,7 +26,7 @@ from skws_schema.errors import counted
 
 Order: TypeAlias = Callable[[Iterator[Result]], Iterator[Result]]
 COUNT: Final = "count"
-"""In place of a format: only the number of results."""
+"""Instead of a format: write only the number of results."""
 
 
 def run_search(
@@ -41,8 +41,8 @@ def run_search(
 ) -> None:
     """Search, write the results and print a summary. Raises SkwsError.
 
-    ``command``: how it was asked, for what to try. ``by_score``: at the end, in order of score, at most
-    ``best``; the job then has a ranking, and no limit.
+    ``command``: the command line, for hints. ``by_score``: write at most ``best`` results at the end, in
+    order of score; the job then has a ranking, and no limit.
     """
     started = perf_counter()
     order = _by_score(best) if by_score else iter
@@ -64,11 +64,11 @@ def run_search(
         for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
         if search.counts.late:
-            tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness takes more")
+            tell(f"{counted(search.counts.late, 'record')} came too late; a larger --lateness accepts more")
 
 
 ALL: Final = sys.maxsize
-"""A number of results that means no limit."""
+"""A limit that stands for no limit."""
 
 
 def run_best(
@@ -109,9 +109,7 @@ def run_best(
     for note in best_results.notes:
         tell(note)
     if not best_results.results and search.counts.deletions:
-        tell(
-            "rows that were deleted or replaced are not searched; --sort time finds all results as they came"
-        )
+        tell("deleted and replaced rows are not searched; --sort time finds all results in order of time")
     if not best_results.results and search.plan is not None:
         for line in why_nothing(search.plan, search.replay).lines(command):
             tell(line)
@@ -126,7 +124,7 @@ def of_all(shown_count: int, total: int, *, is_total: bool) -> str:
 
 def _by_score(most: int | None) -> Order:
     def ordered(results: Iterator[Result]) -> Iterator[Result]:
-        """Each result once, with its last end: the greatest score of when it was found comes first."""
+        """Each result once, with its last end, by descending score at the instant when it was found."""
         latest: dict[str, Result] = {}
         for result in results:
             if result.op != "-":
@@ -165,7 +163,7 @@ def _write(
         with closing(results):
             for result in order(results):
                 if output is None and sys.stdout.isatty():
-                    bar.stop()  # the results themselves show progress
+                    bar.stop()  # the results show the progress
                 put(result)
 
 
@@ -199,6 +197,6 @@ def summary(search: Search, seconds: float, results_of: str = "") -> str:
 
 
 def paced(tuples: int, seconds: float) -> str:
-    """The duration, and the rate unless all rows are those of tables."""
+    """The duration, and the rate unless all rows belong to tables."""
     took = f"in {seconds:.2f} s"
     return f"{took} ({tuples / seconds:,.0f} rows/s)" if tuples and seconds else took

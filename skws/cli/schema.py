@@ -24,9 +24,7 @@ from skws_schema.yaml.document import json_schema
 from skws_schema.yaml.load import warnings
 from skws_windows.window import ExpressionWindow, parse_window
 
-app = typer.Typer(
-    help="Check a schema, show it, infer one from data.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Check, show or infer a schema.", no_args_is_help=True, rich_markup_mode=None)
 SchemaPath = Annotated[
     Path, typer.Argument(metavar="FILE", help="YAML of the schema.", show_default=False, readable=False)
 ]
@@ -36,7 +34,7 @@ SourceOrSchema = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="YAML of a schema, or data: its schema is inferred, and kept.",
+        help="YAML of a schema, or data, whose schema is inferred and saved.",
         show_default=False,
     ),
 ]
@@ -91,12 +89,12 @@ def join(
         list[str],
         typer.Argument(
             metavar="LEFT.A=RIGHT.B",
-            help="Attributes that are equal where rows join; several for one join of several attributes.",
+            help="Attributes that are equal in rows that join; several for one join over several attributes.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Add a join to a schema, or to the one that is kept for data.
+    """Add a join to a schema, or to the saved schema of some data.
 
     skws schema join schema.yaml tickets.opened_by=users.id
     """
@@ -117,7 +115,7 @@ def join(
     short_help="Print the JSON Schema of schema files, for editors.",
 )
 def print_json_schema() -> None:
-    """Print the JSON Schema of schema files, from which editors complete and check them."""
+    """Print the JSON Schema of schema files, with which editors complete and check them."""
     write_text(orjson.dumps(json_schema(), option=orjson.OPT_INDENT_2).decode() + "\n")
 
 

@@ -24,19 +24,19 @@ _OF_STREAMS: Final = (
     *("pattern", "engine", "master", "jobs", "window", "mesh", "purge", "no_demand", "evaluator", "lateness"),
     *("on_error", "dead_letters", "half_life", "group", "append_only", "updates"),
 )
-"""Options without a meaning for a database as it is now."""
+"""Options that do not apply to a database as it is now."""
 _OF_KEYWORDS: Final = (
     *("max_size", "match_names", "without", "lateness", "mesh", "purge", "no_demand", "evaluator", "index"),
     *("sort", "updates"),
 )
-"""Options without a meaning for a pattern."""
+"""Options that do not apply to a pattern."""
 _OF_ARRIVALS: Final = ("top", "jobs", "lateness", "mesh", "purge", "no_demand", "evaluator", "updates")
-"""Options that say how results are found as records come."""
+"""Options for results in order of arrival."""
 _FOR_PEOPLE: Final = ("table", "tree")
 PAGE: Final = 20
-"""The results that people get, unless they ask for more."""
+"""The default number of results in formats for people."""
 _OF_TIME: Final = ("top", "pattern", "lateness", "mesh")
-"""Options that do not go with an order by score."""
+"""Options that cannot be combined with an order by score."""
 
 
 class SearchFormat(StrEnum):
@@ -50,7 +50,6 @@ class SearchFormat(StrEnum):
     COUNT = "count"
 
 
-"""Formats in which one result may stand for several matches."""
 _SUFFIXES: Final = {suffix: SearchFormat(known.value) for suffix, known in SUFFIXES.items()}
 
 
@@ -65,7 +64,7 @@ class SearchOptions(
         options.data_option(
             "--database",
             metavar="URL",
-            help="In place of SOURCE: a SQLite file or postgresql://... as it is now, best results first.",
+            help="A SQLite file or postgresql://... as it is now, best results first; instead of SOURCE.",
             show_default=False,
         ),
     ] = None
@@ -104,9 +103,8 @@ class SearchOptions(
         Sort | None,
         options.result_option(
             "--sort",
-            help="Order of the results. score: the best of the whole replay first, at its end.",
-            show_default="score where no window ends the life of rows and results are for people or limited, "
-            "else time",
+            help="Order of the results. score: the best first, once the whole replay is read.",
+            show_default="score if there is no window and results are for people or limited, else time",
         ),
     ] = None
     limit: Annotated[
@@ -123,14 +121,16 @@ class SearchOptions(
 
 @options.expanded
 def search(context: typer.Context, opts: SearchOptions, query: options.SourceAndWords = None) -> None:
-    """Results of a query over files or a database: the best of what is there, or all in a window.
+    """Search files or a database: for the best results over all rows, or for all results in a window.
 
     skws search examples/movies/replay.jsonl tarantino travolta
     """
     data, output, quiet = _data(query or [], opts), opts.output, opts.quiet
     if data.database:
         _refuse(
-            context, _OF_STREAMS, "{} is not for a database, which is searched as it is now, in this process"
+            context,
+            _OF_STREAMS,
+            "{} does not apply to a database, which is searched in process, as it is now",
         )
     most = option_values.limit_of(opts.limit)
     written = option_values.chosen_format(
@@ -166,7 +166,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
         best_of = most or (PAGE if opts.limit is None else ALL)
         run_best(job, OutputFormat(written.value), output, best_of, command=command, quiet=quiet)
         return
-    # By score, the best are known at the end.
+    # The best results by score are only known at the end.
     job = Job({search_query.text: search_query}, **fields | {"limit": None if by_score else most})
     with python_ahead(job):
         from skws.cli.run import run_search  # noqa: PLC0415 - loaded while Spark's Python does
@@ -177,10 +177,10 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
 def _asks_what_is_there(
     context: typer.Context, opts: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
 ) -> bool:
-    """Whether a search is for the best results at the end of files, and not for all results as they come.
+    """True if a search is for the best results at the end of files, not for all results as they arise.
 
-    Rows live until they are deleted where no window says otherwise. Programs get all results in order of time
-    unless they say how many.
+    Without a window, rows live until they are deleted. Programs get all results in order of time unless they
+    set a limit.
     """
     window = parse_window(opts.window or schema.window)
     if not isinstance(window, Unbounded) or engine is not EngineName.LOCAL or sourced(schema):

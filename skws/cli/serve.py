@@ -41,7 +41,7 @@ class ServeOptions(options.DurableOptions, options.LiveOptions):
         typer.Option(
             "--name",
             metavar="NAME",
-            help="A name under which the server is reached, besides localhost; may be repeated.",
+            help="Host name of the server, besides localhost; may be repeated.",
             show_default=False,
         ),
     ] = None
@@ -50,7 +50,7 @@ class ServeOptions(options.DurableOptions, options.LiveOptions):
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"File with the token that requests must carry; created if it is missing. Or {TOKEN}.",
+            help=f"File with the token that requests must carry, created if missing; or set {TOKEN}.",
             readable=False,
         ),
     ] = None
@@ -61,10 +61,10 @@ class ServeOptions(options.DurableOptions, options.LiveOptions):
         int, typer.Option("--keep", metavar="MB", min=1, help="Megabytes of events to keep for subscribers.")
     ] = 64
     most_queries: Annotated[
-        int, typer.Option("--most-queries", metavar="N", min=1, help="The most saved searches.")
+        int, typer.Option("--most-queries", metavar="N", min=1, help="Maximum number of saved searches.")
     ] = 100_000
     most_streams: Annotated[
-        int, typer.Option("--most-streams", metavar="N", min=1, help="The most event streams at once.")
+        int, typer.Option("--most-streams", metavar="N", min=1, help="Maximum number of open event streams.")
     ] = 5_000
     log_format: options.LoggedAs = LogFormat.TEXT
     quiet: options.Quiet = False
@@ -78,7 +78,7 @@ def serve(
         typer.Argument(metavar="SOURCE", help=f"The data: {options.SOURCES}, kafka://..., replay:PATH."),
     ] = None,
 ) -> None:
-    """Search a live source over HTTP, save searches, and follow their results, until interrupted.
+    """Serve searches, saved searches and their results over HTTP, until interrupted.
 
     skws serve postgresql://localhost/shop
     """
@@ -87,7 +87,7 @@ def serve(
         raise UsageError(f"expected one SOURCE to serve, found another: {data.words[0]!r}")
     if data.address == "-":
         raise UsageError(
-            "the source - is standard input: expected one that others write to while it is served"
+            "the source - is standard input, which cannot be served: expected files, a database or a topic"
         )
     if opts.engine is EngineChoice.SPARK:
         raise UsageError("--engine spark: searches over HTTP are answered in process; expected auto or local")
@@ -121,18 +121,18 @@ def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
 
 
 def _token(host: str, file: Path | None, checkpoint: Path | None, notes: Log) -> str | None:
-    """The token that requests must bring; None if none is asked for. Raises UsageError, StateError."""
+    """The token that requests must carry; None if they need none. Raises UsageError, StateError."""
     of_variable = os.environ.get(TOKEN)
     if of_variable is not None and file is not None:
-        raise UsageError(f"{TOKEN} and --token-file mean the same: give only one of them")
+        raise UsageError(f"{TOKEN} and --token-file both set the token: give only one of them")
     if of_variable is not None:
         return _strong(of_variable.strip(), TOKEN)
     if file is None and is_loopback(host):
         return None
     if file is None and checkpoint is None:
         raise UsageError(
-            f"--host {host}: other machines may connect, so requests must bring a token: give"
-            f" --token-file FILE (which is made if it is missing) or set {TOKEN}"
+            f"--host {host}: other machines can connect, so requests must carry a token: give"
+            f" --token-file FILE (created if missing) or set {TOKEN}"
         )
     if file is None and checkpoint is not None:
         checkpoint.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ def _token_of(file: Path, notes: Log) -> str:
 def _strong(token: str, where: str) -> str:
     if len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
-            f"{where}: no token: expected {_LEAST_TOKEN} or more printable characters of ASCII without blanks"
+            f"{where}: not a token: expected {_LEAST_TOKEN} or more printable ASCII characters without blanks"
         )
     return token
 

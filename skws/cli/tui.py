@@ -29,7 +29,7 @@ class TuiOptions(options.EngineOptions, options.LiveOptions):
             "--theme",
             metavar="NAME",
             help="Colours: skws-dark, skws-light, ansi-dark (the terminal's own), or a theme of Textual.",
-            show_default="the last, or by the terminal",
+            show_default="the last one used, or by the terminal",
         ),
     ] = None
     no_mouse: Annotated[bool, typer.Option("--no-mouse", help="Let the terminal handle the mouse.")] = False
@@ -46,7 +46,7 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     skws tui postgresql://localhost/shop
     skws tui -r examples/movies/replay.jsonl --speed 1e8 tarantino
     """  # noqa: D301 - the character keeps lines as they are
-    # Help is shown without Textual.
+    # Help must not load Textual.
     from skws_tui.entry import open_ui  # noqa: PLC0415
     from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
 

@@ -40,7 +40,7 @@ INTERRUPTED: Final = 130
 class FollowedFile(NamedTuple):
     """The file of queries and its content at the start.
 
-    ``asked`` turns its queries into those of the job, as the options of the command line demand.
+    ``asked`` applies the options of the command line to its queries.
     """
 
     path: Path
@@ -130,16 +130,14 @@ class WatchOptions(
         options.query_option(
             "--queries",
             metavar="FILE",
-            help="YAML file of more queries; it may change while the job runs.",
+            help="YAML file of more queries; changes to it apply while the job runs.",
             readable=False,
         ),
     ] = None
     without: options.Without = None
     packages: Annotated[
         str,
-        options.engine_option(
-            "--packages", metavar="LIST", help="Connectors for Spark, separated by commas."
-        ),
+        options.engine_option("--packages", metavar="LIST", help="Connectors for Spark, comma-separated."),
     ] = ""
     memory: options.Memory = None
     updates: options.Updates = ToldUpdates.TELL
@@ -155,23 +153,28 @@ class WatchOptions(
             metavar="PORT",
             min=0,
             max=65535,
-            help="Prometheus metrics on 127.0.0.1 (0: any).",
+            help="Port for Prometheus metrics on 127.0.0.1; 0: any free one.",
         ),
     ] = None
     metrics_file: Annotated[
         Path | None,
-        typer.Option("--metrics-file", metavar="FILE", help="Metrics as JSON, every second.", readable=False),
+        typer.Option(
+            "--metrics-file",
+            metavar="FILE",
+            help="File for metrics as JSON, written every second.",
+            readable=False,
+        ),
     ] = None
     log_format: options.LoggedAs = LogFormat.TEXT
     drop_slot: Annotated[
         bool,
-        typer.Option("--drop-slot", help="Drop the slot that an earlier run left in the database, and end."),
+        typer.Option("--drop-slot", help="Drop the slot that an earlier run left in the database, and exit."),
     ] = False
 
 
 @options.expanded
 def watch(opts: WatchOptions, query: options.SourceAndWords = None) -> None:
-    """Results of standing queries as they arrive, until interrupted or the source ends.
+    """Report results of standing queries as they arrive, until interrupted or the source ends.
 
     skws watch incoming/ tarantino travolta
     """

@@ -47,7 +47,7 @@ _SUFFIXES: Final = {
 
 
 class PairCommand(options.GroupedHelpCommand):
-    """A command whose ``--pair`` takes two values, which typer has no repeatable option for."""
+    """A command whose ``--pair`` takes two values and may be repeated, which typer does not support."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """``--pair R R2`` is read as ``--pair R --pair R2``."""
@@ -80,8 +80,8 @@ class WindowsOptions(options.BadRecordOptions):
         options.query_option(
             _PAIR,
             metavar="R R2",
-            help="What comes before a window, and the window, as two regular expressions over "
-            "[conditions]; may be repeated.",
+            help="Regular expressions over [conditions], of the records before a window and of the window; "
+            "may be repeated.",
         ),
     ] = None
     formula: Annotated[
@@ -123,7 +123,10 @@ class WindowsOptions(options.BadRecordOptions):
     aggregate: Annotated[
         list[str] | None,
         options.query_option(
-            "--aggregate", "-a", metavar="A", help="count, mean(temp), ... of each window; may be repeated."
+            "--aggregate",
+            "-a",
+            metavar="A",
+            help="Aggregate of each window: count, mean(temp), ...; may be repeated.",
         ),
     ] = None
     check: Annotated[
@@ -162,7 +165,7 @@ def windows(
         ),
     ] = None,
 ) -> None:
-    """The windows of a window expression over a replay, each written when it ends.
+    """Find the windows of an expression over a replay; each is written when it ends.
 
     \b
     skws windows "open when name:john close when movie" \\
@@ -201,7 +204,7 @@ def windows(
         _describe(plan, written, output)
         return
     if not opts.replay:
-        raise UsageError("expected --replay PATH; or --check, or --format svg, which need none")
+        raise UsageError("expected --replay PATH; or --check or --format svg, which need no data")
     _run(job, plan, written, output, quiet=quiet)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from skws_schema.errors import UsageError
 
 DEFAULT_MAX_SIZE: Final = 5
-"""Most tuples of a result, T_max."""
+"""The default maximum number of tuples of a result, T_max."""
 
 _MASTER: Final = re.compile(r"yarn|(spark|k8s)://.+|local(\[(\*|[1-9]\d*)(,\d+)?\])?|local-cluster\[.+\]")
 
@@ -37,10 +37,10 @@ class Sort(StrEnum):
 
 
 class ToldUpdates(StrEnum):
-    """How a result is told whose rows are updated.
+    """How a result is reported when its rows are updated.
 
     ``tell``: as an update (``~``). ``replace``: as a retraction and a result with the same id, for programs
-    that know no updates.
+    without updates.
     """
 
     TELL = "tell"
@@ -50,8 +50,8 @@ class ToldUpdates(StrEnum):
 class EvaluatorName(StrEnum):
     """Evaluators of candidate networks; results do not depend on them.
 
-    ``mesh``: keeps partial results. ``delta``: joins each tuple with the live ones, and keeps none; where
-    possible. ``auto``: the mesh, or delta joins for very many queries.
+    ``mesh``: keeps partial results. ``delta``: joins each tuple with the live ones and keeps no partial
+    results, where possible. ``auto``: the mesh, or delta joins for very many queries.
     """
 
     AUTO = "auto"

@@ -1,7 +1,7 @@
 """A job: queries, the stream they are answered over, the host, and the destinations of results.
 
-Replay files are a stream that ends; other sources go on. ``RULES`` lists the combinations of options
-that are refused, for all commands.
+Replay files are a finite stream; other sources are live. ``RULES`` lists the combinations of options that all
+commands refuse.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_dur
 
 STDOUT: Final = "stdout:table"
 AHEAD: Final = "1 day"
-"""How far records of a source that goes on may be ahead of the clock, unless told."""
+"""By default, how far records of a live source may be ahead of the clock."""
 
 
 def read_ahead(text: str) -> int | None:
-    """How far that is, in microseconds; None for any time. Raises UsageError for other than a duration."""
+    """The text of ``ahead`` in microseconds; None for any time. Raises UsageError if it is no duration."""
     return None if text.strip().lower() == "none" else parse_duration(text, what="ahead")
 
 
@@ -48,16 +48,16 @@ class Job:
     ``queries``: by name; a text is keywords. A search of a replay has one query.
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
     ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
-    time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a source
-    that goes on may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
+    time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a live
+    source may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
-    ``evaluator``: that of candidate networks; a run may go on with another one.
-    ``mesh``: one of the paper's in its place; None for none.
-    ``jobs``: the processes of a search in process; None for as many as pay.
+    ``evaluator``: of candidate networks; a run may resume with another one.
+    ``mesh``: one of the paper's meshes instead; None for none.
+    ``jobs``: the number of processes of a local search; None chooses it by the size of the data.
     ``memory``: the memory of all shard processes on one machine.
 
-    For sources that go on: ``sinks``: addresses of ``skws.sinks``. ``checkpoint``: the folder from which a
-    run goes on after its end; None to keep nothing. ``control``: the folder for commands to a run.
+    For live sources: ``sinks``: addresses of ``skws.sinks``. ``checkpoint``: the folder from which a run
+    resumes; None to keep no state. ``control``: the folder for commands to a run.
     ``speed``: that of a replay address; None for the source's own. ``metrics_port``: 0 for any free port,
     None for none. ``metrics_file``: None for none. ``packages``: those of Spark.
     """
@@ -132,20 +132,20 @@ class Job:
 
     @property
     def keeps_past(self) -> bool:
-        """Whether a run keeps recent records for queries and schemas that come later."""
+        """True if a run keeps recent records for later queries and schemas."""
         return self.checkpoint is not None or self.control is not None or not self.queries
 
     @property
     def plan_window(self) -> Window:
-        """The window of the job, else of the schema. Raises UsageError if the schema's cannot be read."""
+        """The window of the job, else of the schema. Raises UsageError if that of the schema is invalid."""
         return self.window or parse_window(self.schema.window)
 
     def named(self) -> dict[str, Query]:
-        """The queries by name, unchecked. Raises UsageError for a window that cannot be read."""
+        """The queries by name, unchecked. Raises UsageError for an invalid window."""
         return {name: self.standing(name, query) for name, query in self._asked().items()}
 
     def standing(self, name: str, query: Query) -> Query:
-        """A query with its name and, if the job has a window expression, with that."""
+        """A query with its name, and over the job's window expression if there is one."""
         own = query.options.get(WINDOW)
         window = self.plan_window if own is None else parse_window(own)
         if query.kind in (KEYWORDS, TOP) and isinstance(window, ExpressionWindow):
@@ -159,7 +159,7 @@ class Job:
 
 
 class Rule(NamedTuple):
-    """A combination of options that is refused, and the message, which may name fields of the ``job``."""
+    """A refused combination of options, and its message, which may contain fields of the ``job``."""
 
     broken: Callable[[Job], bool]
     message: str
@@ -181,8 +181,8 @@ def _scored(job: Job) -> bool:
     return any(not isinstance(query, str) and query.scored for query in job.queries.values())
 
 
-def _given_forms(job: Job) -> list[int]:
-    """For each query for windows, in how many of the three forms it is given."""
+def _form_counts(job: Job) -> list[int]:
+    """For each query for windows, the number of forms, out of three, in which it is written."""
     return [
         [bool(each.text), PAIRS in each.options, FORMULA in each.options].count(True)
         for each in _of_windows(job)
@@ -190,7 +190,7 @@ def _given_forms(job: Job) -> list[int]:
 
 
 def _qualified_text(job: Job) -> bool:
-    """True if options of the formal forms go with a window expression in words."""
+    """True if a window expression in words is combined with options of the formal forms."""
     formal = {LOOKBACK, SELECT, PER}
     return any(each.text and formal & each.options.keys() for each in _of_windows(job))
 
@@ -243,7 +243,7 @@ RULES: Final = (
     ),
     Rule(
         lambda job: job.on_error is OnError.DEAD_LETTER and job.dead_letters is None,
-        "--on-error dead-letter needs the name of a file for the dead letters",
+        "--on-error dead-letter needs --dead-letters FILE",
     ),
     Rule(
         lambda job: (
@@ -252,18 +252,17 @@ RULES: Final = (
         "--dead-letters needs --on-error dead-letter: only then are records written there",
     ),
     Rule(
-        lambda job: 0 in _given_forms(job),
+        lambda job: 0 in _form_counts(job),
         "expected a window expression, --pair R R2 (may be repeated) or --formula TEXT",
     ),
     Rule(
-        lambda job: any(forms > 1 for forms in _given_forms(job)),
-        "expected a window expression, --pair R R2 (may be repeated) or --formula TEXT, "
-        "and not several of them",
+        lambda job: any(forms > 1 for forms in _form_counts(job)),
+        "expected a window expression, --pair R R2 (may be repeated) or --formula TEXT, but only one of them",
     ),
     Rule(
         _qualified_text,
-        "--lookback, --selection and --per need --pair or --formula; an expression says all that "
-        "itself: 'every open when ... close when ... per user'",
+        "--lookback, --selection and --per need --pair or --formula; an expression includes "
+        "them: 'every open when ... close when ... per user'",
     ),
     Rule(
         lambda job: job.speed is not None and not job.speed > 0,

@@ -40,7 +40,7 @@ class RankingChoice:
 
 @dataclass(frozen=True, slots=True)
 class TopChoice:
-    """The number of best results. ``group``: near-duplicates count as one, and only the best is given.
+    """The number of best results. ``group``: near-duplicates count as one, and only the best is reported.
 
     ``append_only``: the user promises that nothing is deleted or replaced.
     Raises UsageError for a number below 1.
@@ -60,11 +60,11 @@ PATTERN: Final = "pattern"
 SQL: Final = "sql"
 SELECT: Final = "select"
 TOP: Final = "top"
-"""Keywords, of which only the best results are given."""
+"""Keywords; only the best results are reported."""
 WINDOWED: Final = "windowed"
 """Keywords over the windows of the expression in the option ``window``."""
 WINDOWS: Final = "windows"
-"""A window expression, of which the windows themselves are given (``skws windows``)."""
+"""A window expression whose windows are the results (``skws windows``)."""
 PAIRS: Final = "pairs"
 FORMULA: Final = "formula"
 LOOKBACK: Final = "lookback"
@@ -81,7 +81,7 @@ APPEND_ONLY: Final = "append-only"
 SCORED: Final = (RANK, HALF_LIFE, EXPLAIN)
 """Options that ask for scores."""
 _YES: Final = "yes"
-# Nothing completes a part of a form with wildcards, nor a value that is compared.
+# Parts of forms with wildcards and values of comparisons are not completed.
 _LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 
 
@@ -102,7 +102,7 @@ class Query:
     tag: str = ""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for texts that no file or journal could keep."""
+        """Raises UsageError for texts that cannot be encoded."""
         for what, text in (("query", self.text), ("name", self.name), *self.options.items()):
             try:
                 text.encode()
@@ -116,7 +116,7 @@ class Query:
     def of_keywords(
         cls, text: str, ranking: RankingChoice | None = None, top: TopChoice | None = None
     ) -> Query:
-        """Keywords; with a ranking, results have scores; with ``top``, only the best are given."""
+        """Keywords; with a ranking, results have scores; with ``top``, only the best are reported."""
         options = {} if ranking is None else ranking_options(ranking)
         if top is None:
             return cls(text, None, KEYWORDS, options)
@@ -178,8 +178,8 @@ class Query:
         return self.kind == TOP or any(name in self.options for name in SCORED)
 
     def named(self, name: str, max_size: int) -> Query:
-        """The same query with a name; ``max_size`` holds if it has none."""
-        # Saved searches may be very many: most have both already, and replace takes several times as long.
+        """The same query with a name; ``max_size`` applies if it has none of its own."""
+        # There may be many saved searches; most have both already, and replace is several times slower.
         if self.name == name and self.max_size:
             return self
         return Query(self.text, self.max_size or max_size, self.kind, self.options, name, self.tag)
@@ -231,11 +231,11 @@ class Stream:
     """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
     ``match_names``: a keyword may also be the name of a relation or attribute.
-    ``evaluator``: that of candidate networks, unless ``mesh`` says one of the paper's; results do not depend
-    on them.
+    ``evaluator``: of candidate networks, unless ``mesh`` is one of the paper's; results do not depend on
+    either.
     ``finite``: the stream ends, as a replay does, so nothing is kept for ever.
-    ``overrides``: the window also holds for patterns with a window of their own.
-    ``updates``: how updates of results are told.
+    ``overrides``: the window also applies to patterns with a window of their own.
+    ``updates``: how updates of results are reported.
     ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
     """
 

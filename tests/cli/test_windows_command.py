@@ -205,9 +205,9 @@ def test_pictures_of_the_automata(skws: Skws, files: tuple[object, ...], tmp_pat
 REFUSED = {
     ("open when tempp > 9 close when login",): "did you mean 'temp'",
     (): "expected a window expression",
-    (HYSTERESIS, "--pair", ".", "."): "not several of them",
-    (HYSTERESIS, "--formula", "b < e"): "not several of them",
-    ("--formula", "b < e", "--pair", ".", "."): "not several of them",
+    (HYSTERESIS, "--pair", ".", "."): "but only one of them",
+    (HYSTERESIS, "--formula", "b < e"): "but only one of them",
+    ("--formula", "b < e", "--pair", ".", "."): "but only one of them",
     ("--formula", "[tempp > 9](b)"): "did you mean 'temp'",
     ("--formula", "[temp > 9](b) and x < e"): "no variable 'x'",
     ("--formula", "b < e", "--per", "usr"): "did you mean 'user'",

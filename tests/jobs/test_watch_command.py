@@ -202,7 +202,7 @@ def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
     for code, told, words in (
         (4, "", ("list",)),
         (1, "no answer from the job within 0.05 s", ("remove", "a", "--wait", "0.05")),
-        (0, "left for the job", ("remove", "a", "--wait", "0")),
+        (0, "queued for the job", ("remove", "a", "--wait", "0")),
         (2, "NAME is empty", ("add", " ", "ada")),
     ):
         done = skws("query", *words, "--control", "control")

@@ -1,11 +1,11 @@
-"""skws in a program: search what is in memory or in files, or feed a session batch by batch.
+"""The library: search data in memory or in files, or feed a session batch by batch.
 
     import skws
 
     for result in skws.search("byron leaks", {"customer": customers, "complaint": rows}, schema="shop.yaml"):
         print(result)
 
-No thread and no process is started, and nothing is read but what is given.
+It starts no thread and no process, and reads only the data in its arguments.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
     import pyarrow as pa
 
 Queries: TypeAlias = str | Query | Sequence[str | Query] | Mapping[str, str | Query]
-"""Keywords, a query of any kind, several, or several by name; without a name, its text is one."""
+"""Keywords, a query of any kind, or several of them, perhaps by name; the default name is the text."""
 Data: TypeAlias = Mapping[str, Any] | str | Path | Sequence[str | Path]
 """Frames or files by relation, or replay files whose records name their relation."""
 SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
@@ -76,17 +76,17 @@ SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
 
 _SHOWN: Final = 20  # results drawn in a notebook
 _DATA: Final = (SUFFIXES.keys() | {".db", ".sqlite", ".sqlite3"}) - {".json"}
-"""Endings of data in place of a schema, whose YAML may be JSON."""
+"""Suffixes of data in place of a schema; ``.json`` may be a schema, as JSON is YAML."""
 _ON_ERROR: Final = (OnError.FAIL, OnError.SKIP)
-_REMEDY: Final = 'use on_error="skip" to go on past bad rows'
+_REMEDY: Final = 'use on_error="skip" to skip bad rows'
 
 
 class Results(Sequence[Result]):
-    """Results in order of time, or best first, found while they are read.
+    """Results in order of time, or best first, computed as they are read.
 
-    ``schema``: the one that was used, given or inferred. ``counts``, ``bad`` and ``notes`` are complete when
-    all results have been read. A length, an index and a data frame read them all. ``notes``: how to ask for
-    rows that the best results hide, or why there are no results.
+    ``schema``: the schema of the search, given or inferred. ``counts``, ``bad`` and ``notes`` are complete
+    when all results have been read. A length, an index and a data frame read them all. ``notes``: how to ask
+    for rows that the best results hide, or why there are no results.
     """
 
     def __init__(self, schema: Schema, queries: Mapping[str, Query], on_error: OnError) -> None:
@@ -133,7 +133,7 @@ class Results(Sequence[Result]):
         not installed.
         """
         with installed():
-            import pandas as pd  # noqa: PLC0415 - Arrow would say less
+            import pandas as pd  # noqa: PLC0415 - Arrow's error would say less
 
         frame: pd.DataFrame = self.to_arrow().to_pandas(maps_as_pydicts="lossy")
         moments = {
@@ -209,13 +209,12 @@ def search(
 
     ``data``: by relation a frame (pandas, Polars, Arrow), rows as dictionaries, or the path of a file; or the
     paths of replay files; or a database as it is now: a SQLite file, postgresql://... Rows of a frame have
-    times in the relation's time attribute or in a column ``time``; a frame without them is a static table.
-    ``op`` may be a column, too: "-" deletes, "truncate" deletes all rows.
-    ``schema``: None infers one from the data, or takes the one that ``skws search`` has kept for these files
-    or this database. ``window``: None for the schema's. ``max_size``: the most
-    tuples of a result. ``limit``: the most results. Keywords over static tables, and with a limit over all
-    rows that no window ends, give the best results first; all else comes in order of time. ``on_error``:
-    "fail", or "skip" to count bad rows.
+    times in the relation's time attribute or in a column ``time``; a frame without them is a static table. A
+    column ``op`` is optional: "-" deletes, "truncate" deletes all rows.
+    ``schema``: None infers one from the data, or takes the one that ``skws search`` has saved for these files
+    or this database. ``window``: None for the schema's. ``max_size``: the most tuples of a result. ``limit``:
+    the most results. Keywords over static tables, and keywords without a window but with a limit, give the
+    best results first; others come in order of time. ``on_error``: "fail", or "skip" to count bad rows.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, BadRecordsError while results are
     read.
@@ -243,10 +242,10 @@ class Session:
     """Queries over a stream that is fed batch by batch.
 
     ``window``: None for the schema's. ``tables``: rows of static relations, by relation, or files or a
-    database that have them. ``schema`` may be these, too: it is then inferred from them. ``lateness``: how
-    late rows may come, such as "5 s". Rows of a call are put in order of time; rows that come too late are
-    counted in ``counts`` and left out. ``bad`` counts the values that were passed over; a warning tells those
-    of tables. Raises SchemaError, UsageError.
+    database. ``schema`` may be data, too, from which it is inferred. ``lateness``: how late rows may come,
+    such as "5 s". Rows of a call are sorted by time; rows that come too late are dropped and counted in
+    ``counts``. ``bad`` counts the values that were left out; a warning lists those of tables. Raises
+    SchemaError, UsageError.
     """
 
     def __init__(
@@ -273,23 +272,23 @@ class Session:
         return self._session.counts()
 
     def add(self, query: Queries) -> list[Result]:
-        """Answer queries from now on; gives their results that are alive.
+        """Answer queries from now on; returns their results that are alive.
 
-        Raises QueryError, PatternError, UsageError, also for a name that is taken.
+        Raises QueryError, PatternError, UsageError, also for a name in use.
         """
         stream = self._session.stream
         queries = [one.named(name, stream.max_size) for name, one in named_queries(query).items()]
         return self._session.add_all(plans_over(queries, stream))
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer. Raises UsageError if there is none of that name."""
+        """Stop answering a query. Raises UsageError if there is none of that name."""
         self._session.remove(name)
 
     def process(self, data: Mapping[str, Any]) -> list[Result]:
-        """Take in rows by relation; gives the results and retractions, in order of time.
+        """Process rows by relation; returns the results and retractions, in order of time.
 
-        A frame without times has that of the latest row before. Raises UsageError, also for rows of static
-        tables; BadRecordsError: then no row of the call is taken in.
+        Rows of a frame without times get the time of the latest row before. Raises UsageError, also for rows
+        of static tables; BadRecordsError, and then no row of the call is processed.
         """
         time = self._session.latest or 0
         batches = list(_Inputs.of(data).chunks(self.schema, self.bad, time))
@@ -319,7 +318,7 @@ def named_queries(query: object) -> dict[str, Query]:
 
 
 def at_least(least: int, name: str, value: object) -> None:
-    """Raises UsageError for what is no whole number from ``least``."""
+    """Raises UsageError unless ``value`` is a whole number of at least ``least``."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise UsageError(f"{name}: expected a whole number of {least} or more, found {value!r}")
 
@@ -333,7 +332,7 @@ def _query(query: object) -> Query:
 
 
 def schema_of(schema: SchemaLike) -> Schema:
-    """The schema that is meant. Raises SchemaError, UsageError."""
+    """The schema in any of its forms. Raises SchemaError, UsageError."""
     if isinstance(schema, Schema):
         return schema
     if isinstance(schema, Mapping):
@@ -352,7 +351,7 @@ def schema_of(schema: SchemaLike) -> Schema:
 
 
 def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, finite: bool = True) -> Stream:
-    """The stream of a schema. Raises UsageError for a window or a number of tuples that cannot be."""
+    """The stream of a schema. Raises UsageError for an invalid window or number of tuples."""
     if not isinstance(window, str | Window | None):
         raise UsageError(f"window: expected a duration such as '20 minutes', found {type(window).__name__}")
     at_least(1, "max_size", max_size)
@@ -364,7 +363,7 @@ def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, fin
 
 
 def _kind_of(data: object) -> str:
-    """What stands in place of a mapping."""
+    """The type of data that is no mapping, for a message."""
     if isinstance(data, list | tuple) and data:
         return f"{type(data).__name__} of {type(data[0]).__name__}"
     return type(data).__name__
@@ -372,10 +371,10 @@ def _kind_of(data: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """Frames by relation, and files: by relation, or (None) with records that name theirs.
+    """Frames by relation, and files: by relation, or (None) with records that name their relations.
 
-    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``: what is
-    searched in place of them. ``sources``: paths or the address of a database, if nothing else is given.
+    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``:
+    searched instead of them. ``sources``: paths or the address of a database, if nothing else is given.
     """
 
     frames: Mapping[str, pa.Table]
@@ -414,7 +413,7 @@ class _Inputs:
         return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
 
     def with_names(self) -> _Inputs:
-        """With names that relations can have, as those of files. Raises UsageError for two that are one."""
+        """The inputs with valid relation names, as files get. Raises UsageError if two names become one."""
         names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
         for name, times in Counter(names).items():
             if times > 1:
@@ -426,7 +425,7 @@ class _Inputs:
 
     @property
     def schema(self) -> Schema:
-        """Inferred from samples; of ``sources`` as in the command line. Raises SchemaError, SourceError."""
+        """Inferred from samples; for ``sources`` as on the command line. Raises SchemaError, SourceError."""
         if self.sources:
             return schema_for(self.sources)
         samples = sample([path for _, path in self.files]) if self.files else Samples()
@@ -447,7 +446,7 @@ class _Inputs:
         return infer(tables, timed=timed, nested=samples.nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
-        """The schema, in which frames without times are static tables, as are those of a database."""
+        """The schema with frames without times, and all relations of a database, as static tables."""
         if self.database is not None:
             return all_tables(schema)
         static = {
@@ -475,7 +474,7 @@ class _Inputs:
         return replace(schema, relations=tuple(relations)) if names else schema
 
     def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
-        """The records of all frames, a chunk at a time; ``time``: of rows without one, in microseconds.
+        """The records of all frames, chunk by chunk; ``time``: that of rows without one, in microseconds.
 
         Raises UsageError, BadRecordsError.
         """
@@ -512,17 +511,17 @@ class _Inputs:
 
 
 def _has_arrays(data: object) -> bool:
-    """Whether rows are dictionaries of which some have arrays of objects."""
+    """True if rows are dictionaries, some of them with arrays of objects."""
     return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
 
 
 def take_times(columns: MutableMapping[str, list[object]]) -> bool:
-    """Take the column of the times of records out of a sample; True if there are some."""
+    """Remove the column of record times from a sample; True if it has any."""
     return _are_times(columns.get("time", ())) and any(each is not None for each in columns.pop("time", ()))
 
 
 def _are_times(values: Iterable[object]) -> bool:
-    """Whether they may be the times of records: most texts among the first ones are."""
+    """True if most texts among the first values are times, so that all may be times of records."""
     texts = [value for value in islice(values, _LOOKED_AT) if isinstance(value, str)]
     return 2 * sum(map(_is_time, texts)) >= len(texts)
 
@@ -550,7 +549,7 @@ def _position(name: str, schema: Schema) -> int:
 def _searched(
     results: Results, inputs: _Inputs, stream: Stream, plans: Sequence[QueryPlan]
 ) -> Iterator[Result]:
-    """The results of a search; its counts at the end."""
+    """The results of a search; sets its counts at the end."""
     tables, batches = _records(inputs, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
     running, batches = session.bounded_session(plans, stream, batches)
@@ -564,13 +563,13 @@ def _searched(
 
 
 def _asks_what_is_there(queries: Mapping[str, Query], stream: Stream) -> bool:
-    """Whether a search is for the best of what is there: one for keywords, over rows that no window ends."""
+    """True for one query of keywords without a window: it asks for the best results over all rows."""
     lasting = isinstance(stream.window, Unbounded) and not sourced(stream.schema)
     return lasting and [query.kind for query in queries.values()] == [KEYWORDS]
 
 
 def _timeless(schema: Schema) -> bool:
-    """Whether no row has a time, so that none can be the first; as of all databases."""
+    """True if no row has a time, as in every database: results then have no order of time."""
     return all(relation.table for relation in schema.relations)
 
 
@@ -590,7 +589,7 @@ def _best(results: Results, inputs: _Inputs, plan: QueryPlan, most: int | None) 
 
 
 def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
-    """By the first rows of frames or files."""
+    """Why there are no results, judging by the first rows of frames or files."""
     sample = RecordSample(plan)
     tables, batches = _records(inputs, plan.schema, BadRecordLog(OnError.SKIP))
     sample.add(chain(tables, chain.from_iterable(batch.records() for batch in batches)), SAMPLE_RECORDS)
@@ -598,7 +597,7 @@ def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
 
 
 def _best_of_database(results: Results, source: Database, plan: Plan, most: int | None) -> Iterator[Result]:
-    """By the index on disk that ``skws search`` uses, too."""
+    """The best results, by the same index on disk as ``skws search``."""
     from skws.index.cache import database_index, passed_over  # noqa: PLC0415 - for databases only
 
     database = database_index(source, plan.schema, None, lambda _: None)

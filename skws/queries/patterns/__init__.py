@@ -1,1 +1,1 @@
-"""Pattern queries in a session: ``PatternPlan`` (``pattern_kind.py``), over the algorithms of ``skws_patterns``."""
+"""Pattern queries in a session: ``PatternPlan`` (``pattern_kind.py``), evaluated by ``skws_patterns``."""

@@ -1,1 +1,1 @@
-"""Keyword queries over the windows of an expression: ``WindowedOperator`` (``windowed_kind.py``) answers them."""
+"""Keyword queries over windows of an expression, answered by ``WindowedOperator`` (``windowed_kind.py``)."""

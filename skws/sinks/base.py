@@ -265,7 +265,7 @@ class OutputError(SkwsError):
 
 
 class OutputClosedError(SkwsError):
-    """The reader of the output, such as ``head``, has closed it: the end, but no failure."""
+    """The reader of the output, such as ``head``, has closed it: an end, not a failure."""
 
     exit_code = 0
 

@@ -46,7 +46,7 @@ _SQLITE_TYPES: Final = {
     "explanation": "TEXT",
 }
 _BUSY_SECONDS: Final = 5.0
-"""Of one attempt; after that the run waits as it does for a server that is away."""
+"""Seconds of one attempt; after that, the run waits as for a server that is away."""
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class Retractions(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResultTable:
-    """The table of results. ``name``: perhaps with its schema's. ``scores``: with the columns of scores."""
+    """The table of results. ``name`` may be qualified by a schema. ``scores``: True for columns of scores."""
 
     name: str = "results"
     retractions: Retractions = Retractions.DELETE
@@ -121,7 +121,7 @@ class Statements:
         return f"{run} {self._table.name}"
 
     def of(self, results: Sequence[LiveResult]) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
-        """Statements with their parameters in order, equal neighbours as one."""
+        """Statements with their parameters in order; equal consecutive statements are combined."""
         grouped: list[tuple[str, list[tuple[Any, ...]]]] = []
         for result in results:
             statement, values = self._for(result)
@@ -172,7 +172,9 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
         self._key = self._statements.progress_key(run.id)
         done, there = self._transaction(self._created)
         if not there and (done != NONE or run.repeating):
-            run.tell(f"{self.name}: no table {self._table.name}: it is made anew, earlier results stay lost")
+            run.tell(
+                f"{self.name}: no table {self._table.name}: it is created again, without earlier results"
+            )
         return done
 
     def _put(self, batch: int, results: Sequence[LiveResult]) -> None:
@@ -188,17 +190,17 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 
     @abstractmethod
     def _has(self, cursor: Cursor, table: str) -> bool:
-        """Whether there is a table, or a view, of a name, perhaps with its schema's."""
+        """True if there is a table or view of a name, which may be qualified by a schema."""
 
     @abstractmethod
     def _execute(self, cursor: Cursor, statement: str, values: Sequence[Any] = ()) -> Any:
-        """The first row that a statement gives, or None."""
+        """The first row of a statement's result, or None."""
 
     @abstractmethod
     def _execute_many(self, cursor: Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None: ...
 
     def _created(self, cursor: Cursor) -> tuple[int, bool]:
-        """Creates the tables; gives the last batch in them, and whether that of results was there."""
+        """Create the tables; returns the last batch in them, and True if that of results existed before."""
         self._execute(cursor, self._statements.create_progress)
         done, there = self._progress(cursor), self._has(cursor, self._table.name)
         self._execute(cursor, self._statements.create_results)
@@ -250,7 +252,7 @@ class SqliteSink(DatabaseSink[sqlite3.Cursor]):
             return work(self._connection.cursor())
 
     def _tried(self, call: Callable[[], T]) -> T:
-        """Raises NotYetError while somebody has locked the file, SourceError."""
+        """Raises NotYetError while another process has locked the file, SourceError."""
         try:
             return call()
         except sqlite3.Error as error:

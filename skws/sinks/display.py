@@ -74,7 +74,7 @@ class NetworkTable(Encoder[Result]):
         return ("\n".join(lines) + "\n").encode()
 
     def _head(self, first: Result) -> str:
-        """Fixes the widths for results such as the first one; gives the heading."""
+        """Fix the widths by the first result; returns the heading."""
         self._headed, self._ranked = True, first.score is not None
         width = (self._width or DEFAULT_WIDTH) - (_STANDING + 2) * self._ranked
         rest = max(width - _TIME - len("op") - 2 * 3, 2 * _LEAST_MATCH)
@@ -90,7 +90,7 @@ class NetworkTable(Encoder[Result]):
         return f"{cell(op, 2)}  {cell(time, _TIME)}  {ranked}{cell(network, self._network)}  {match}".rstrip()
 
     def _shown(self, result: Result) -> list[tuple[str, ...]]:
-        """For each tuple the attributes that are shown of it: what it is called comes first, unless told."""
+        """The attributes to show of each tuple; its name comes first, unless it is among them."""
         shown = [self._asked[each.relation] for each in result.tuples]
         called = self._names.of(result)
         if any(called):
@@ -103,7 +103,7 @@ class NetworkTable(Encoder[Result]):
         return shown
 
     def _matched(self, result: Result) -> str:
-        """What is asked of the tuples; on a terminal each is cut so that all have a share of the width."""
+        """The matched attributes of the tuples; on a terminal, each is cut to its share of the width."""
         texts = [
             (shown.relation, name, value_text(value))
             for shown, names in zip(result.tuples, self._shown(result), strict=True)
@@ -122,9 +122,9 @@ class NetworkTable(Encoder[Result]):
 
 
 def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, ...]:
-    """The attributes of a relation that conditions compare, then those that keywords are looked for in.
+    """The attributes of a relation that conditions compare, then those in which keywords are searched.
 
-    ``position``: its place in the schema. What is excluded with a minus tells nothing of a result.
+    ``position``: of the relation in the schema. Excluded words are left out: no result contains them.
     """
     conditions = [
         each
@@ -140,9 +140,9 @@ def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, 
 
 
 class MatchTable(Encoder[Result]):
-    """Operation, time and match, for results that are no networks: the tuples of each on one line.
+    """Operation, time and match, for results that are no networks: one line each, with all tuples.
 
-    A tuple's labels, where it has some, come before it. Equal results may come as one, with their number.
+    A tuple comes after its labels, if any. Equal results may be combined, with their number.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def _text(shown: ResultTuple) -> str:
 
 
 def fair_share(widths: Sequence[int], room: int) -> int:
-    """The most cells that each text may take so that all fit; short texts leave cells to others."""
+    """The maximum number of cells of each text such that all fit; short texts leave cells to others."""
     share = 0
     for place, width in enumerate(sorted(widths)):
         share = room // (len(widths) - place)

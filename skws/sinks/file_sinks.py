@@ -88,7 +88,7 @@ class AppendedFile:
                 self._file.cut(self.start)  # after a failed sync the system considers lines as written
                 return list(own)
             self._tell(
-                f"{self._path} has {counted(behind.others, 'line')} of others behind those of this run:"
+                f"{self._path} has {counted(behind.others, 'line')} of other writers after those of this run:"
                 " they stay"
             )
             if behind.cut_at is not None:
@@ -111,7 +111,7 @@ class AppendedFile:
             return size
         if mark.get("crc") not in (None, self._checksum(at)):
             self._tell(
-                f"{self._path} is another file than was last written: results in that are not repeated"
+                f"{self._path} is not the file that was last written: results in that are not repeated"
             )
         return at
 
@@ -314,7 +314,7 @@ class ParquetSink(BatchSink):
 def within_folder(path: Path) -> None:
     """Raises SinkError if the folder of a file does not exist; it is not created, as it may be mistyped."""
     if not path.parent.exists():
-        raise SinkError(f"cannot write to {path}: there is no folder {path.parent}; make it first")
+        raise SinkError(f"cannot write to {path}: there is no folder {path.parent}; create it first")
 
 
 def _guarded(path: Path) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Results through the encoder of their format: whole, to a file or standard output, or as they come."""
+"""Writes results in their format: to a file or standard output, at once or as they arrive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FOR_PEOPLE: Final = (OutputFormat.TABLE, OutputFormat.TREE)
 
 
 class Writer(Generic[T]):
-    """Results through an encoder to a destination. Raises OutputError, OutputClosedError."""
+    """Writes results through an encoder to a destination. Raises OutputError, OutputClosedError."""
 
     def __init__(self, encoder: Encoder[T], opened: Destination) -> None:
         self._encoder = encoder
@@ -47,7 +47,7 @@ class Writer(Generic[T]):
         self._put(line + b"\n")
 
     def finish(self) -> None:
-        """Called once, after the last result of a run that ended well."""
+        """Called once, after the last result of a successful run."""
         self._put(self._encoder.end())
 
     def _put(self, data: bytes) -> None:
@@ -67,7 +67,7 @@ def open_writer(
     """A writer of results to ``output``, or to ``stdout`` if that is None.
 
     ``plan``: of keywords, None for matches. ``color`` marks keywords by colours (formats for people only). A
-    file appears when the ``with`` ends well. Raises UsageError for Parquet without ``output``; OutputError,
+    file appears when the ``with`` succeeds. Raises UsageError for Parquet without ``output``; OutputError,
     OutputClosedError.
     """
     if output_format is OutputFormat.PARQUET and output is None:
@@ -100,7 +100,7 @@ def plain_encoder(output_format: OutputFormat, *, ranked: bool = False) -> Encod
 
 
 class StdoutSink(BatchSink):
-    """Writes to ``stdout``. Results that a broken run wrote after its last flush are written once more."""
+    """Writes to ``stdout``. Results that a broken run wrote after its last flush are written again."""
 
     def __init__(self, output_format: OutputFormat, stdout: IO[bytes], *, color: bool = False) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class StdoutSink(BatchSink):
         self._stdout = Destination(stdout, "standard output")
         self._color = color
         self._networks: dict[str, Writer[Any]] = {}
-        """By query, as each query's keywords are marked; one for all in a format for programs."""
+        """Encoders by query, as each marks its own keywords; formats for programs have one for all."""
         self._matches: dict[str, Writer[Any]] = {}
         self._shown = ""
 

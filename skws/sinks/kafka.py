@@ -133,9 +133,9 @@ class KafkaSink(BatchSink):
             raise self._failure(error.args[0]) from None
 
     def _look(self) -> None:
-        """Which batches are committed, but for one in doubt.
+        """Read which batches are committed, except for one in doubt.
 
-        A producer would end that of another process of the run, so it comes later.
+        A producer would end that of another process of the run, so it is created later.
         """
         consumer = self._client(Consumer, **{"isolation.level": "read_uncommitted"})
         try:
@@ -209,7 +209,7 @@ class KafkaSink(BatchSink):
             )
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return SourceError(
-                f"{reason}: topic {self._topic} takes no message of {self._most:,} bytes: raise its"
+                f"{reason}: topic {self._topic} accepts no message of {self._most:,} bytes: raise its"
                 " max.message.bytes, or set message.max.bytes to it in ?config=FILE, so that larger results"
                 " are left out"
             )

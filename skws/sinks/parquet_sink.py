@@ -58,7 +58,7 @@ RANKED_SCHEMA: Final = pa.schema(
 
 
 class ParquetEncoder(Encoder[LiveResult]):
-    """One result a row; a file without results has the columns all the same.
+    """One result per row; a file without results has the columns, too.
 
     ``ranked`` adds the columns of results that have a score. ``row_group``: the rows of a group.
     """
@@ -94,7 +94,7 @@ class ParquetEncoder(Encoder[LiveResult]):
         return self._taken()
 
     def _taken(self) -> bytes:
-        """What Arrow wrote since the last call; it counts offsets by itself."""
+        """The bytes that Arrow has written since the last call; Arrow counts offsets itself."""
         data = self._bytes.getvalue()
         self._bytes.seek(0)
         self._bytes.truncate()

@@ -1,4 +1,4 @@
-"""Results posted to a web address or a program, with retries; the rest goes to a file of dead letters."""
+"""Posts results to a web address or a program, with retries; undelivered ones go to a dead letter file."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class WebhookSink(PostingSink):
         if self._dead_letters is None:
             raise SinkError(
                 f"{self.name}: {outcome.reason}; {counted(len(results), 'result')} not delivered"
-                " (add #letters=FILE to the address to write such results to a file and go on)"
+                " (add #letters=FILE to the address to write such results to a file and continue)"
             )
         put = f"{counted(len(results), 'result')} written to {self._delivery.dead_letters}"
         self._run.tell(f"{self.name}: {outcome.reason}; {put}")

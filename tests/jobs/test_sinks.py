@@ -121,7 +121,7 @@ def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, ha
         file.write(half)
     told: list[str] = []
     resumed(f"jsonl:{path}", replace(ours, tell=told.append), [(2, [result(3)]), (3, [result(6)])], None)
-    assert told == [f"{path} has 3 lines of others behind those of this run: they stay"]
+    assert told == [f"{path} has 3 lines of other writers after those of this run: they stay"]
     resumed(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
     wrote(f"jsonl:{path}", ours, (4, [result(8)]), None)
     assert [line["id"] for line in lines(path)] == [f"id{n}" for n in (1, 3, 2, 4, 5, 6, 7, 8)]
@@ -136,7 +136,7 @@ def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) 
     resumed(f"jsonl:{path}", replace(kept, tell=told.append), [(2, [result(20)])], (3, [result(21)]), None)
     found = [line["id"] for line in lines(path)]
     assert found == [*["foreign"] * size, "no end", "id20", "id21"]
-    assert "is another file than was last written" in told[0] if size == 500 else "is shorter" in told[0]
+    assert "is not the file that was last written" in told[0] if size == 500 else "is shorter" in told[0]
 
 
 class Broken(Collected):
@@ -262,7 +262,7 @@ def test_a_table_that_was_dropped_is_told(tmp_path: Path) -> None:
     wrote(f"sqlite:{path}", kept, (3, [result(3)]))
     path.unlink()
     wrote(f"sqlite:{path}", replace(kept, repeating=True), (4, [result(4)]))
-    assert told == [f"sqlite:{path}: no table results: it is made anew, earlier results stay lost"] * 2
+    assert told == [f"sqlite:{path}: no table results: it is created again, without earlier results"] * 2
 
 
 def test_a_locked_table_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ killed.
 from __future__ import annotations
 
 import atexit
+import os
+import resource
 import shlex
 import signal
 import sys
@@ -17,6 +19,8 @@ from typing import Final
 from skws.cli.main import main
 from skws.spark.preloaded import PreloadedPython
 
+FILE_SIZE: Final = "TESTS_FILE_SIZE"
+"""The environment variable with the largest size, in bytes, of a file that a command can write."""
 _LOADED: Final = (
     "skws.cli.schema",
     "skws.cli.search",
@@ -59,6 +63,10 @@ def folder_of_skws() -> str:
 
 
 if __name__ == "__main__":
+    if FILE_SIZE in os.environ:
+        limit = int(os.environ[FILE_SIZE])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        sys.dont_write_bytecode = True  # it would be cut off
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that forks ignores it
     sys.argv[0] = "skws"
     main()

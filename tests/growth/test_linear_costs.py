@@ -426,18 +426,18 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (removing_searches, 5),
     (searches_of_one_text, 5),
     (patterns_added_and_removed, 5),
-    (updates_of_one_key, 40),
-    (updates_of_one_key_beside_others, 40),
+    (updates_of_one_key, 20),
+    (updates_of_one_key_beside_others, 20),
     (updates_of_one_key_in_an_instant, 40),
     (updates_of_many_keys, 40),
-    (deletions_of_equal_rows, 40),
-    (deletions_of_equal_rows_in_a_window, 40),
+    (deletions_of_equal_rows, 20),
+    (deletions_of_equal_rows_in_a_window, 20),
     (keyed_rows_that_come_and_go, 40),
     (keyed_rows_that_come_and_go_by_count, 40),
     (results_that_come_and_go, 40),
     (truncation_of_many_rows, 40),
-    (truncations, 25),
-    (truncations_of_late_rows, 25),
+    (truncations, 12),
+    (truncations_of_late_rows, 12),
     (late_records, 40),
     (best_of_many, 20),
     (best_that_go, 20),
@@ -445,15 +445,15 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
     (updates_under_a_pattern, 40),
     (windows_of_keys, 20),
     (windows_of_a_key, 20),
-    (searches_over_windows_of_keys, 20),
+    (searches_over_windows_of_keys, 10),
     (learning_words, 50),
     (completions, 50),
     (searches_of_live_rows, 20),
-    (frames_of_relations, 20),
+    (frames_of_relations, 10),
     (joins_of_a_schema, 20),
     (rows_of_a_star, 5),
     (counting_networks_of_a_star, 5),
-    (explanations, 5),
+    (explanations, 3),
     (live_rows_in_a_log, 100),
     (starts_of_a_job, 2),
     (columns_of_a_table, 20),
@@ -481,7 +481,7 @@ def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> Non
             at = batch.end
 
         def polls() -> None:
-            for _ in range(30):
+            for _ in range(12):
                 clock.sleep(100_000)
                 feed.poll(at, n)
 

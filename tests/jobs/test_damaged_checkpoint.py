@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -27,6 +27,7 @@ from skws.spec.query import PATTERN, Query
 from skws.state_database import NAME
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Join, Relation
+from tests.forked import FILE_SIZE, forked_skws
 from tests.jobs.watching import (
     QUERY,
     SCHEMA,
@@ -285,22 +286,21 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
     assert not list(kept.checkpoint.rglob("*.partial"))
 
 
-def limited(kilobytes: int | None) -> list[str]:
-    """A Python that can write no file beyond a size; nor bytecode, which it would cut off."""
-    limit = "unlimited" if kilobytes is None else str(kilobytes)
-    return ["bash", "-c", f"trap '' XFSZ; ulimit -f {limit}; exec \"$@\"", "bash", sys.executable, "-B"]
+def limited(kilobytes: int) -> dict[str, str]:
+    """The environment of a command that can write no file beyond a size."""
+    return {**os.environ, FILE_SIZE: str(1024 * kilobytes)}
 
 
 def started(folder: Path, kilobytes: int | None) -> subprocess.Popen[bytes]:
     command = [
-        *limited(kilobytes),
-        *("-m", "skws", "watch", QUERY, "--engine", "local", "--on-error", "dead-letter"),
+        *(*forked_skws(), "watch", QUERY, "--engine", "local", "--on-error", "dead-letter"),
         *("--dead-letters", str(folder / "letters.jsonl")),
         *("--schema", str(folder / "schema.yaml"), "--source", str(folder / "in.jsonl")),
         *("--checkpoint", str(folder / "checkpoint"), "--sink", f"jsonl:{folder / 'out.jsonl'}"),
         *("--sink", f"parquet:{folder / 'parquet'}?every=1 s"),
     ]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    environment = None if kilobytes is None else limited(kilobytes)
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=environment)
 
 
 @some("kilobytes", [300], [777, 1_500])
@@ -338,11 +338,10 @@ def test_search_leaves_an_output_alone_that_it_cannot_replace(tmp_path: Path, fo
     output.parent.mkdir()
     output.write_text("of the run before")
     command = [
-        *limited(20),
-        *("-m", "skws", "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
+        *(*forked_skws(), "search", QUERY, "--engine", "local", "-f", form, "-o", str(output)),
         *("-s", str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
     ]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith(b"skws: cannot write to "), ended.stderr
     assert len(ended.stderr.splitlines()) == 1
@@ -356,12 +355,11 @@ def test_dead_letters_of_a_search_end_with_a_whole_line(tmp_path: Path) -> None:
     append(tmp_path / "in.jsonl", customer(1, 1), *bad)
     letters = tmp_path / "letters.jsonl"
     command = [
-        *limited(20),
-        *("-m", "skws", "search", QUERY, "--engine", "local", "-s"),
+        *(*forked_skws(), "search", QUERY, "--engine", "local", "-s"),
         *(str(tmp_path / "schema.yaml"), "-r", str(tmp_path / "in.jsonl")),
         *("--on-error", "dead-letter", "--dead-letters", str(letters)),
     ]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    ended = subprocess.run(command, cwd=ROOT, env=limited(20), capture_output=True, check=False)
     assert ended.returncode == 1
     assert b"cannot write dead letters: File too large" in ended.stderr
     assert all(orjson.loads(line) for line in letters.read_bytes().splitlines())

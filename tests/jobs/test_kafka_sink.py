@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,6 +24,7 @@ from skws.results.model import Result
 from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SchemaError, StateError, UsageError
+from tests.forked import forked_skws
 from tests.jobs.test_killed_watch import ready, write
 from tests.jobs.test_sinks import result, run, state_in
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Notes, append, customer, numbered, order, request
@@ -223,7 +223,7 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(
     records = list(numbered(RESULTS))
     share = len(records) // kills
     command = [
-        *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local", "--lateness", "1 s"),
+        *(*forked_skws(), "watch", QUERY, "--engine", "local", "--lateness", "1 s"),
         *("--schema", str(tmp_path / "schema.yaml"), "--source", str(source)),
         *("--checkpoint", str(tmp_path / "checkpoint"), "--sink", brokers.uri(topic)),
     ]

@@ -6,7 +6,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from skws.cli.main import run
+from tests.forked import forked_skws
 from tests.jobs.test_schema_changes import WITH_NOTES, note
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order, told
 from tests.kafka import MockBroker
@@ -29,7 +29,7 @@ PATTERN = "customer c ; order o where c.cid = o.cid"
 
 def command(folder: Path, source: str | None) -> list[str]:
     return [
-        *(sys.executable, "-m", "skws", "watch", QUERY, "--engine", "local"),
+        *(*forked_skws(), "watch", QUERY, "--engine", "local"),
         *("--pattern", PATTERN)[: 2 if source is None else 0],
         *("--schema", str(folder / "schema.yaml"), "--source", source or str(folder / "in.jsonl")),
         *("--checkpoint", str(folder / "checkpoint"), "--lateness", "1 s"),

@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -18,6 +17,7 @@ import pytest
 from skws.cli.main import run
 from skws.jobs.metrics import Metrics
 from tests.commands import REPLAY, SCHEMA, Skws
+from tests.forked import forked_skws
 from tests.jobs.watching import QUERY, YAML, append, customer, lines, numbered, order
 from tests.places import ROOT
 from tests.waiting import until
@@ -41,9 +41,9 @@ def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
-        told = ["-m", "skws", "watch", *arguments, "-s", "schema.yaml", "-S", "in.jsonl", "--engine", "local"]
+        data = ("-s", "schema.yaml", "-S", "in.jsonl", "--engine", "local")
         process = subprocess.Popen(
-            [sys.executable, *told],
+            [*forked_skws(), "watch", *arguments, *data],
             cwd=folder,
             env={"PYTHONPATH": str(ROOT)},
             stderr=subprocess.PIPE,

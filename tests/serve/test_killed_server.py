@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -99,7 +98,7 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
     ]
     records = list(numbered(RESULTS))
     share = len(records) // kills
-    serving = Serving([*command, "--lateness", "1 s"], program=sys.executable)
+    serving = Serving([*command, "--lateness", "1 s"])
     serving.ready()
     url = serving.url
     with serving.client() as client:
@@ -118,13 +117,13 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
             time.sleep(rng.uniform(0, 0.01))
         time.sleep(rng.uniform(0, 0.3))
         serving.kill()
-        serving = Serving([*command, "--lateness", "1 s"], program=sys.executable)
+        serving = Serving([*command, "--lateness", "1 s"])
         if kill % 4 != 1:
             serving.ready()
         else:
             time.sleep(rng.uniform(0.2, 1.5))  # killed as it starts
     serving.kill()
-    serving = Serving([*command, "--lateness", "1 s"], program=sys.executable)
+    serving = Serving([*command, "--lateness", "1 s"])
     append(source, *records[kills * share :])
     serving.ready()
     now, later, owned = followers
@@ -160,7 +159,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
         "--port",
         str(port),
     ]
-    serving = Serving([*command, "--window", "1 hour"], program=sys.executable)
+    serving = Serving([*command, "--window", "1 hour"])
     serving.ready()
     with serving.client() as client:
         assert client.put("/queries/now", json={"query": QUERY}).status_code == 201
@@ -172,7 +171,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
         time.sleep(rng.uniform(0, 0.3))
         serving.kill()
         database.run(LAMP)
-        serving = Serving([*command, "--window", "1 hour"], program=sys.executable)
+        serving = Serving([*command, "--window", "1 hour"])
         serving.ready()
     check(follower, 6 * kills)
     assert serving.stop(signal.SIGTERM) == 130
@@ -186,7 +185,7 @@ def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: in
     schema, source = shop(tmp_path)
     port = free_port()
     command = [str(source), "--schema", str(schema), "--checkpoint", str(tmp_path / "s"), "--port", str(port)]
-    serving = Serving(command, program=sys.executable)
+    serving = Serving(command)
     serving.ready()
     saved: dict[str, str] = {}
     client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
@@ -217,12 +216,12 @@ def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: in
     for _ in range(kills):
         until(lambda: len(saved) > rng.randrange(100) or not worker.is_alive())
         serving.kill()
-        serving = Serving(command, program=sys.executable)
+        serving = Serving(command)
         serving.ready()
     worker.join(120)
     assert not worker.is_alive()
     serving.kill()
-    serving = Serving(command, program=sys.executable)
+    serving = Serving(command)
     serving.ready()
     listed = client.get("/queries").json()["queries"]
     assert {one["name"]: one["query"] for one in listed} == saved

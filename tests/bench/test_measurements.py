@@ -82,8 +82,8 @@ def test_numbers_are_checked(numbers: str) -> None:
 
 
 def test_points_of_a_short_stream(tmp_path: Path) -> None:
-    found = write_csv(points(0.05, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
-    assert [(p.queries, p.tuples) for p in found] == [(1, 3600), (6, 3600)]
+    found = write_csv(points(0.02, [1, 6], 1, 120.0, lambda _: None), tmp_path / "queries.csv")
+    assert [(p.queries, p.tuples) for p in found] == [(1, 1440), (6, 1440)]
     assert found[0].ratio == 1.0
     assert found[1].results >= found[0].results
     assert len((tmp_path / "queries.csv").read_text().splitlines()) == 3

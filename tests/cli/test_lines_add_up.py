@@ -25,7 +25,7 @@ from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps
 from tests.spark.streaming.spark_runs import running
-from tests.strategies import examples, some
+from tests.strategies import combinations, examples, some
 
 ORDER: Final = b'{"relation": "order", "time": %d, "row": {"cid": 7, "item": "lamp"}}'
 GOOD: Final = (
@@ -141,9 +141,12 @@ def test_of_json_lines(case: tuple[bytes, int], packed: bool, command: Callable[
         assert command(path) == count
 
 
-@pytest.mark.parametrize("first", [line for line in (*BAD, *BLANK) if line], ids=repr)
-@pytest.mark.parametrize("name", ["lines.jsonl", "order.jsonl", "rows/order/part-0.jsonl"])
-def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, name: str, first: bytes) -> None:
+@combinations(
+    "first, name",
+    [line for line in (*BAD, *BLANK) if line],
+    ["lines.jsonl", "order.jsonl", "rows/order/part-0.jsonl"],
+)
+def test_a_bad_first_line_does_not_decide_what_a_file_holds(tmp_path: Path, first: bytes, name: str) -> None:
     """Be it one of records or, named after its relation, of bare rows."""
     path, source = tmp_path / name, tmp_path / name.split("/")[0]
     path.parent.mkdir(parents=True, exist_ok=True)

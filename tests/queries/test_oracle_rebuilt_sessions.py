@@ -239,11 +239,13 @@ _REPLACED: Final = [
     *((name, window, 0) for name in ("plain", "within") for window in (TimeWindow(5), TimeWindow(15))),
     ("scored", TimeWindow(15), 0),
     *((name, TimeWindow(15), 5) for name in ("plain", "scored", "within", "shorter")),
-    *((name, Unbounded(), lateness) for name in _FOR_EVER for lateness in (0, 5)),
+    *((name, Unbounded(), 5) for name in _FOR_EVER),
+    *((name, Unbounded(), 0) for name in ("plain", "best", "best-alone", "shorter")),
 ]
 _REPLACED_SLOW: Final = [
     ("scored", TimeWindow(5), 0),
     ("shorter", TimeWindow(15), 0),
+    *((name, Unbounded(), 0) for name in ("scored", "folded", "within", "counted")),
     *((name, TimeWindow(5), 5) for name in ("plain", "scored", "within")),
 ]
 
@@ -439,7 +441,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str)
                 each.replace_log()
                 each.live.add_all(plans_over([added], stream))
                 each.queries += (added,)
-        if number > 20 and number % 4 == 0:
+        if number > 20 and number % 8 == 0:
             broken.rebuild()
     assert told
     assert broken.replaced == 1

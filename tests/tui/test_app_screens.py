@@ -16,6 +16,7 @@ from skws_tui.screens.schema_screen import SchemaScreen
 from skws_tui.services.user_files import load_session
 from skws_tui.widgets.result_pane import ResultList
 from skws_tui.widgets.search_box import QueryBox
+from tests.strategies import some
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until, with_job
 
 
@@ -391,7 +392,7 @@ async def test_a_refused_query_is_no_state_of_the_engine() -> None:
         assert "The engine is starting: Spark is starting." in driver.text()
 
 
-@pytest.mark.parametrize("theme", ["ansi-dark", "skws-dark", "textual-light"])
+@some("theme", ["ansi-dark", "textual-light"], ["skws-dark"])
 def test_sixteen_colours_without_colour_are_those_of_the_terminal(
     theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ def test_dense_streams(least: int, text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
-        static, stream = dense_tables(rng), dense_rows(rng, 90, [0, 0, 1, 2])
+        static, stream = dense_tables(rng), dense_rows(rng, 60, [0, 0, 1, 2])
         outputs = outputs_of(engines(plan), static, stream, least)
         assert outputs == outputs[:1] * len(outputs)
         found += len(outputs[0])

@@ -18,7 +18,7 @@ from skws.spec.enums import EvaluatorName
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.spark.streaming.test_oracle_shards import SCHEMA, random_records
-from tests.strategies import seeds
+from tests.strategies import combinations, seeds
 
 KEY = Attribute("docket", AttributeType.INTEGER)
 TEXT = Attribute("t", AttributeType.TEXT)
@@ -59,8 +59,7 @@ def told(results: list[Result]) -> list[tuple[str, str, str, float | None]]:
     return sorted((r.op, r.query, r.id, r.end) for r in results)
 
 
-@pytest.mark.parametrize("batch", [1000, 7])
-@pytest.mark.parametrize("size", [2, 3, 4])
+@combinations("batch, size", [1000, 7], [2, 3, 4])
 def test_updates_of_a_hub(batch: int, size: int) -> None:
     random = Random(3)
     records = stream(random)
@@ -100,7 +99,7 @@ def lines(results: list[Result]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("window", [TimeWindow(30), CountWindow(15), Unbounded()])
-@seeds(2, 24)
+@seeds(1, 24)
 def test_trees(window: Window, seed: int) -> None:
     rng = random.Random(seed)
     most = rng.choice([1, 2, 3, 4, 5])

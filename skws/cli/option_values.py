@@ -162,6 +162,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "window": parse_window,
     "lateness": read_lateness,
     "ahead": read_ahead,
+    "idle": lambda text: parse_duration(text, what="idle"),
     "packages": lambda names: tuple(name for name in names.split(",") if name),
 }
 """How an option becomes a field of a job, unless it is taken as it is."""

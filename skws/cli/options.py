@@ -476,6 +476,14 @@ class LiveOptions(MeshOptions, StreamOptions):
             show_default="1 day, or the lateness if that is longer",
         ),
     ] = None
+    idle: Annotated[
+        str,
+        data_option(
+            "--idle",
+            metavar="D",
+            help="Wait this long for a file or partition that brings nothing while others go on.",
+        ),
+    ] = "10 seconds"
     speed: Annotated[
         float | None,
         data_option(

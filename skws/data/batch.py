@@ -315,11 +315,12 @@ class Chunk:
         if len(nonempty) == 1:
             return nonempty[0]
         parts = [chunk.records for chunk in nonempty if len(chunk.records)]
-        numbers = [chunk.partitions for chunk in nonempty if chunk.partitions is not None]
+        told = [chunk.partitions for chunk in nonempty if len(chunk.records)]
+        numbers = [one for one in told if one is not None]
         return cls(
             together(parts) if parts else NO_RECORDS,
             [bad for chunk in nonempty for bad in chunk.bad],
-            np.concatenate(numbers) if nonempty and len(numbers) == len(nonempty) else None,
+            np.concatenate(numbers) if told and len(numbers) == len(told) else None,
         )
 
     def __len__(self) -> int:

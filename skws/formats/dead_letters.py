@@ -199,7 +199,7 @@ def record_line(record: Record, schema: Schema) -> bytes:
 
 def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
     """A late record as a dead letter. ``lateness``: the allowed lateness, in microseconds."""
-    reason = f"late: more than the allowed {lateness / 1e6:g} seconds behind the latest record"
+    reason = f"late: more than the allowed {lateness / 1e6:g} seconds behind the stream"
     return BadRecord("late", 0, 0, record_line(record, schema), reason)
 
 
@@ -214,7 +214,7 @@ def late_notice(late: Late, schema: Schema, lateness: int) -> str:
     what = f"{kind} of {schema.relations[record.relation].name}"
     needed = duration_text(rounded_up(reached - record.time))
     return (
-        f"{what} came too late: its time is {iso(record.time)}, the latest record's was {iso(reached)},"
+        f"{what} came too late: its time is {iso(record.time)}, the stream had reached {iso(reached)},"
         f" and the lateness is {duration_text(lateness)}; late records are left out and counted"
         f" (--lateness '{needed}' would accept this one)"
     )

@@ -15,8 +15,10 @@ from skws.jobs.log import Log
 from skws.results.model import EncodedResult, LiveResult
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source, redacted
+from skws.sources.partitions import PartitionedFeed
 from skws.sources.retry import retry
 from skws.spec.enums import OnError
+from skws.spec.job import Job
 from skws_schema.errors import SourceError, UsageError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
@@ -106,8 +108,9 @@ def _encoded(result: LiveResult) -> LiveResult:
 class Input:
     """The source of a job and its feed. ``opened``: the source was opened for a new run."""
 
-    def __init__(self, source: Source, control: RunControl, log: Log) -> None:
+    def __init__(self, source: Source, control: RunControl, log: Log, request: Job) -> None:
         self.source = source
+        self._request = request
         self.opened = False
         self._control = control
         self._log = log
@@ -121,7 +124,7 @@ class Input:
 
     def resume(self, schema: Schema) -> bool:
         """Open the source, and wait while it is away; False if the job was stopped first."""
-        self._feed = self._awaited(lambda: self.source.open(schema))
+        self._feed = self._awaited(lambda: self._open(schema))
         return self._feed is not None
 
     def begin(self, schema: Schema) -> tuple[Offset, list[Item]] | None:
@@ -133,7 +136,7 @@ class Input:
         def attempt() -> tuple[Offset, list[Item]]:
             if self._feed is not None:
                 self._feed.close()  # its state may be why it could not start
-            feed = self._feed = self.source.open(schema)
+            feed = self._feed = self._open(schema)
             offset = feed.start()
             self.opened = True
             return offset, [] if feed.tables_pending else list(feed.tables())
@@ -182,6 +185,12 @@ class Input:
             self._feed.close()
             if self.opened and not resumable:
                 leave_nothing(self.source, self._log)
+
+    def _open(self, schema: Schema) -> Feed:
+        feed, stream = self.source.open(schema), self._request.stream
+        if stream.by_count or not feed.partitioned:
+            return feed
+        return PartitionedFeed(feed, self._control.clock, stream.lateness, self._request.idle)
 
     def _awaited(self, attempt: Callable[[], T]) -> T | None:
         """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""

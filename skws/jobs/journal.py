@@ -37,6 +37,7 @@ from skws.jobs.control import JobCommand
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, record_count
 from skws.sources.feed import Offset
+from skws.sources.partitions import stream_time_before
 from skws.spec.query import Query
 from skws.store.live_store import LastingRecords
 from skws.store.row_files import RowFiles
@@ -292,22 +293,29 @@ class Journal:
         """
         for path in self._dropped:
             removed(path)
-        first = next(self._entries(self.segments[0].path), None) if self.segments else None
-        self._kept = () if first is None else first[0].files
+        first = self.first_entry()
+        self._kept = () if first is None else first.files
         self._files.trim(self._kept)
         if self.segments:
             path = self.segments[-1].path
             replaced(path, read(path)[: self._end(path)], durable=True, mode=PRIVATE)
 
+    def first_entry(self) -> JournalEntry | None:
+        """The oldest entry, without the records that are in row files; None if there is none."""
+        entries = self._entries(self.segments[0].path) if self.segments else iter(())
+        return next((entry for entry, _ in entries), None)
+
     def before(self, number: int) -> Iterator[LoggedBatch]:
         """The records before the entry of a number, oldest first."""
+        end: Offset | None = None
         for segment in self.segments:
             for entry, _ in self._entries(segment.path):
                 if entry.number >= number:
                     return
                 before = segment.before
-                records = self._whole(entry).records
-                yield LoggedBatch(before.position, before.now, records, recent=entry.recent)
+                records, final = self._whole(entry).records, stream_time_before(end, entry.end)
+                yield LoggedBatch(before.position, before.now, records, final, entry.recent)
+                end = entry.end
 
     def recent(self) -> Iterator[LoggedBatch]:
         """The records as they came, as far as they are in the log; oldest first."""
@@ -491,6 +499,7 @@ class Recent:
         self._parts: deque[tuple[int, LogPart, LoggedBatch]] = deque()
         self.records = 0
         """Of all parts."""
+        self._end: Offset | None = None  # of the last entry
 
     def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
         while self._parts and self._over(self._parts[0][1]):
@@ -515,8 +524,10 @@ class Recent:
         self.records += entry.size
         if len(entry.records) or entry.recent:
             log_part = LogPart(entry.latest, before.position + entry.insertions)
-            batch = LoggedBatch(before.position, before.now, entry.records, recent=entry.recent)
+            final = stream_time_before(self._end, entry.end)
+            batch = LoggedBatch(before.position, before.now, entry.records, final, entry.recent)
             self._parts.append((entry.number, log_part, batch))
+        self._end = entry.end
 
     def before(self, number: int) -> Iterator[LoggedBatch]:
         return (batch for at, _, batch in self._parts if at < number)

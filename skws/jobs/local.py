@@ -10,7 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record
+import orjson
+
+from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, together
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
@@ -31,6 +33,7 @@ from skws.queries.operator import LoggedBatch, QueryPlan, changed, record_count
 from skws.sinks.base import NONE, Sink, SinkRun
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Batch, Offset, Source
+from skws.sources.partitions import stream_time
 from skws.sources.replays import ReplayFeed
 from skws.spec.job import Job
 from skws.spec.query import Query
@@ -99,7 +102,7 @@ class LocalWatch:
             resumable=folder is not None,
             ahead=request.ahead,
         )
-        self._input = Input(source, self.control, log)
+        self._input = Input(source, self.control, log, request)
         if request.checkpoint is not None and source.local_only:
             raise UsageError("--checkpoint needs a source that can be read again, and standard input cannot")
         self._checkpoint: Checkpoint | None = None
@@ -229,7 +232,8 @@ class LocalWatch:
         if (move := self.control.take_move()) is not None:
             self._move(move)
         commands, polled = self._poll()
-        busy = bool(commands or len(polled.read) or (polled.ended and self.worker.live.waits))
+        moves = stream_time(polled.end) != stream_time(self._offset)
+        busy = bool(commands or len(polled.read) or moves or (polled.ended and self.worker.live.waits))
         with self.turns.turn():
             if busy:
                 self._take(commands, polled)
@@ -259,9 +263,11 @@ class LocalWatch:
         """Log, process and write a micro-batch. Raises BadRecordsError, SinkError, StateError."""
         arrived = self.clock.now()
         began = perf_counter()
-        entry = self._logged(commands, polled)
+        records, late = self.worker.sort_out(polled.read.records)
+        entry = self._logged(commands, polled, records, self._late_letters(late))
         logged = perf_counter()
         outcome = self.worker.work(entry)
+        outcome = replace(outcome, late=[*late, *outcome.late])
         self._keep_begins()
         self.gauges.spent("journal", logged - began)
         self.gauges.spent("engine", perf_counter() - logged)
@@ -330,10 +336,13 @@ class LocalWatch:
         self._take_until(feed, start, time)
         self._take([JobCommand.adding(one) for one in queries], Batch(NOTHING, self._offset))
 
-    def _logged(self, commands: list[JobCommand], polled: Batch) -> JournalEntry:
-        """The micro-batch, appended to the log."""
+    def _logged(
+        self, commands: list[JobCommand], polled: Batch, records: RecordBatch, letters: tuple[str, ...]
+    ) -> JournalEntry:
+        """The micro-batch, appended to the log. ``letters``: those of late records."""
         bad = polled.read.bad
-        dead_letters, self._table_letters = (*self._table_letters, *self.intake.refuse(bad)), ()
+        dead_letters = (*self._table_letters, *self.intake.refuse(bad), *letters)
+        self._table_letters = ()
         self._tell_passed_over()
         self._number += 1
         entry = JournalEntry(
@@ -341,7 +350,7 @@ class LocalWatch:
             polled.end,
             self._inbox.read_to,
             tuple(commands),
-            polled.read.records,
+            records,
             dead_letters,
             len(malformed(bad)),
             polled.ended,
@@ -396,6 +405,11 @@ class LocalWatch:
     def _lives_for_ever(self) -> bool:
         return isinstance(self.request.plan_window, Unbounded)
 
+    def _repeat(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
+        """Write a micro-batch that an earlier process has logged; of late records the log has the letters."""
+        self.gauges.counters["late"] += sum(orjson.loads(one)["source"] == "late" for one in entry.letters)
+        self._write(entry, outcome)
+
     def _write(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
         """Write the results of a micro-batch, up to the limit."""
         results, unwritable = self.intake.writable(outcome.results)
@@ -405,7 +419,7 @@ class LocalWatch:
             told_of = len(results)
             results = up_to(results, limit - self.gauges.written)
             self._full = len(results) < told_of or told(results) == limit - self.gauges.written
-        dead_letters = (*entry.letters, *self._late_letters(outcome), *self._letters(unwritable))
+        dead_letters = (*entry.letters, *self._letters(unwritable))
         if self._checkpoint is not None and (results or dead_letters or entry.commands):
             # A result that was written must never come again in another batch, nor an answered command go.
             self._checkpoint.journal.sync()
@@ -418,7 +432,9 @@ class LocalWatch:
             self.intake.bad.note(refused)
         self.gauges.spent("sinks", perf_counter() - began)
         self._written = entry.number
-        self.gauges.delivered(entry.records, results, [one.record for one in outcome.late])
+        late = [one.record for one in outcome.late]
+        read = together([entry.records, RecordBatch.of(late)]) if late else entry.records
+        self.gauges.delivered(read, results, late)
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
             self._onlooker.add(entry.records)
@@ -549,7 +565,7 @@ class LocalWatch:
         checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.fresh:
             return self._first_start(request)
-        start = resume(self.worker, checkpoint, self._write, NONE if self._run is None else self._run.held)
+        start = resume(self.worker, checkpoint, self._repeat, NONE if self._run is None else self._run.held)
         if self._run is not None:
             self._run.repeated()
         self._show_schema()
@@ -639,8 +655,8 @@ class LocalWatch:
             self._log.info("source", "the source has ended; its last window is still searched")
         self._state = "ended"
 
-    def _late_letters(self, outcome: BatchOutcome) -> tuple[str, ...]:
-        return self._letters(late_letters(outcome.late, self.schema, self.request.stream.lateness))
+    def _late_letters(self, late: Sequence[Late]) -> tuple[str, ...]:
+        return self._letters(late_letters(late, self.schema, self.request.stream.lateness))
 
     def _letters(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
         return () if self.request.dead_letters is None else self.intake.letters(bad)
@@ -664,7 +680,7 @@ class LocalWatch:
 
     def _past(self, number: int) -> Iterable[LoggedBatch]:
         log = self._recent if self._checkpoint is None else self._checkpoint.journal
-        return () if log is None else log.before(number)
+        return () if log is None else self.worker.with_recent(log.before(number))
 
     def _over(self, part: LogPart) -> bool:
         """True if nothing alive depends on a part of the log."""

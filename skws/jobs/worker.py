@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from skws.data.batch import Record
+from skws.data.batch import Record, RecordBatch
 from skws.durable import damaged
 from skws.formats.dead_letters import Late
 from skws.jobs.checkpoint import Checkpoint
@@ -16,6 +16,7 @@ from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.sources.feed import Offset
+from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_purging.lifespans import ALWAYS
@@ -66,11 +67,22 @@ class BatchWorker:
         """Load static tables before anything else; queries include them in their snapshots."""
         self.live.load_tables(records)
 
+    def sort_out(self, records: RecordBatch) -> tuple[RecordBatch, list[Late]]:
+        """The records that do not come too late, and those that do, which no log has."""
+        records = self.live.sort_out(records)
+        late, self._late = self._late, []
+        return records, late
+
     def work(self, entry: JournalEntry) -> BatchOutcome:
         """Apply the commands of an entry, then process its records."""
         before = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
+        final = stream_time(entry.end)
+        if final is not None and self.live.final is None:
+            self.live.settle(self.live.now)  # up to here partitions were in step
         results += self.live.take(entry.records, ended=entry.ended)
+        if final is not None:
+            results += self.live.settle(final)
         late, self._late = self._late, []
         return BatchOutcome(results, late, before)
 
@@ -85,11 +97,33 @@ class BatchWorker:
     def replay(self, entry: JournalEntry) -> None:
         """Rebuild the state after an entry whose results an earlier process has written."""
         self._apply(entry)
-        lasting = entry.reached is not None
-        self.live.replay(entry.records, entry.begins, ended=entry.ended, lasting=lasting, recent=entry.recent)
-        if entry.reached is not None:
-            self.live.seek(self.live.position, entry.reached)
+        final = stream_time(entry.end)
+        recent = list(self.as_logged(entry.recent))
+        if recent:
+            recent[-1] = replace(recent[-1], final=final)
+        if final is not None and self.live.final is None:
+            self.live.settle(self.live.now)
+        self.live.replay(
+            entry.records,
+            entry.begins,
+            ended=entry.ended,
+            lasting=entry.reached is not None,
+            reached=entry.reached,
+            settled=final,
+            recent=recent,
+        )
         self._late.clear()
+
+    def as_logged(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
+        """Parts of a log. Where partitions were out of step, nothing in it is late, whatever came before."""
+        for one in log:
+            in_step = self.live.final is None
+            yield one if in_step else replace(one, final=ALWAYS, recent=tuple(self.as_logged(one.recent)))
+
+    def with_recent(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
+        """Parts of a log that know the stream time before them, with what is recent in them as logged."""
+        for one in log:
+            yield replace(one, recent=tuple(self.as_logged(one.recent))) if one.recent else one
 
     def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
         """An entry that replaces the log up to the last one. None if some query needs all of the log.
@@ -107,7 +141,7 @@ class BatchWorker:
             bad=0,
             reached=self.live.now,
             begins=begins,
-            recent=self.live.recent(log()),
+            recent=self.live.recent(self.as_logged(log())),
         )
         before = replace(now, position=now.position - lasting.insertions, now=ALWAYS)
         return Whole(entry, before, lasting)
@@ -170,8 +204,9 @@ def resume(
     _take_up_schemas(worker.standing, journal)
     worker.load_tables(list(checkpoint.tables()))
     if journal.segments:
-        before = journal.segments[0].before
-        worker.live.seek(before.position, before.now)
+        before, first = journal.segments[0].before, journal.first_entry()
+        out_of_step = first is not None and stream_time(first.end) is not None
+        worker.live.seek(before.position, before.now, ALWAYS if out_of_step else None)
     _take_up_queries(worker.standing, journal)
     start = RunStart(checkpoint.start(), committed, given=checkpoint.given())
     for entry in journal.entries():

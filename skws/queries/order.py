@@ -6,7 +6,7 @@ a log that holds them is read as it was when they came.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, Literal
 
@@ -81,6 +81,15 @@ class StreamOrder:
         self.position = int(reached[-1]) if len(reached) else self.position
         return TICKS_PER_ARRIVAL * (reached - 1) + deleted
 
+    def sort_out(self, batch: RecordBatch) -> RecordBatch:
+        """The records of a batch that are not too late, in order of arrival."""
+        late: Flags = batch.time < self.horizon
+        if self._by_count or not late.any():
+            return batch
+        for record in batch.taken(np.flatnonzero(late)).records():
+            self._on_late(record, self.horizon + self._lateness)
+        return batch.taken(np.flatnonzero(~late))
+
     def _without_late(self, batch: RecordBatch) -> RecordBatch:
         time = batch.time
         if (time[:1] >= self.horizon).all() and (time[1:] >= time[:-1]).all():
@@ -151,6 +160,10 @@ class Order:
         if self.latest is not None and not self._by_count:
             self.latest = max(self.latest, now)
 
+    def sort_out(self, batch: RecordBatch) -> RecordBatch:
+        """The records of a batch that are not late, in order of arrival; late ones are reported."""
+        return self._order.sort_out(batch)
+
     def accepted(self, batch: RecordBatch) -> RecordBatch:
         """The records that are not late, sorted. Call ``in_order`` with them before the next batch."""
         if not len(batch):
@@ -218,106 +231,6 @@ class Order:
         inserted = ~batch.deletes()
         positions = (position + np.cumsum(inserted) - inserted)[stays]
         return OrderedBatch(batch.taken(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
-
-
-class PartitionEnds:
-    """How far partitions have come that a task of Spark reads, one or several.
-
-    Where nothing tells them apart, a record that is earlier than the lateness (microseconds) allows begins
-    another one: what is read of a partition ends no later than the last stretch that is in order. ``until``:
-    the least time of what nobody has read yet; None if nothing is earlier than what was read.
-    """
-
-    def __init__(self, lateness: int, until: int | None = None) -> None:
-        self._lateness = lateness
-        self._until = until
-        self._ended: set[int] = set()
-        self._reached: dict[int | None, int] = {}
-
-    def take(self, times: Ints, partition: int | None = None) -> None:
-        """Times of records in order of arrival; ``partition``: theirs, None if nobody knows it."""
-        if not len(times):
-            return
-        reached = self._reached.get(partition, int(times[0]))
-        before = np.maximum.accumulate(np.concatenate([[reached], times]))
-        if partition is not None or (times >= before[:-1] - self._lateness).all():
-            self._reached[partition] = int(before[-1])
-            return
-        for time in times.tolist():
-            if time < reached - self._lateness:
-                self._ended.add(reached)
-                reached = time
-            reached = max(reached, time)
-        self._reached[partition] = reached
-
-    def all(self) -> Ints:
-        """The latest times, each once."""
-        return np.array(sorted(self._ended.union(self._reached.values())), dtype=np.int64)
-
-    def told(self) -> Ints:
-        """The same as rows of a partition and a time; partition 0 where nobody knows it."""
-        rows = [(0, time) for time in sorted(self._ended)]
-        rows += [(0 if known is None else known, time) for known, time in self._reached.items()]
-        told = np.array(rows, dtype=np.int64).reshape(-1, 2)
-        if self._until is not None:
-            told[:, 1] = np.minimum(told[:, 1], self._until)
-        return told
-
-
-_GOES_ON: Final = 0xFFFF  # the bits of a partition's number that are not all 0 if it may go on
-
-
-def named(partition: int, of: int | None) -> int:
-    """A number for a partition of one of several inputs, if it may go on after a micro-batch without it.
-
-    ``of``: the number of the input; None for a partition that counts in its micro-batch alone.
-    """
-    return (partition << 16) + (0 if of is None else of + 1)
-
-
-class AwaitedPartitions:
-    """Partitions that may go on after micro-batches in which they brought nothing, as those of topics do.
-
-    ``known``: of each its number, how far it has come, and when it last brought something, by the clock.
-    ``idle``: for how long it is waited for, in microseconds.
-    """
-
-    def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
-        self._known = {number: (end, seen) for number, end, seen in known}
-        self._idle = idle
-
-    def ends(self, told: Ints, clock: int) -> Ints:
-        """How far all have come that brought something (``PartitionEnds.told``) or are waited for.
-
-        Several tasks may have read of one partition, which has come as far as the last of them.
-        """
-        brought: dict[int, int] = {}
-        for number, end in told.tolist():
-            brought[number] = max(end, brought.get(number, end))
-        brought.pop(0, None)
-        waiting = {
-            number: (end, seen)
-            for number, (end, seen) in self._known.items()
-            if number not in brought and clock - seen <= self._idle
-        }
-        lasting = {number: (end, clock) for number, end in brought.items() if number & _GOES_ON}
-        self._known = waiting | lasting
-        tracked_ends = [*brought.values(), *(end for end, _ in waiting.values())]
-        return np.concatenate([told[told[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
-
-    @property
-    def known(self) -> list[list[int]]:
-        return [[number, end, seen] for number, (end, seen) in sorted(self._known.items())]
-
-
-def final_of(ends: Ints, before: int, lateness: int) -> int:
-    """Up to which time all partitions have come that were read; ``before``: up to which they had.
-
-    ``ends``: how far each has come that brought something or is waited for. One whose records were all late
-    does not count.
-    """
-    timely = ends[ends >= before - lateness]
-    return max(before, int(timely.min())) if len(timely) else before
 
 
 def insertions(batch: RecordBatch) -> int:

@@ -278,6 +278,14 @@ class Session:
             state.expected = expected
         return operator, operator.take_over(former)
 
+    def sort_out(self, batch: RecordBatch) -> RecordBatch:
+        """The records of a micro-batch that are not late, in order of arrival.
+
+        Late ones are reported and counted. For hosts with a log: it then has no late records, wherever a
+        replay of it begins.
+        """
+        return self._state.order.sort_out(batch)
+
     def take(self, batch: RecordBatch, *, ended: bool = False) -> list[Result]:
         """Process a micro-batch, whose records may be in any order; gives the results by time."""
         return list(self.process(batch, ended=ended))

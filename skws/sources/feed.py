@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil
 from select import POLLIN, poll
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -37,14 +37,18 @@ class Batch:
     """The result of one poll: the records, and the offset after them.
 
     ``notices``: lines for the user (a file was truncated, a connection lost). ``ended``: True if the source
-    has
-    no more records.
+    has no more records. ``ahead``: the times of known records that come next, by partition. ``over``:
+    partitions that have no more records. ``answered``: False if the source is away, so that partitions may
+    have records that it cannot give.
     """
 
     read: Chunk
     end: Offset
     notices: tuple[str, ...] = ()
     ended: bool = False
+    ahead: Mapping[int, int] = field(default_factory=dict)
+    over: frozenset[int] = frozenset()
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,18 @@ class FeedPart(Protocol):
     """A part of the records between two offsets, for any process with access to the source.
 
     ``partition``: a number above 0 of the file or partition, whose parts are consecutive. None if the chunks
-    have it (``Chunk.partitions``). ``until``: the least time of unread records after the batch, also in files
-    without a part; None if all records that may be earlier than those of this part are in the batch.
+    have it (``Chunk.partitions``). ``lasting``: True if the partition may have more records later.
+    ``until``: the least time of unread records after the batch, also in files without a part; None if all
+    records that may be earlier than those of this part are in the batch.
     """
 
     @property
     def partition(self) -> int | None:
         return None
+
+    @property
+    def lasting(self) -> bool:
+        return False
 
     @property
     def until(self) -> int | None:
@@ -98,6 +107,11 @@ class Feed(Protocol):
 
     def start(self) -> Offset:
         """The first offset of a new run. Not called when a run resumes from an offset."""
+
+    @property
+    def partitioned(self) -> bool:
+        """True if its records come from several partitions, which do not keep step (``Chunk.partitions``)."""
+        return False
 
     @property
     def tables_pending(self) -> bool:

@@ -34,32 +34,44 @@ _PROBES: Final = 256  # positions at which a plan reads the time of a record
 
 
 @dataclass(frozen=True, slots=True)
-class FilePart(FeedPart):
-    """The records of ``split`` except those of ``static`` relations. ``position``: that after the batch.
+class Among:
+    """What parts of a file need to know of others: its number as a ``partition``; ``static`` relations,
+    whose rows are left out; ``unread``: see ``FeedPart.until``.
+    """
 
-    ``unread``: see ``FeedPart.until``.
+    partition: int
+    static: frozenset[int]
+    unread: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart(FeedPart):
+    """The records of ``split``. ``position``: that after the batch.
 
     Since the plan, the file may have been renamed or replaced, so it is identified by its beginning, and not
     by numbers of the file system, which differ between machines.
     """
 
     split: Split
-    static: frozenset[int]
     position: FilePosition
-    unread: int | None
+    among: Among
 
     @property
     def partition(self) -> int | None:
-        return self.position.id + 1
+        return self.among.partition
+
+    @property
+    def lasting(self) -> bool:
+        return not self.position.done
 
     @property
     def until(self) -> int | None:
-        return self.unread
+        return self.among.unread
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
         path = self._path()
         for chunk in chunks(replace(self.split, path=path), schema):
-            yield chunk.without(self.static)
+            yield chunk.without(self.among.static)
         if not self._is_at(path):  # truncated or replaced since the plan
             raise self._gone()
 
@@ -248,8 +260,7 @@ def parts_of(
     schema: Schema,
     first: int,
     position: FilePosition,
-    static: frozenset[int],
-    unread: int | None,
+    among: Among,
     number: int,
 ) -> list[FilePart] | None:
     """At most ``number`` parts from ``first`` to a position; None if the file cannot be divided there.
@@ -265,7 +276,7 @@ def parts_of(
     number = max(1, min(number, end - first))
     bounds = [first + (end - first) * index // number for index in range(number + 1)]
     return [
-        FilePart(Split(path, source_file.format, relation, at, to, to - at, 0), static, position, unread)
+        FilePart(Split(path, source_file.format, relation, at, to, to - at, 0), position, among)
         for at, to in pairwise(bounds)
         if at < to
     ]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Final
 
+import numpy as np
 import orjson
 
 from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
@@ -27,7 +30,7 @@ from skws.sources.feed import (
     SystemClock,
     static_relations,
 )
-from skws.sources.file_parts import ROW_BYTES, Backlogs, divides, first_unread, parts_of
+from skws.sources.file_parts import ROW_BYTES, Among, Backlogs, divides, first_unread, parts_of
 from skws.sources.folder import (
     FileMatcher,
     FilePosition,
@@ -237,6 +240,10 @@ class FilesFeed(Feed):
         # Files without records in their present state, which are read again only after a change.
         self._exhausted: dict[int, tuple[int, int, int]] = {}
 
+    @property
+    def partitioned(self) -> bool:
+        return True
+
     def start(self) -> Offset:
         """The offset before the first byte of every file."""
         return Positions({}).offset()
@@ -278,10 +285,14 @@ class FilesFeed(Feed):
         notices += self._all_gone(before, listed.files)
         files = [source_file for source_file in listed.files if source_file.name in positions.files]
         read, after = self._read_new(positions, files, limit, notices)
+        over = frozenset(
+            partition_of(f.name) for f in files if after[f.name].done and not positions.files[f.name].done
+        )
         now = replace(positions, files=after)
         end = start if now == before else now.offset()
         self._idle = (listed, end) if end is start and not len(read) else None
-        return Batch(read, end, tuple(moves + notices))
+        answered = bool(files) or not before.files
+        return Batch(read, end, tuple(moves + notices), over=over, answered=answered)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
@@ -316,17 +327,18 @@ class FilesFeed(Feed):
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         stretches = list(self._stretches(start, end))
-        if not all(divides(source_file, self._schema) for source_file, _, _ in stretches):
+        if not all(divides(source_file, self._schema) for _, source_file, _, _ in stretches):
             return None
         sizes = [
             (position.at - first) * (ROW_BYTES if source_file.whole else 1)
-            for source_file, position, first in stretches
+            for _, source_file, position, first in stretches
         ]
         parts: list[FeedPart] = []
         unread = self._unread(Positions.of(end))
-        for (source_file, position, first), size in zip(stretches, sizes, strict=True):
+        for (name, source_file, position, first), size in zip(stretches, sizes, strict=True):
             own = max(1, round(number * size / max(sum(sizes), 1)))
-            some = parts_of(source_file, self._schema, first, position, self._static, unread, own)
+            among = Among(partition_of(name), self._static, unread)
+            some = parts_of(source_file, self._schema, first, position, among, own)
             if some is None:
                 return None
             parts += some
@@ -351,12 +363,12 @@ class FilesFeed(Feed):
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file was removed or has changed."""
         return Chunk.together(
-            self._between(source_file, position, first).read.without(self._static)
-            for source_file, position, first in self._stretches(start, end)
+            _of_file(name, self._between(source_file, position, first).read.without(self._static))
+            for name, source_file, position, first in self._stretches(start, end)
         )
 
-    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[SourceFile, FilePosition, int]]:
-        """The files with records between two offsets, each with its end position and its start."""
+    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[str, SourceFile, FilePosition, int]]:
+        """The files with records between two offsets, each with its name then, its end position and start."""
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {matching.name: matching for matching in self._lookout.look(everything=True).files}
         inodes = {matching.inode: matching for matching in files.values()}
@@ -371,7 +383,7 @@ class FilesFeed(Feed):
                 matching = next(copies, None)
             if matching is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
-            yield matching, position, first
+            yield name, matching, position, first
 
     def backlog(self, offset: Offset) -> Backlog:
         positions, _ = self._matcher.match(Positions.of(offset), self._lookout.look().files)
@@ -404,7 +416,7 @@ class FilesFeed(Feed):
         parts: list[Chunk] = []
         for source_file, addition in self._shares(positions, pending, limit, notices):
             position = positions.files[source_file.name]
-            parts.append(addition.read.without(self._static))
+            parts.append(_of_file(source_file.name, addition.read.without(self._static)))
             if len(parts[-1]) < len(addition.read):
                 notices += self._table_notice(source_file)
             if addition.at != position.at or addition.done:
@@ -524,6 +536,17 @@ class FilesFeed(Feed):
             return []
         self._noticed.add(line)
         return [line]
+
+
+def _of_file(name: str, read: Chunk) -> Chunk:
+    """What was read of a file, with its partition: a file that takes the place of another goes on with it."""
+    return replace(read, partitions=np.full(len(read.records), partition_of(name), dtype=np.int64))
+
+
+@lru_cache(maxsize=1 << 16)
+def partition_of(name: str) -> int:
+    """The number of the partition that a file of a name is; the same in all processes, and above 0."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=5).digest()) + 1
 
 
 @dataclass(frozen=True)

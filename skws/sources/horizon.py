@@ -112,6 +112,10 @@ class BoundedPart(FeedPart):
         return self.part.partition
 
     @property
+    def lasting(self) -> bool:
+        return self.part.lasting
+
+    @property
     def until(self) -> int | None:
         return self.part.until
 
@@ -138,6 +142,10 @@ class BoundedFeed(Feed):
 
     def start(self) -> Offset:
         return self._feed.start()
+
+    @property
+    def partitioned(self) -> bool:
+        return self._feed.partitioned
 
     @property
     def tables_pending(self) -> bool:

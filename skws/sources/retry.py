@@ -139,7 +139,7 @@ class RetryingFeed(Feed):
         feed = self._open()
         notices = self._retry.take_notices()
         if feed is None:
-            return Batch(NOTHING, start, notices)
+            return Batch(NOTHING, start, notices, answered=False)
         batch = feed.poll(start, limit)
         return replace(batch, notices=(*notices, *batch.notices)) if notices else batch
 

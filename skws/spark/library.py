@@ -49,9 +49,9 @@ from skws.library import (
 )
 from skws.memory import MemoryShare, asked, read_size
 from skws.queries.kinds import plans_over
-from skws.queries.order import PartitionEnds
 from skws.queries.partitioning.parts import Partitioning, plan_keys
 from skws.results.frames import result_table
+from skws.sources.partitions import PartitionEnds
 from skws.spark.batch import BatchRun
 from skws.spark.data_source import PARTITION, piece_source
 from skws.spark.local_java import is_local
@@ -104,13 +104,13 @@ class Source:
     on_error: str = OnError.FAIL
     records: int | None = None
 
-    def reading(self, schema: Schema, shards: int, tasks: int) -> Reading:
+    def reading(self, schema: Schema, shards: int, tasks: int, idle: int) -> Reading:
         """How it is read for a search with so many shards by so many tasks at a time. Raises UsageError."""
         sizes = (FIRST, _RECORDS_A_SHARD * max(shards, 2))
         if self.records is not None:
             at_least(1, "records", self.records)
             sizes = (self.records, self.records)
-        return Reading(str(self.address), schema, self.ahead, self.on_error, sizes, tasks)
+        return Reading(str(self.address), schema, self.ahead, self.on_error, sizes, tasks, idle)
 
 
 Data: TypeAlias = DataFrame | Source | str | Path
@@ -293,7 +293,7 @@ def _streaming(
     frames = {name: one for name, one in data.items() if name not in static and not isinstance(one, Source)}
     pieces = [_all_pieces(frames, job.schema, memory, division.layout, job.stream.lateness)] if frames else []
     for source in (one for one in data.values() if isinstance(one, Source)):
-        reading = source.reading(job.schema, division.of(division.partitions).shards, _tasks(spark))
+        reading = source.reading(job.schema, division.of(division.partitions).shards, _tasks(spark), idle)
         reader = SourceReader(reading, Pieces(job, division.layout, memory))
         spark.dataSource.register(piece_source(pickle.dumps(reader), name := f"skws_{uuid4().hex[:8]}"))
         pieces.append(spark.readStream.format(name).load())

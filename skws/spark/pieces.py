@@ -12,7 +12,7 @@ import pyarrow as pa
 from skws.data.batch import Chunk
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
-from skws.queries.order import PartitionEnds, named
+from skws.sources.partitions import PartitionEnds, named
 from skws.spark.batch import PIECES, piece_row
 from skws.spark.streaming.layout import Layout
 from skws_mesh.columnar.columns import Ints
@@ -34,11 +34,13 @@ def shared_pieces(
     number: int,
     *,
     lasting: bool,
+    silent: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of ``chunks``, each with the number of its partition, divided; columns SHARED.
 
     ``place``: in the order of arrival. ``ends``: of a stream, None for data that is there. ``number``: of the
-    input. ``lasting``: its partitions may go on after micro-batches without them, as those that chunks tell.
+    input. ``lasting``: its partitions may have more records later, as those that chunks tell. ``silent``:
+    there is nothing to read, which shards are told.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
     with memory.kept():
@@ -49,9 +51,9 @@ def shared_pieces(
                 yield from _rows(layout.groups[shard], packers[shard].records(records))
         for group, packer in zip(layout.groups, packers, strict=True):
             yield from _rows(group, packer.rest())
-            if ends is not None and len(told := ends.told()):
-                times = told[:, 1]
-                piece = PackedPiece(place, -1, Holds.TIME, int(times.min()), int(times.max()), len(times))
+            if ends is not None and (len(told := ends.told()) or silent):
+                first, last = (int(told[:, 1].min()), int(told[:, 1].max())) if len(told) else (0, 0)
+                piece = PackedPiece(place, -1, Holds.TIME, first, last, len(told))
                 yield from _rows(group, [(piece, _with_clock(told))])
     freeze_loaded_objects()
 

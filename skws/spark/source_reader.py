@@ -24,9 +24,9 @@ from skws.jobs.clock import Rest
 from skws.jobs.intake import BatchSizer
 from skws.library import schema_of
 from skws.memory import MemoryShare
-from skws.queries.order import PartitionEnds
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, FeedPart, Offset, SystemClock
+from skws.sources.partitions import PartitionEnds
 from skws.sources.retry import RetryingFeed
 from skws.spark.pieces import PARTS, shared_pieces
 from skws.spark.streaming.layout import Layout
@@ -34,6 +34,7 @@ from skws.spec.enums import OnError
 from skws.spec.job import AHEAD, Job, read_ahead
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
+from skws_windows.window import MICROSECOND
 
 RECORDS: Final = 50_000
 _GIVEN: Final = 100_000  # records that one task gets
@@ -47,7 +48,8 @@ class Reading:
     """How a source is read. ``ahead``: as ``skws watch --ahead``; ``on_error``: fail or skip.
 
     ``records``: about how many a micro-batch has at most: first and last, between which it adapts to how long
-    Spark takes. ``tasks`` read a micro-batch. Raises UsageError.
+    Spark takes. ``tasks`` read a micro-batch. ``idle``: for how long a silent partition is waited for, in
+    microseconds; shards are told when all have been silent for so long. Raises UsageError.
     """
 
     source: str
@@ -56,6 +58,7 @@ class Reading:
     on_error: str = OnError.FAIL
     records: tuple[int, int] = (RECORDS, RECORDS)
     tasks: int = 8
+    idle: int | None = None
 
     def __post_init__(self) -> None:
         if self.on_error not in _POLICIES:
@@ -80,6 +83,8 @@ class Emit(Protocol):
         """Of ``part`` with its place in the micro-batch; its chunks come with the numbers of partitions."""
 
 
+SILENCE: Final = "silence"
+"""In offsets: how often all partitions have been silent for so long that none is waited for."""
 LINES: Final = "value string, skws_partition long"
 _LINES: Final = pa.schema([("value", pa.string()), ("skws_partition", pa.int64())])
 
@@ -128,6 +133,14 @@ class Given(FeedPart):
 
 
 @dataclass(frozen=True, slots=True)
+class Silence(FeedPart):
+    """A part without records: all partitions have been silent."""
+
+    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - there is nothing
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
 class Pieces(Emit):
     """Packed pieces for the shards of a search: columns SHARED. ``job``: the search."""
 
@@ -141,7 +154,15 @@ class Pieces(Emit):
         schema = self.job.schema
         number, ends = len(schema.relations), PartitionEnds(self.job.stream.lateness, part.until)
         return shared_pieces(
-            chunks, number * PARTS + place, schema, self.layout(), self.memory, ends, number, lasting=False
+            chunks,
+            number * PARTS + place,
+            schema,
+            self.layout(),
+            self.memory,
+            ends,
+            number,
+            lasting=part.lasting,
+            silent=isinstance(part, Silence),
         )
 
 
@@ -171,6 +192,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest = Rest(SystemClock())
         # About so many records in the last micro-batch, and when.
         self._given: tuple[int, float] | None = None
+        self._silent_since: float | None = None  # None once shards were told
         self._last = False  # read what is there now, and end
         self._over = False
 
@@ -209,10 +231,15 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved, self._at = end != at, end
         # A server that is away says so, and has given nothing yet.
         self._over = self._last and not rest and (moved or not notices)
+        now = time.monotonic()
+        silence = start.get(SILENCE, 0)
         if moved:
-            self._given = count, time.monotonic()
+            self._given = count, now
+            self._silent_since = now
+        elif self._is_silent(now):
+            silence, self._silent_since = silence + 1, None
         self._rest.after(busy=moved or self._over)
-        return {"feed": end}
+        return {"feed": end, SILENCE: silence} if silence else {"feed": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The parts between two offsets; read beside the driver if the source cannot be divided."""
@@ -224,6 +251,8 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             feed = self._feed()
             parts = feed.parts(first, last, self._reading.tasks)
             parts = Given.of(feed.replay(first, last)) if parts is None else parts
+        if first == last:
+            parts = [Silence()]
         return [SourcePartition(place, part) for place, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -243,6 +272,16 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for line in (*(f"{place(one)}: {one.reason}" for one in log.first[told:]), *log.news()):
                 _tell(line)
             yield part.partition, chunk
+
+    def _is_silent(self, now: float) -> bool:
+        """True once nothing has come for as long as partitions are waited for."""
+        idle = self._reading.idle
+        return (
+            idle is not None
+            and not self._last
+            and self._silent_since is not None
+            and now - self._silent_since > 1.1 * idle / MICROSECOND  # tasks have read later than planned
+        )
 
     def _most(self) -> int:
         if self._given is not None:

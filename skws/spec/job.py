@@ -29,11 +29,20 @@ from skws.spec.query import (
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
-from skws_windows.window import CountWindow, ExpressionWindow, Window, parse_duration, parse_window
+from skws_windows.window import (
+    MICROSECOND,
+    CountWindow,
+    ExpressionWindow,
+    Window,
+    parse_duration,
+    parse_window,
+)
 
 STDOUT: Final = "stdout:table"
 AHEAD: Final = "1 day"
 """By default, how far records of a live source may be ahead of the clock."""
+IDLE: Final = 10 * MICROSECOND
+"""By default, how long a live job waits for a partition that brings nothing, by the clock."""
 
 
 def read_ahead(text: str) -> int | None:
@@ -49,7 +58,8 @@ class Job:
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
     ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
     time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a live
-    source may be ahead of the clock, in microseconds; None for any time. ``limit``: the most results.
+    source may be ahead of the clock, in microseconds; None for any time. ``idle``: how long a partition that
+    brings nothing is waited for, in microseconds of the clock. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: of candidate networks; a run may resume with another one.
     ``mesh``: one of the paper's meshes instead; None for none.
@@ -73,6 +83,7 @@ class Job:
     packages: tuple[str, ...] = ()
     lateness: int | None = None
     ahead: int | None = None
+    idle: int = IDLE
     on_error: OnError = OnError.FAIL
     dead_letters: Path | None = None
     limit: int | None = None

@@ -95,7 +95,7 @@ def test_bad_and_late_records_are_put_aside_and_counted(tmp_path: Path) -> None:
     append(path, {"relation": "nobody", "time": 6, "row": {}}, order(4, 7), order(6, 7))
     steps(watch)
     assert notes.lines[-1] == (
-        "a tuple of order came too late: its time is 1970-01-01T00:00:04Z, the latest record's was"
+        "a tuple of order came too late: its time is 1970-01-01T00:00:04Z, the stream had reached"
         " 1970-01-01T00:00:05Z, and the lateness is 0 s; late records are left out and counted"
         " (--lateness '1 s' would accept this one)"
     )

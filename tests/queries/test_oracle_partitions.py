@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import packed
 from skws.jobs.control import JobCommand
 from skws.queries.kinds import plans_of
-from skws.queries.order import AwaitedPartitions, PartitionEnds, final_of, named
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.session import Session
 from skws.results.model import Result
+from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, named
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, Query
@@ -88,7 +88,7 @@ class Reader:
                     known.take(np.array(times, dtype=np.int64), number)
                 records += part
             ends.append(known.all())
-        self.final = final_of(np.concatenate(ends), self.final, self.lateness)
+        self.final = final_of(np.concatenate(ends), self.final, self.lateness, self.final)
         head = BatchHeader(0.0, tuple(commands), final=self.final)
         worked = self.shard.work(MicroBatch(head, records=packed(RecordBatch.of(records))))
         self.late += worked.stats["late"]
@@ -101,8 +101,23 @@ class Reader:
         self.shard.shard.seek(self.shard.shard.position, self.shard.shard.now, self.final)
 
 
+class Told(Protocol):
+    """A result, as far as it is compared."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def query(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def start(self) -> float | None: ...
+    @property
+    def end(self) -> float | None: ...
+
+
 def last_told(
-    results: Iterable[Result],
+    results: Iterable[Told],
 ) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
     """By query and id: whether it was retracted in the end, when it begins, and when it ends.
 
@@ -240,10 +255,10 @@ def test_ends_of_stretches_say_what_is_final() -> None:
     for times in ([5, 3, 9], [8, 1, 2], [7]):
         known.take(np.array(times, dtype=np.int64))
     assert known.all().tolist() == [7, 9]
-    assert final_of(known.all(), ALWAYS, 2) == 7
-    assert final_of(known.all(), 8, 2) == 8
-    assert final_of(known.all(), 8, 0) == 9  # the other one is wholly late
-    assert final_of(known.all(), 20, 2) == 20
+    assert final_of(known.all(), ALWAYS, 2, 9) == 7
+    assert final_of(known.all(), 8, 2, 9) == 8
+    assert final_of(known.all(), 8, 0, 9) == 9  # the other one is wholly late
+    assert final_of(known.all(), 20, 2, 20) == 20
     known = PartitionEnds(2)
     for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
         known.take(np.array(times, dtype=np.int64), partition)

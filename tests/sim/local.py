@@ -74,7 +74,9 @@ _LAST: Final = 6  # rounds of records in the end, over three windows
 _MOST_BYTES: Final = 28_000  # a segment of the log more or less, and what is recent
 _MOST_PAGES: Final = 20_480  # bytes of the state, which SQLite keeps in pages
 _MOST_ENTRIES: Final = 14
-_MOST_BESIDE: Final = 28  # if what is recent is kept as well, or what lives waits for late records
+_MOST_BESIDE: Final = (
+    32  # if what is recent is kept as well, or what lives waits for late records or partitions
+)
 _USUAL: Final = 8  # live tuples
 _UNSWEPT: Final = 48  # tuples that are over; so many are swept out together, with partial results
 _LONG: Final = 1 << 40  # ticks of any window

@@ -16,14 +16,16 @@ from typing import Any, Final
 
 import orjson
 
-from skws.data.batch import Record
+from skws.data.batch import Record, RecordBatch
 from skws.data.values import EARLIEST
+from skws.formats.rows import RecordReader
 from skws.jobs.journal import JournalEntry
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.operator import changed
 from skws.queries.order import PASSED_OVER
 from skws.results.model import LiveResult, Result
+from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query
 from skws_schema.model import Row, Schema, iso
@@ -109,7 +111,8 @@ class State:
 
     ``waiting``: records before which others may still come; ``past``: the latest insertions of those that
     are settled, ``position`` that of the next one, ``settled`` that of the last one, and the latest time of a
-    settled record. ``now``: the latest time.
+    settled record. ``now``: the latest time. ``final``: the stream time, once partitions were out of step;
+    ``reached``: the latest time of each part.
     """
 
     oracles: dict[str, KeywordOracle]
@@ -123,6 +126,8 @@ class State:
     position: int = 0
     settled: tuple[int, int] = (-1, EARLIEST)
     now: int = EARLIEST
+    final: int | None = None
+    reached: dict[str, int] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
 
     def fork(self) -> State:
@@ -135,7 +140,13 @@ class State:
             matching=dict(self.matching),
             past=list(self.past),
             waiting=list(self.waiting),
+            reached=dict(self.reached),
         )
+
+    @property
+    def time(self) -> int:
+        """Up to which the stream has come."""
+        return self.now if self.final is None else self.final
 
 
 @dataclass(slots=True)
@@ -143,7 +154,7 @@ class Batch:
     """A micro-batch: its entry, the state behind it, and what it must give.
 
     ``others``: its results of queries that no oracle answers.
-    ``alive``: with a lateness, which keyword results must hold behind it, by query; else None.
+    ``alive``: where later records correct results, which of keywords must hold behind it, by query.
     ``lines``, ``held``: once written, its results, and those of keywords that hold by all so far: the
     end and the shape by query and id. ``letters``: its dead letters, once they were checked.
     """
@@ -211,13 +222,45 @@ class Model:
         before = self.state
         check(entry.number == len(self.batches) + 1, "a micro-batch was numbered", entry.number)
         state = before.fork()
+        if state.final is None and stream_time(entry.end) is not None:
+            state.final = state.now  # up to here parts were in step
         expected = self._obey(state, entry)
+        sorted_out = self._sorted_out(state, entry)
+        entry = replace(
+            entry,
+            records=RecordBatch.of([*entry.records.records(), *sorted_out]),
+            letters=entry.letters[: entry.bad],
+        )
         records = list(entry.records.records())
-        self._consume(state, records, entry.letters, entry.bad)
+        read = self._consume(state, records, sorted_out, entry)
+        late = self._take(state, records, expected, stream_time(entry.end))
+        check(not sorted_out or sorted(sorted_out) == sorted(late), "late are", late, "and not", sorted_out)
+        self._check_time(before, state, read)
         state.end = entry.end
-        late = self._take(state, records, expected)
         others = self._twin.results([batch.entry for batch in self.batches], entry)
-        return Batch(entry, state, expected, late, others, self._alive(state) if self._lateness else None)
+        alive = self._alive(state) if self._corrects(state) else None
+        return Batch(entry, state, expected, late, others, alive)
+
+    def _sorted_out(self, state: State, entry: JournalEntry) -> list[Record]:
+        """The late records of an entry, which a log in one process has as dead letters alone."""
+        reader = RecordReader(state.stream.schema)
+        letters = map(orjson.loads, entry.letters[entry.bad :])
+        return [reader.record(orjson.loads(letter["raw"]), None) for letter in letters]
+
+    def _check_time(self, before: State, state: State, read: Mapping[str, Sequence[Record]]) -> None:
+        """The stream time is not beyond a part that brings something, unless all of that is late."""
+        least = before.time - self._lateness
+        for part, records in read.items():
+            latest = max((record.time for record in records), default=EARLIEST)
+            reached = state.reached[part] = max(latest, state.reached.get(part, EARLIEST))
+            next_one = self.truth[part][state.read[part] :][:1]
+            known = max([before.time, reached, *(record.time for _, record, _ in next_one)])
+            if records and state.final is not None and latest >= least:
+                check(state.final <= known, "the stream time is beyond", part)
+
+    def _corrects(self, state: State) -> bool:
+        """True if results are corrected by records that come later, so that only what holds counts."""
+        return bool(self._lateness) or state.final is not None
 
     def append(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -247,15 +290,16 @@ class Model:
                 others.append(read)
             elif kinds[result.name] == PATTERN:
                 found[result.op, result.name, match_shape(read)] += 1
-            elif batch.alive is None:
-                found[result.op, result.name, shape_of(read)] += 1
             else:
                 keywords.append(read)
+                if batch.alive is None:
+                    found[result.op, result.name, shape_of(read)] += 1
         if found != batch.expected:
             more, less = found - batch.expected, batch.expected - found
             check(False, f"micro-batch {number}: too many results", dict(more), "missing", dict(less))
+        self._hold(batch, keywords)
         if batch.alive is not None:
-            self._check_alive(batch, keywords)
+            self._check_alive(batch)
         given = told(others)
         check(
             given == batch.others,
@@ -276,9 +320,7 @@ class Model:
         added = [self.job.standing(one.name, one.added) for one in batch.entry.commands if one.op == "add"]
         return {one.name: one.kind for one in (*standing, *added)}
 
-    def _check_alive(self, batch: Batch, results: Sequence[Result]) -> None:
-        """With a lateness results are corrected: which hold behind each micro-batch is what counts."""
-        assert batch.alive is not None
+    def _hold(self, batch: Batch, results: Sequence[Result]) -> None:
         before = self.batches[batch.entry.number - 2].held if batch.entry.number > 1 else {}
         removed = {
             one.name for one in batch.entry.commands if one.op == "remove"
@@ -291,7 +333,11 @@ class Model:
                 end = float("inf") if one.end is None else round(one.end * 1_000_000)
                 held[one.name, one.id] = end, shape_of(one)
         now = batch.state.now
-        batch.held = {at: one for at, one in held.items() if at[0] in batch.alive and one[0] > now}
+        batch.held = {at: one for at, one in held.items() if at[0] in batch.state.oracles and one[0] > now}
+
+    def _check_alive(self, batch: Batch) -> None:
+        """Where results are corrected, which hold behind each micro-batch is what counts."""
+        assert batch.alive is not None
         for name, expected in batch.alive.items():
             found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == name)
             more, less = dict(found - expected), dict(expected - found)
@@ -331,7 +377,9 @@ class Model:
         state = self.state
         if isinstance(self._window, CountWindow):
             return len([n for n in state.base.live if state.base.tuples[n].end > state.base.position])
-        return len([n for n in state.base.live if state.base.tuples[n].end > state.now])
+        end = state.now if state.final is None else state.final - self._lateness
+        waiting = 0 if state.final is None else len(state.waiting)
+        return waiting + len([n for n in state.base.live if state.base.tuples[n].end > end])
 
     def _obey(self, state: State, entry: JournalEntry) -> Found:
         expected: Found = Counter()
@@ -352,7 +400,7 @@ class Model:
                         oracle = KeywordOracle(state.stream.schema, query, query.max_size or 1)
                         state.oracles[command.name] = oracle
                         alive = oracle.begin_with(state.base, self._tick(state))
-                        if not self._lateness:
+                        if not self._corrects(state):
                             _add(expected, "+", query.name, alive)
                 case "remove":
                     check(command.name in state.standing, "a query was removed twice", command.name)
@@ -363,18 +411,25 @@ class Model:
                     state.stream = changed(state.stream, command.schema)
                     state.waiting = self._counting(state, state.waiting)
                     # Records that wait for others may end tuples that have reached their end by now.
-                    tick = self._tick(state) - self._lateness
+                    count = isinstance(self._window, CountWindow)
+                    tick = self._tick(state) if count else state.time - self._lateness
                     change = partial(_changed, tick=tick, schema=state.stream.schema)
                     self._all(state, expected, change)
-                    for oracle in state.oracles.values() if self._lateness else ():
+                    for oracle in state.oracles.values() if self._corrects(state) else ():
                         change(oracle)
         return expected
 
     def _tick(self, state: State) -> int:
         return state.base.position - 1 if isinstance(self._window, CountWindow) else state.now
 
-    def _consume(self, state: State, records: Sequence[Record], letters: Sequence[str], bad: int) -> None:
-        """Each record is the next one of its part that was not read yet; so is each bad one."""
+    def _consume(
+        self, state: State, records: Sequence[Record], sorted_out: Sequence[Record], entry: JournalEntry
+    ) -> dict[str, list[Record]]:
+        """Each record is the next one of its part that was not read yet; so is each bad one.
+
+        ``sorted_out``: the last ones of the records. Gives those of each part.
+        """
+        letters, bad = entry.letters, entry.bad
         raws = [orjson.loads(letter)["raw"].encode().rstrip(b"\n") for letter in letters]
         check(len(raws) == bad, "bad records were counted", bad, "and there are dead letters of", len(raws))
         schema = state.stream.schema
@@ -382,19 +437,32 @@ class Model:
         for record in records:
             parts[self._part(schema.relations[record.relation].name, record.row)].append(record)
         for part, found in parts.items():
-            state.read[part] = self._read_on(part, state.read.get(part, 0), found, raws, schema)
+            late = [record for record in found if record in sorted_out]
+            own = [record for record in found if record not in sorted_out]
+            state.read[part] = self._read_on(part, state.read.get(part, 0), (own, late), raws, schema)
         check(not raws, "bad records were read that nobody wrote", raws)
+        return parts
 
     def _read_on(
-        self, part: str, at: int, records: Sequence[Record], raws: list[bytes], schema: Schema
+        self,
+        part: str,
+        at: int,
+        records: tuple[Sequence[Record], Sequence[Record]],
+        raws: list[bytes],
+        schema: Schema,
     ) -> int:
-        """How far a part is read behind some of its records, and of ``raws`` those that are next."""
+        """How far a part is read behind some of its records, and of ``raws`` those that are next.
+
+        ``records``: those that were taken and those that were sorted out, each in order of arrival.
+        """
         given = self.truth[part]
-        left = deque(records)
+        lefts = [deque(each) for each in records]
         while at < len(given):
             relation, record, raw = given[at]
             known = relation in schema.index  # also one that is gone: its records are passed over
-            if left and known and left[0] == record._replace(relation=schema.index[relation]):
+            one = record._replace(relation=schema.index[relation]) if known else None
+            left = next((each for each in lefts if each and each[0] == one), None)
+            if left is not None:
                 left.popleft()
             elif raw in raws and not known:
                 raws.remove(raw)
@@ -402,10 +470,11 @@ class Model:
                 break
             at += 1
         told = given[at] if at < len(given) else "nothing"
-        check(not left, f"{part}: next came", told, "and it read", *list(left)[:1])
+        for left in lefts:
+            check(not left, f"{part}: next came", told, "and it read", *list(left)[:1])
         return at
 
-    def _take(self, state: State, records: list[Record], expected: Found) -> list[Record]:
+    def _take(self, state: State, records: list[Record], expected: Found, final: int | None) -> list[Record]:
         """Compute the results of records; gives those that are late."""
         if isinstance(self._window, CountWindow):
             size = self._window.size
@@ -416,12 +485,14 @@ class Model:
             state.now = max([state.now, *(record.time for record in records)])
             return []
         records = sorted(records, key=lambda record: record.time)
-        late = [record for record in records if record.time < state.now - self._lateness]
+        late = [record for record in records if record.time < state.time - self._lateness]
         state.waiting += self._counting(state, records[len(late) :])
         state.waiting.sort(key=lambda record: record.time)
         state.now = max([state.now, *(record.time for record in state.waiting)])
-        horizon = state.now - self._lateness
-        ready = [one for one in state.waiting if one.time < horizon] if self._lateness else state.waiting
+        if final is not None:
+            state.final = max(final, state.time)
+        horizon = state.time - self._lateness
+        ready = [one for one in state.waiting if one.time < horizon + (not self._lateness)]
         state.waiting = state.waiting[len(ready) :]
         for tick, together in instants(ready):
             change = partial(_at, tick=tick, records=together, length=self.length)
@@ -463,7 +534,7 @@ class Model:
         """Change all oracles."""
         if self._judged:  # else nobody asks how it ends
             change(state.base)
-        if self._lateness:
+        if self._corrects(state):
             return
         for name, oracle in state.oracles.items():
             retracted, appeared, updated = change(oracle)

@@ -754,6 +754,39 @@ _mutant(
     asks="all",
 )
 _mutant(
+    "begins-before-settled",
+    "a run that resumes takes up begins of results before the records that waited, which have updated them",
+    (
+        "skws.jobs.worker:BatchWorker.replay",
+        "settled=final,",
+        "settled=final if entry.reached is not None else None,",
+    ),
+    (
+        "skws.jobs.worker:BatchWorker.replay",
+        "self._late.clear()",
+        "final is None or self.live.replay(RecordBatch.of(()), {}, settled=final); self._late.clear()",
+    ),
+    host="local",
+    asks="all",
+)
+_mutant(
+    "fronts-of-earlier",
+    "which of equal rows were oldest is not known again when the stream time has moved on without records",
+    ("skws.queries.session:Session.settle", "each.seek()", "pass"),
+    host="spark",
+)
+_mutant(
+    "fronts-of-replay",
+    "which of equal rows were oldest is not known again by a run that ends as soon as it has resumed",
+    (
+        "skws.queries.session:Session.replay",
+        "self.seek(self.position, self.now if reached is None else reached, settled)",
+        "self._state.order.settle(settled)",
+    ),
+    host="local",
+    asks="all",
+)
+_mutant(
     "zeros-before-answer",
     "zeros, left by a loss of power where a sync had failed, hide the next command or answer",
     ("skws.jobs.control:_loaded", 'line.lstrip(b"\\0")', "line"),

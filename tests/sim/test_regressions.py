@@ -26,15 +26,19 @@ class Regression(NamedTuple):
     source: str = "files"
     hook: str = "no"
     asks: str = "keywords"
+    window: str = "time"
 
     def run(self, at: int) -> None:
         """Raises what it finds."""
-        options = Options(self.host, self.source, hook=self.hook, asks=self.asks)
+        options = Options(self.host, self.source, self.window, hook=self.hook, asks=self.asks)
         simulation(options).run(self.plan(at), expire=False)
 
 
 _LAMP: Final = Event("order", 1_000_000, (1, "lamp"))
 _ADA: Final = Event("customer", 0, (1, "ada"))
+_BOUGHT: Final = Event("order", 0, (1, "lamp"))
+_UNBOUGHT: Final = Event("order", 0, (1, "lamp"), delete=True)
+_LATER: Final = Event("order", 2_000_000, (1, "lamp"))
 _RECORDS: Final = Action("publish", events=(_ADA, _LAMP))
 _IN_TURN: Final = Action("publish", events=(_ADA, *(Event("order", 0, (1, "lamp"), delete=True), _LAMP) * 4))
 _MORE: Final = Action("publish", events=(Event("order", 1_000_000, (1, "lamp old")), _LAMP))
@@ -94,7 +98,9 @@ _REGRESSIONS: Final = {
     ),
     # The disk is full behind the head of a segment that replaces the log.
     "replacement-without-entry": Regression(
-        range(14, 19), lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4))
+        range(14, 19),
+        lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4)),
+        source="postgres",  # while a file is silent, the log is kept
     ),
     # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(
@@ -228,6 +234,40 @@ _REGRESSIONS: Final = {
         lambda number: (
             *(_work(), Action("schema", 1), _RECORDS, _work(4), _REFUND, _work(4), _MORE, _work(4)),
             *(Action("schema", 2), _work(), Action("add", number), _work()),
+        ),
+        asks="all",
+        window="count",  # in which files need not keep step
+    ),
+    # The stream time is that of the orders, until they are silent; then the result is updated, and again.
+    "begins-before-settled": Regression(
+        (4, 6),
+        lambda rests: (
+            Action("publish", events=(_ADA, _BOUGHT, Event("customer", 500_000, (1, "bob ada")))),
+            *(_work(), Action("rest", rests), _work(4)),
+            *(Action("publish", events=(Event("customer", 500_000, (1, "ada")),)), _work(4), _STOP),
+            *(_LONG_AFTER, _work(8)),
+        ),
+        asks="all",
+    ),
+    # Orders go on while the file of customers is silent, until it is not waited for any more.
+    "fronts-of-earlier": Regression(
+        (8, 11),
+        lambda turns: (
+            Action("publish", events=(_ADA, *(_BOUGHT,) * 3)),
+            # A pattern, so that nothing replaces the log.
+            *(_work(1), Action("add", 4), Action("publish", events=(_UNBOUGHT, _LATER) * turns), _work(3)),
+            *(Action("rest", 4), _work(4), _STOP, _work(4), Action("publish", events=(_ADA,)), _work(4)),
+        ),
+        host="spark",
+        asks="all",
+    ),
+    "fronts-of-replay": Regression(
+        (8, 11),
+        lambda turns: (
+            Action("publish", events=(_ADA, *(_BOUGHT,) * 3)),
+            *(_work(1), Action("add", 4), Action("publish", events=(_UNBOUGHT, _LATER) * turns), _work(3)),
+            *(Action("rest", 4), _work(4), _STOP, _work(1), _STOP, _work(1)),
+            *(Action("publish", events=(_ADA,)), _work(4)),
         ),
         asks="all",
     ),

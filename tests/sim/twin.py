@@ -16,6 +16,7 @@ from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
 from skws.queries.operator import LoggedBatch
 from skws.results.model import Result
+from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 
 Told = Counter[tuple[str, str, bytes]]
@@ -52,7 +53,10 @@ class Twin:
 
     def _given(self, entry: JournalEntry) -> list[Result]:
         live = self._worker.live
-        logged = LoggedBatch(live.position, live.now, entry.records)
+        final = live.final
+        if final is None and stream_time(entry.end) is not None:
+            final = live.now  # up to here parts were in step
+        logged = LoggedBatch(live.position, live.now, entry.records, final)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
         self._past.append(logged)
         self._entries.append(entry)

@@ -190,8 +190,10 @@ def test_a_feed_is_empty_until_its_server_is_there() -> None:
     clock, late = HandClock(), Late(2)
     with closing(RetryingFeed(late, SCHEMA, clock)) as feed:
         first = feed.poll({"at": 5}, 7)
-        assert first == Batch(NOTHING, {"at": 5}, ("late: it is away; trying again in 0.1 s",))
-        assert feed.poll({"at": 5}, 7) == Batch(NOTHING, {"at": 5})
+        assert first == Batch(
+            NOTHING, {"at": 5}, ("late: it is away; trying again in 0.1 s",), answered=False
+        )
+        assert feed.poll({"at": 5}, 7) == Batch(NOTHING, {"at": 5}, answered=False)
         assert feed.backlog({"at": 5}) == Backlog()
         feed.commit({"at": 5})
         feed.change_schema(Schema("other", SCHEMA.relations, SCHEMA.joins))

@@ -116,6 +116,10 @@ class KafkaFeed(Feed):
         begins = {one: ends[latest] for one, ends in reach.items()}
         return TopicPosition(self._cluster, begins, ids=dict(self._topics.ids)).offset()
 
+    @property
+    def partitioned(self) -> bool:
+        return True
+
     def tables(self) -> Iterator[Item]:
         """The present rows of the topics named after static tables."""
         try:
@@ -129,6 +133,7 @@ class KafkaFeed(Feed):
         """The messages that have arrived; none while the brokers are unreachable."""
         position = self._checked(start)
         messages: list[Message] = []
+        ahead: dict[int, int] | None = None
         # It never decreases, even if the clock is set back: an accepted record remains accepted.
         self._latest = max(self._latest, self._horizon.latest(), *(r.latest for r in self._readers.values()))
         try:
@@ -138,9 +143,11 @@ class KafkaFeed(Feed):
                 refused = any(message.refused for message in messages)
                 horizon = RefusalMark.behind(position.horizon, self._latest) if refused else position.horizon
                 position = replace(position, next=reader.offsets(), horizon=horizon)
+                ahead = None if self._retry.away else reader.ahead()
         except KafkaException as error:
             self._failed(error)
-        return Batch(self._streamed(messages), position.offset(), self._take_notices())
+        read, end = self._streamed(messages), position.offset()
+        return Batch(read, end, self._take_notices(), ahead=ahead or {}, answered=ahead is not None)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """The same share of the waiting messages of each partition, so that partitions in step stay in step.

@@ -492,6 +492,13 @@ class PartitionReader:
         """The partitions that the others wait for."""
         return [partition for partition, queue in self._queues.items() if queue.dry]
 
+    def ahead(self) -> dict[int, int] | None:
+        """The times of the next messages that were fetched; None if those of some partition were not."""
+        if self.dry():
+            return None
+        heads = [queue.waiting[0] for queue in self._queues.values() if queue.waiting]
+        return {number_of(one.partition): one.time for one in heads if one.time != EARLIEST}
+
     def take(self, limit: int, latest: int = LATEST) -> list[Message]:
         """Messages of about ``limit`` items, in order; those with times after ``latest`` are refused."""
         messages = take_merged(list(self._queues.values()), limit, latest)

@@ -29,9 +29,9 @@ from skws.data.packing import expanded, packed, unpacked
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
-from skws.queries.order import AwaitedPartitions, final_of
 from skws.results.frames import COLUMNS, result_table
 from skws.results.model import Result
+from skws.sources.partitions import AwaitedPartitions, final_of
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
@@ -130,7 +130,8 @@ class FrameProcessor(MeshProcessor):
         ends = awaited.ends(told, clock)
         self._partitions = awaited.known
         before = ALWAYS if mark.final is None else mark.final
-        final, reached = final_of(ends, before, self._lateness), int(ends.max(initial=mark.now))
+        reached = int(ends.max(initial=mark.now))
+        final = final_of(ends, before, self._lateness, reached)
         batches = _cut(pieces)
         batch: _Packed | None = next(batches, _Packed(b"", ALWAYS))
         while batch is not None:

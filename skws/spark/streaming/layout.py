@@ -360,15 +360,21 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
 def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]) -> Chunk:
     """The head of a whole chunk; behind it is the position ``after``."""
     number, lasting = place
+    settled = max((chunk.settled for chunk in parts if chunk.settled is not None), default=None)
+    final = parts[0].final  # all shards are told the same
+    if lasting:  # some shards may have chunks of any times in its place
+        final = None if settled is None else ALWAYS
     return Chunk(
         number,
         after - sum(chunk.after - chunk.position for chunk in parts),
         ALWAYS if lasting else max(chunk.now for chunk in parts),
         max(chunk.latest for chunk in parts),
         after,
+        final=final,
         begins=begins,
         lasting=lasting,
         reached=max(chunk.reached for chunk in parts),
+        settled=settled,
     )
 
 
@@ -426,7 +432,7 @@ def divided(
         if body or chunk.lasting:
             own = replace(chunk, size=len(body))
             if layout.keys is not None:
-                after = insertions(_in_time(unpacked(body), chunk.now, lateness))
+                after = insertions(_in_time(unpacked(body), chunk, lateness))
                 own = replace(own, position=0, after=after)
             yield group, kind, name, orjson.dumps(asdict(own)), body
 
@@ -443,8 +449,8 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
         if lasting:
             batches += [unpacked(body) for _, body in some]
         else:
-            now = max(own.now for own, _ in some)
-            batches.append(_in_time(rejoined([body for _, body in some]), now, lateness))
+            latest = max((own for own, _ in some), key=attrgetter("now"))
+            batches.append(_in_time(rejoined([body for _, body in some]), latest, lateness))
     records = together(batches)
     return records.taken(np.argsort(records.time, kind="stable"))
 
@@ -453,6 +459,7 @@ def _of_part(part: tuple[Chunk, bytes]) -> Place:
     return part[0].place
 
 
-def _in_time(records: RecordBatch, now: int, lateness: int) -> RecordBatch:
-    """The records that did not come too late."""
-    return records if now == ALWAYS else records.taken(records.time >= now - lateness)
+def _in_time(records: RecordBatch, chunk: Chunk, lateness: int) -> RecordBatch:
+    """The records of a chunk that did not come too late."""
+    reached = chunk.now if chunk.final is None else min(chunk.now, chunk.final)
+    return records if reached == ALWAYS else records.taken(records.time >= reached - lateness)

@@ -30,11 +30,13 @@ from skws.jobs.intake import BadRecordPolicy, BatchSizer
 from skws.queries.operator import changed
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog, Batch, Feed, Offset, SystemClock
+from skws.sources.partitions import PartitionedFeed, stream_time
 from skws.sources.retry import RetryingFeed
 from skws.spark.streaming.layout import Layout
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.run_directory import COMMANDS, ReplayControl, commands_between
 from skws.spec.job import Job
+from skws_purging.lifespans import ALWAYS
 from skws_schema.model import Schema
 
 
@@ -214,7 +216,8 @@ class FeedReader(SimpleDataSourceStreamReader):
             "start": self._reading.start,
             "ended": polled.ended,
         }
-        busy = bool(len(polled.read) or commands or polled.notices or greeting or polled.ended)
+        moves = stream_time(polled.end) != stream_time(start["feed"])
+        busy = bool(len(polled.read) or commands or polled.notices or moves or greeting or polled.ended)
         self._rest.after(busy=busy)
         if not busy and not self._has_moved(start, polled.end):
             return iter(()), start
@@ -264,7 +267,10 @@ class FeedReader(SimpleDataSourceStreamReader):
                 clock=self._pace,
                 ahead=request.ahead,
             )
-            self._feed = Prefetch(RetryingFeed(source, self._schema, SystemClock()), self._packed)
+            feed: Feed = RetryingFeed(source, self._schema, SystemClock())
+            if not request.stream.by_count:
+                feed = PartitionedFeed(feed, SystemClock(), request.stream.lateness, request.idle)
+            self._feed = Prefetch(feed, self._packed)
         return self._feed
 
     def _backlog(self, feed: Offset) -> Backlog | None:
@@ -319,8 +325,13 @@ class FeedReader(SimpleDataSourceStreamReader):
         )
         tables = b"" if start["tables"] else packed(RecordBatch.of(list(read_tables(self._reading.folder))))
         rows: list[tuple[int, int, bytes]] = []
+        before, final = stream_time(start["feed"]), stream_time(end["feed"])
         for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
-            head = replace(head, number=first + at, ended=end["ended"] and at == number - 1)
+            last, reached = at == number - 1, final
+            if final is not None and part.latest is not None and not last:
+                # What follows is no earlier than what this part has.
+                reached = max(ALWAYS if before is None else before, min(final, part.latest))
+            head = replace(head, number=first + at, ended=end["ended"] and last, final=reached)
             rows += self._micro_batches(head, tables, part, own)
             head, tables = BatchHeader(read, watched=head.watched), b""
         return iter(rows)

@@ -286,6 +286,8 @@ class Shard:
         self._sent.clear()
         batch = unpacked(micro_batch.records)
         new_chunk = None
+        if micro_batch.head.final is not None and live.final is None:
+            results += live.settle(live.now)  # up to here partitions were in step
         before, final = (live.position, live.now), live.final
         results += live.take(batch, ended=micro_batch.head.ended)
         if micro_batch.head.reached is not None:

@@ -24,6 +24,7 @@ from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning.parts import Part, Partitioning, plan_keys
 from skws.results.model import LiveResult
+from skws.sources.partitions import STREAM_TIME
 from skws.spark.streaming.layout import (
     Blob,
     Layout,
@@ -42,7 +43,7 @@ from skws.spec.job import Job
 from skws.spec.query import PATTERN, SIZE, TOP, WINDOW, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
-from skws_purging.lifespans import Front
+from skws_purging.lifespans import ALWAYS, Front
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
 from skws_schema.yaml.document import to_yaml
@@ -156,6 +157,29 @@ def cut(rng: random.Random, records: list[Record]) -> list[list[Record]]:
     return batches
 
 
+def mixed(rng: random.Random, records: Sequence[Record]) -> list[Record]:
+    """Records in order as they are read from partitions that do not keep step."""
+    lags = [rng.choice((0, 5, 40)) for _ in range(3)]
+    return sorted(records, key=lambda record: record.time + rng.choice(lags))
+
+
+def stream_times(rng: random.Random, batches: Sequence[Sequence[Record]], in_step: int) -> list[int | None]:
+    """The stream time behind each batch: all that comes later is no earlier. None among the first records."""
+    found: list[int | None] = []
+    read, latest, final = 0, ALWAYS, ALWAYS
+    for number, batch in enumerate(batches):
+        read += len(batch)
+        latest = max([latest, *(record.time for record in batch)])
+        if read <= in_step:
+            found.append(None)
+            continue
+        least = min([latest, *(record.time for later in batches[number + 1 :] for record in later)])
+        if rng.random() < 0.7:  # else a partition has nothing yet, and is waited for
+            final = max(final, least)
+        found.append(final)
+    return found
+
+
 def random_query(rng: random.Random) -> Query:
     if rng.random() < 0.15:
         return Query(rng.choice(MESHED))
@@ -204,13 +228,21 @@ class Shards:
         }
 
     def work(
-        self, batch: list[Record], commands: list[JobCommand], tables: list[Record], *, ended: bool
+        self,
+        batch: list[Record],
+        commands: list[JobCommand],
+        tables: list[Record],
+        final: int | None,
+        *,
+        ended: bool,
     ) -> tuple[list[LiveResult], int]:
         """The results of all shards, and how many records were too late."""
         self.number += 1
         records = RecordBatch.of(batch)
         reached = int(records.time.max()) if len(records) and self.layout.keys else None
-        head = BatchHeader(0.0, tuple(commands), number=self.number, reached=reached, ended=ended)
+        head = BatchHeader(
+            0.0, tuple(commands), number=self.number, final=final, reached=reached, ended=ended
+        )
         parts = self.layout.packed(records)
         parts *= 1 if self.layout.keys else self.layout.shards
         told: list[tuple[int, LiveResult]] = []
@@ -231,7 +263,9 @@ class Shards:
 
     def _rest(self) -> Iterator[Blob]:
         for group, shard in self.shards.items():
-            mark = ShardProgress(position=shard.shard.position, now=shard.shard.now, next=self.number + 1)
+            mark = ShardProgress(
+                position=shard.shard.position, now=shard.shard.now, final=shard.final, next=self.number + 1
+            )
             yield group, "mark", "", b"", orjson.dumps(asdict(mark))
             for number, (text, chunk) in enumerate(shard.schemas):
                 yield group, "schema", str(number), b"%d" % chunk, text.encode()
@@ -263,9 +297,11 @@ class Shards:
                     shard.chunks[int(name)] = Chunk(**orjson.loads(head)), body
                 case "lasting":
                     shard.lasting = Chunk(**orjson.loads(head)), body
-        shard.shard.begin(shard.tables, shard.queries.values(), shard.schemas, shard.states)
+        state = (shard.tables, shard.queries.values(), shard.schemas, shard.states)
+        shard.shard.begin(*state, out_of_step=mark.final is not None)
         shard.replay()
-        shard.shard.seek(mark.position, mark.now)
+        shard.final = mark.final
+        shard.shard.seek(mark.position, mark.now, mark.final)
         return shard
 
 
@@ -341,11 +377,12 @@ def compare(
     schemas: bool = False,
     few_bytes: int = FEW_BYTES,
     stay: Collection[str] = (),
+    out_of_step: int = 0,
 ) -> Seen:
     """Hold shards against one worker, batch by batch; layouts take turns.
 
     ``theirs``: the job as the shards have it. ``few_bytes``: as of ``Shard``. ``stay``: queries of the job
-    that are not removed.
+    that are not removed. ``out_of_step``: how many of the records are read from partitions that are.
     """
     rng = random.Random(seed)
     tables = [Record(3, 0, random_row(rng, 5)) for _ in range(6)]
@@ -355,8 +392,11 @@ def compare(
     results = retractions = changes = 0
     spreads: set[Partitioning] = set()
     turns = cycle(rng.sample(layouts, len(layouts)))
-    batches = cut(rng, records)
-    for number, drawn in enumerate(batches):
+    batches = cut(
+        rng, [*records[:-out_of_step], *mixed(rng, records[-out_of_step:])] if out_of_step else records
+    )
+    finals = stream_times(rng, batches, len(records) - out_of_step)
+    for number, (drawn, final) in enumerate(zip(batches, finals, strict=True)):
         commands = commands_of(rng, one, draw, 15, schemas, stay)
         if not number:
             commands = [*map(JobCommand.adding, job.named().values()), *commands]
@@ -364,10 +404,13 @@ def compare(
         more = len(one.standing.stream.schema.relations) > len(SCHEMA.relations)
         batch = [r._replace(relation=4) if more and rng.random() < 0.2 and not r.delete else r for r in drawn]
         ended = number == len(batches) - 1
+        in_step = one.live.final is None and final is not None
         before = one.live.position, one.live.now
         told = RecordBatch.of(batch)
-        outcome = one.work(JournalEntry(number + 1, {}, 0, tuple(commands), told, ended=ended))
-        log.append(LoggedBatch(*before, told))
+        logged = LoggedBatch(*before, told, one.live.now if in_step else one.live.final)
+        end = {} if final is None else {STREAM_TIME: {"final": final}}
+        outcome = one.work(JournalEntry(number + 1, end, 0, tuple(commands), told, ended=ended))
+        log.append(logged)
         wanted = next(turns) if number and rng.random() < 0.5 else Wanted(several.layout.shards)
         standing, window = one.standing, job.plan_window
         layout = wanted.layout(list(standing.shown()), standing.stream, window, several.layout, number)
@@ -376,10 +419,10 @@ def compare(
         for shard in several.shards.values():
             if rng.random() < 0.2:
                 shard.rebuild()
-        found, late = several.work(batch, commands, [] if number else tables, ended=ended)
+        found, late = several.work(batch, commands, [] if number else tables, final, ended=ended)
         spreads.add(layout.spread)
         assert late == len(outcome.late), number
-        compared = standing_after if job.lateness else lines
+        compared = standing_after if job.lateness or final is not None else lines
         assert compared(found) == compared(outcome.results), number
         assert sum(each.shard.position for each in several.shards.values()) in (
             one.live.position,
@@ -427,6 +470,24 @@ def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divi
     assert seen.results > 20
     assert seen.retractions > 0
     assert {Partitioning.ROOTS, Partitioning.QUERIES} <= seen.spreads
+
+
+@some("equal", [False, True], [])
+@some("lateness", [0], [5])
+@some("divided", [False, True], [])
+@seeds(2, 12)
+def test_partitions_that_do_not_keep_step(divided: bool, lateness: int, equal: bool, seed: int) -> None:
+    """From some record on; layouts change, meshes are lost, and logs are replaced by what lives."""
+    rng = random.Random(seed)
+    records = equal_rows(rng, 250) if equal else random_records(rng, 250, truncated=True)
+    longer = Query("keyed k ; link l within 20 us", kind=PATTERN)
+    best = Query("alpha beta", kind=TOP, options={SIZE: "2"})
+    job = asked(TimeWindow(12), DIVIDED if divided else SCHEMA, lateness, longer=longer, best=best)
+    out_of_step = rng.choice((120, 200, 249))
+    kept = ("longer", "best") if rng.random() < 0.5 else ()
+    seen = compare(job, records, seed, few_bytes=FEW_BYTES // 4, out_of_step=out_of_step, stay=kept)
+    assert seen.results > 20
+    assert seen.retractions > 0
 
 
 @seeds(1, 4)

@@ -1,0 +1,247 @@
+"""Files that grow side by side, each in order, give what the sorted stream gives, however they are read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.formats.dead_letters import record_line
+from skws.jobs.control import JobCommand, RunControl
+from skws.jobs.local import LocalWatch
+from skws.queries.kinds import plans_of
+from skws.queries.session import Session
+from skws.sources.partitions import StreamTime
+from skws.spec.job import IDLE, Job
+from skws.spec.query import PATTERN, Query
+from skws_windows.window import MICROSECOND, TimeWindow
+from tests.clocks import HandClock
+from tests.jobs.watching import Collected, Notes, abandon, append, customer, lines, order, request, steps
+from tests.queries.test_oracle_partitions import QUERIES, last_told, random_records
+from tests.spark.streaming.test_oracle_shards import DIVIDED
+from tests.strategies import seeds, some
+
+
+class Run:
+    """A job over a folder of files, by a clock of its own; it may start again from its checkpoint."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.folder = Path(job.source)
+        self.folder.mkdir()
+        self.clock = HandClock()
+        self.sink = Collected()
+        self.late = 0
+        self.start()
+
+    def start(self) -> None:
+        control = RunControl(self.job, self.clock)
+        self.watch = LocalWatch(self.job, [self.sink], Notes().log, control=control)
+        self.watch.open()
+
+    def again(self, *, killed: bool) -> None:
+        self.late += self.watch.metrics().late
+        if killed:
+            abandon(self.watch)
+        else:
+            self.watch.close()
+        self.start()
+
+    def write(self, number: int, records: Sequence[Record]) -> None:
+        with (self.folder / f"{number}.jsonl").open("ab") as file:
+            file.writelines(record_line(one, self.job.schema) + b"\n" for one in records)
+
+    def add(self, queries: Sequence[Query]) -> None:
+        self.watch.control.submit_all([JobCommand.adding(query) for query in queries])
+
+    def wait(self, seconds: float) -> None:
+        self.clock.sleep(round(seconds * MICROSECOND))
+        steps(self.watch)
+
+    def alive(self, name: str) -> set[str]:
+        return {one.id for one in self.watch.worker.alive(name)}
+
+    def told(self) -> list[tuple[str, str]]:
+        return self.sink.told()
+
+
+def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> list[list[Record]]:
+    """The records of three files, each in order but for the lateness."""
+    parts: list[list[Record]] = [[], [], []]
+    for record in records:
+        rng.choice(parts).append(record)
+    for part in parts:
+        part.sort(key=lambda record: record.time - rng.randint(0, lateness))
+    return parts
+
+
+@some("lateness", [0, 5], [1])
+@some("kept", [True, False], [])
+@seeds(1, 12)
+def test_files_of_any_rates_give_what_the_sorted_stream_gives(
+    tmp_path: Path, seed: int, kept: bool, lateness: int
+) -> None:
+    """Also after kills and restarts; queries that come later find what lives then."""
+    rng = random.Random(seed)
+    records = random_records(rng, 120)
+    job = Job(
+        dict(QUERIES),
+        DIVIDED,
+        str(tmp_path / "in"),
+        window=TimeWindow(rng.choice((12, 40))),
+        max_size=3,
+        lateness=lateness,
+        checkpoint=tmp_path / "checkpoint" if kept else None,
+        control=tmp_path / "control",
+    )
+    rest = parts_of(rng, records, lateness)
+    rates = [rng.choice((1, 3, 8, 20)) for _ in rest]
+    run, turn = Run(job), 0
+    names = {query.name: f"later {query.name}" for query in job.named().values()}
+    while any(rest):
+        for number, part in enumerate(rest):
+            if not turn or rng.random() < 0.8:  # a file is waited for once it has begun
+                run.write(number, part[: rates[number]])
+                rest[number] = part[rates[number] :]
+        if turn == 5:
+            run.add([replace(query, name=names[query.name]) for query in job.named().values()])
+        turn += 1
+        run.wait(rng.random())
+        if kept and rng.random() < 0.2:
+            run.again(killed=rng.random() < 0.5)
+    # Behind all windows; queries that need the order get the first ones, with a lateness not the last.
+    end = [Record(0, records[-1].time + 1_000 * (1 + n // 3) + n, ("pad", 1, 1)) for n in range(6)]
+    run.wait(1.5 * IDLE / MICROSECOND)
+    for name, later in names.items():
+        assert run.alive(name) == run.alive(later)
+    for number, one in enumerate(end):
+        run.write(number % 3, [one])
+    run.wait(0)
+    run.wait(1.5 * IDLE / MICROSECOND)
+    run.late += run.watch.metrics().late
+    run.watch.close()
+    assert not run.late
+    whole = Session(replace(job.stream, lateness=0))
+    whole.add_all(list(plans_of(job).values()))
+    expected = whole.take(RecordBatch.of(records)) + whole.take(RecordBatch.of(end))
+    assert len(expected) > 20
+    assert last_told([r.parsed for r in run.sink.results if r.name in names]) == last_told(expected)
+
+
+def opened_run(tmp_path: Path, **changes: Any) -> Run:
+    return Run(request(tmp_path / "in", **changes))
+
+
+def test_a_file_hours_behind_another_loses_nothing(tmp_path: Path) -> None:
+    """Of one come the times 0 to 500, of the other 0 to 50; then 500 to 600, and 50 to 550."""
+    run = opened_run(tmp_path)
+    for begin, end, other_begin, other_end in ((0, 500, 0, 50), (500, 600, 50, 550)):
+        append(run.folder / "a.jsonl", *(customer(time, time) for time in range(begin, end)))
+        append(run.folder / "b.jsonl", *(order(time + 0.5, time) for time in range(other_begin, other_end)))
+        run.wait(0)
+    assert run.watch.metrics().late == 0
+    assert len(run.told()) == 550
+    run.watch.close()
+
+
+def test_a_file_that_is_silent_holds_back_no_longer_than_it_is_waited_for(tmp_path: Path) -> None:
+    pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
+    run = opened_run(tmp_path, queries={"pattern": pattern, "both": "ada lamp"}, idle=5 * MICROSECOND)
+    append(run.folder / "a.jsonl", customer(0, 1))
+    append(run.folder / "b.jsonl", order(0, 9))
+    run.wait(0)
+    append(run.folder / "a.jsonl", order(4, 1))
+    run.wait(4)
+    assert run.told() == [("+", "ada lamp")]  # keywords are found at once, matches in order
+    run.wait(0.9)
+    assert len(run.told()) == 1
+    run.wait(0.2)  # nothing has come of the other file for five seconds
+    assert run.told()[1:] == [("+", pattern.text)]
+    append(run.folder / "b.jsonl", order(3, 1), order(4, 1, "lamp too"), order(9, 1))
+    run.wait(0)
+    assert run.watch.metrics().late == 1  # what it lags behind then is late
+    append(run.folder / "a.jsonl", order(6, 1, "lamp, late"))
+    run.wait(0)
+    assert run.watch.metrics().late == 1  # it is waited for again, and so is the other
+    run.watch.close()
+
+
+def test_where_all_files_are_silent_the_latest_record_counts(tmp_path: Path) -> None:
+    pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
+    run = opened_run(tmp_path, queries={"pattern": pattern})
+    append(run.folder / "a.jsonl", customer(0, 1), order(8, 1))
+    append(run.folder / "b.jsonl", order(5, 9))
+    run.wait(0)
+    assert run.told() == []
+    run.wait(IDLE / MICROSECOND)
+    assert run.told() == []
+    run.wait(0.1)
+    assert run.told() == [("+", pattern.text)]
+    run.watch.close()
+
+
+def test_files_that_fall_silent_in_turn_hold_back_no_longer_than_the_last_of_them(tmp_path: Path) -> None:
+    pattern = Query("customer c ; order o where c.cid = o.cid", kind=PATTERN)
+    run = opened_run(tmp_path, queries={"pattern": pattern}, idle=5 * MICROSECOND)
+    append(run.folder / "a.jsonl", customer(0, 1), order(8, 1))
+    append(run.folder / "b.jsonl", order(5, 9))
+    append(run.folder / "c.jsonl", order(5, 9))
+    run.wait(0)
+    run.wait(3)
+    append(run.folder / "c.jsonl", order(5, 9))
+    for _ in range(5):
+        run.wait(1)
+    assert run.told() == []
+    run.wait(1.1)
+    assert run.told() == [("+", pattern.text)]
+    run.watch.close()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_restart_knows_how_far_each_file_has_come(tmp_path: Path, killed: bool) -> None:
+    letters = tmp_path / "letters.jsonl"
+    run = opened_run(tmp_path, checkpoint=tmp_path / "checkpoint", dead_letters=letters)
+    append(run.folder / "a.jsonl", customer(0, 1), customer(50, 2))
+    append(run.folder / "b.jsonl", order(0, 9), order(10, 9))
+    run.wait(0)
+    run.again(killed=killed)
+    append(run.folder / "a.jsonl", customer(60, 3))
+    run.wait(0)
+    run.again(killed=killed)
+    append(run.folder / "b.jsonl", order(9, 1), order(10, 1), order(50, 2))
+    run.wait(0)
+    assert {result.tuples[0].row["cid"] for result in run.sink.results} == {2}  # the window is ten seconds
+    assert run.watch.metrics().late == 1
+    run.again(killed=killed)
+    run.watch.close()
+    assert [orjson.loads(line["raw"])["time"][17:19] for line in lines(letters)] == ["09"]
+
+
+def test_the_stream_time_of_partitions() -> None:
+    time = StreamTime()
+    brought: Mapping[int, int]
+    ahead: Mapping[int, int]
+    for brought, ahead, gone, final in (
+        ({1: 500}, {}, (), None),  # the only one is the latest
+        ({1: 510, 2: 510}, {}, (), None),
+        ({1: 600}, {}, (), 510),
+        ({1: 700}, {2: 650}, (), 650),  # what comes next is known
+        ({3: 600}, {}, (), 650),  # all of it was late
+        ({3: 660, 1: 710}, {}, (), 650),
+        ({}, {}, (2,), 660),
+        ({}, {}, (3, 1), 710),
+        ({2: 705}, {}, (), 710),
+        ({2: 720}, {}, (), 720),
+    ):
+        time = time.after(brought, ahead, gone, lateness=0)
+        assert time.final == final
+        assert (
+            orjson.loads(orjson.dumps(time.offset())) == time.offset()
+        )  # Spark compares it with what it was sent
+        assert StreamTime.of({"stream_time": time.offset()}) == time

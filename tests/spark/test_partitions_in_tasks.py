@@ -1,0 +1,92 @@
+"""Files that grow side by side, read in tasks of Spark, give what the sorted stream gives in one process."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+import skws
+import skws.spark
+from skws.data.batch import RecordBatch
+from skws.formats.dead_letters import record_line
+from skws.queries.kinds import plans_of
+from skws.queries.session import Session
+from skws.spec.job import Job
+from skws_windows.window import TimeWindow
+from tests.jobs.test_partitions_out_of_step import parts_of
+from tests.queries.test_oracle_partitions import QUERIES, last_told, random_records
+from tests.spark.streaming.test_oracle_shards import DIVIDED
+from tests.strategies import some
+
+pytestmark = pytest.mark.spark
+
+IDLE = 15.0  # seconds
+
+
+class Row(NamedTuple):
+    """A result, as far as it is compared."""
+
+    op: str
+    query: str
+    id: str
+    start: float | None
+    end: float | None
+
+
+def _seconds(time: datetime | None) -> float | None:
+    return None if time is None else round(time.timestamp(), 6)
+
+
+@some("seed, lateness", [(0, 0)], [(1, 5), (2, 0), (3, 5)])
+def test_files_of_any_rates_give_what_the_sorted_stream_gives(
+    spark_one: SparkSession, tmp_path: Path, seed: int, lateness: int
+) -> None:
+    """Batches are planned as soon as four records wait; matches come once the files are silent."""
+    rng = random.Random(seed)
+    records = random_records(rng, 90)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(40), max_size=3, lateness=lateness)
+    found = skws.spark.search(
+        spark_one,
+        skws.spark.Source(folder, records=16),
+        list(job.named().values()),
+        schema=DIVIDED,
+        window=job.window,
+        max_size=3,
+        lateness=f"{lateness} us" if lateness else None,
+        idle=f"{IDLE} seconds",
+    )
+    told: list[dict[str, Any]] = []
+    writer = found.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.foreachBatch(lambda frame, _: told.extend(frame.toArrow().to_pylist())).start()
+    rest = parts_of(rng, records, lateness)
+    rates = [rng.choice((3, 8, 20)) for _ in rest]
+    try:
+        while any(rest):
+            for number, part in enumerate(rest):
+                some_more = rng.randint(1, rates[number])  # none is silent for long while others go on
+                with (folder / f"{number}.jsonl").open("ab") as file:
+                    file.writelines(record_line(one, DIVIDED) + b"\n" for one in part[:some_more])
+                rest[number] = part[some_more:]
+            query.processAllAvailable()
+        time.sleep(1.2 * IDLE)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    whole = Session(replace(job.stream, lateness=0))
+    whole.add_all(list(plans_of(job).values()))
+    expected = whole.take(RecordBatch.of(records))
+    assert len(expected) > 20
+    assert {row["op"] for row in told} == {"+", "-", "~"}
+    found_last = last_told(
+        Row(row["op"], row["name"], row["id"], _seconds(row["start"]), _seconds(row["end"])) for row in told
+    )
+    assert found_last == last_told(Row(one.op, one.name, one.id, one.start, one.end) for one in expected)

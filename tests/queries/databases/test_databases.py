@@ -244,7 +244,7 @@ def test_joins_of_a_catalog_that_declares_none_are_those_of_names_and_values(
     [
         (4, ("--database", "none.sqlite"), "no such SQLite file"),
         (4, ("--database", __file__), "not a database"),
-        (2, ("--database", "BOOKS", "--window", "none"), "--window is not for a database"),
+        (2, ("--database", "BOOKS", "--window", "none"), "--window does not apply to a database"),
         (2, ("--database", "BOOKS", "--index", __file__), "no index"),
         (2, ("--database", "BOOKS", "--rank", "relevanz"), "did you mean"),
     ],

@@ -20,7 +20,7 @@ import orjson
 
 from bench.load import Load
 from bench.processes import peak
-from skws.data.batch import RecordBatch, together
+from skws.data.batch import RecordBatch, concat_batches
 from skws.data.packing import expanded
 from skws.formats import Replay
 from skws.formats.jsonl import ChunkReader
@@ -96,7 +96,7 @@ def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> floa
         for number, batch in enumerate(_batches(job, replay)):
             reached = int(batch.time.max()) if layout.keys is not None else None
             head = replace(head, number=number, reached=reached, commands=() if number else head.commands)
-            parts = layout.packed(batch)
+            parts = layout.pack(batch)
             for place, file in enumerate(files):
                 part = parts[place] if layout.keys is not None else parts[0]
                 pickle.dump(MicroBatch(head, b"", part).to_bytes(), file)
@@ -110,10 +110,10 @@ def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
         for chunk in reader.read(split):
             held.append(chunk.records)
             if sum(map(len, held)) >= _RECORDS:
-                yield together(held)
+                yield concat_batches(held)
                 held = []
     if held:
-        yield together(held)
+        yield concat_batches(held)
 
 
 def _worked(job: Job, part: Part, path: Path) -> LiveShard:

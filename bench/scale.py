@@ -34,7 +34,7 @@ from bench.live_shards import live_shards, show
 from bench.load import DENSE, HEAVY, KEYED
 from bench.processes import peak
 from skws.data.batch import RecordBatch
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.formats import Replay
 from skws.formats.jsonl_order import timed_blocks
 from skws.formats.splits import PackedPiece, read_pieces
@@ -170,10 +170,10 @@ def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
         with ExitStack() as stack:
             files = [stack.enter_context(path.open("wb")) for path in paths]
             for piece, blob in pieces:
-                batch = unpacked(blob)
+                batch = unpack(blob)
                 own = slicing.parts_of(piece, batch) if number > 1 else [(0, piece, batch)]
                 for part, some, records in own:
-                    pickle.dump((some, packed(records)), files[part])
+                    pickle.dump((some, pack(records)), files[part])
         divide = time.process_time() - began
         pieces.clear()
         taken = []
@@ -198,7 +198,7 @@ def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     with path.open("rb") as file:
         while file.peek(1):
             piece, blob = pickle.load(file)
-            yield piece, unpacked(blob)
+            yield piece, unpack(blob)
 
 
 def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 import numpy as np
 import yaml
 
-from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, batched, together
+from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, batched, concat_batches
 from skws.data.values import MalformedError, MissingError, timestamp
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
@@ -292,7 +292,7 @@ class Session:
         """
         time = self._session.latest or 0
         batches = list(_Inputs.of(data).chunks(self.schema, self.bad, time))
-        batch = together(batches) if batches else NO_RECORDS
+        batch = concat_batches(batches) if batches else NO_RECORDS
         for number in np.unique(batch.relation).tolist():
             relation = self.schema.relations[number]
             if relation.table:
@@ -624,8 +624,8 @@ def _records(
     if not (inputs.frames or inputs.nested):
         return tables, replay.batches(policy)
     batches = [*replay.batches(policy), *inputs.chunks(schema, policy)]
-    whole = together(batches) if batches else NO_RECORDS
+    whole = concat_batches(batches) if batches else NO_RECORDS
     static = np.isin(whole.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
-    tables += whole.taken(static).records()
-    moving = whole.taken(~static)
-    return tables, iter([moving.taken(np.argsort(moving.time, kind="stable"))])
+    tables += whole.take(static).records()
+    moving = whole.take(~static)
+    return tables, iter([moving.take(np.argsort(moving.time, kind="stable"))])

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.batch import RecordBatch
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.formats import BadRecordLog, Replay
 from skws.formats.files import Split, Spool
 from skws.formats.jsonl_order import timed_blocks
@@ -456,7 +456,7 @@ def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
 def _unpacked(pieces: _Pieces, spools: Sequence[Spool]) -> Iterator[tuple[PackedPiece, RecordBatch]]:
     for piece, stored in pieces:
         check()
-        yield piece, unpacked(stored.read(spools))
+        yield piece, unpack(stored.read(spools))
 
 
 def _look(worker: ProcessWorker, split: Split) -> None:
@@ -475,7 +475,7 @@ def _divide(worker: ProcessWorker, slicing: Slicing, stored_piece: tuple[PackedP
     """A task: what each part of the keys has of a piece."""
     for piece, batch in _unpacked([stored_piece], worker.spools):
         for part, own, records in slicing.parts_of(piece, batch):
-            blob = packed(records)
+            blob = pack(records)
             offset = worker.spools[worker.number].append(blob)
             worker.emit((part, own, SpooledBytes(worker.number, offset, len(blob))))
 

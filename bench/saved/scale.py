@@ -19,7 +19,7 @@ from typing import Final
 
 from bench.load import HEAVY, WORDS, query_texts
 from bench.peers.children.entry import peak_bytes
-from skws.data.batch import RecordBatch, together
+from skws.data.batch import RecordBatch, concat_batches
 from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
 from skws.queries.kinds import plans_over
@@ -85,7 +85,7 @@ def _load(tuples: int) -> list[RecordBatch]:
         path = Path(folder) / "load.jsonl"
         HEAVY.write(path, tuples // HEAVY.relations)
         read = list(Replay.open(path, HEAVY.schema()).batches(BadRecordLog()))
-    return list(together(read).cut(_WINDOW))
+    return list(concat_batches(read).cut(_WINDOW))
 
 
 def _one_by_one(session: Session) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -60,10 +60,12 @@ class OperatorState(NamedTuple):
 
 def states_of(used: Iterable[OperatorUse]) -> dict[Prefix, OperatorState]:
     """The states of operators, keyed by operator prefix."""
-    return together((prefix_of(use.tree), OperatorState(use.waiting, use.probes, use.sleep)) for use in used)
+    return merge_states(
+        (prefix_of(use.tree), OperatorState(use.waiting, use.probes, use.sleep)) for use in used
+    )
 
 
-def together(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, OperatorState]:
+def merge_states(states: Iterable[tuple[Prefix, OperatorState]]) -> dict[Prefix, OperatorState]:
     """The states keyed by operator prefix; states with equal prefixes are added."""
     merged: dict[Prefix, OperatorState] = {}
     for prefix, state in states:

@@ -137,7 +137,7 @@ class Runs:
         return cls(empty, empty, np.empty((labels, 0), dtype=np.int64))
 
     @classmethod
-    def together(cls, parts: Iterable[Runs], labels: int) -> Runs:
+    def concat(cls, parts: Iterable[Runs], labels: int) -> Runs:
         nonempty = [part for part in parts if len(part)] or [cls.none(labels)]
         if len(nonempty) == 1:
             return nonempty[0]
@@ -150,7 +150,7 @@ class Runs:
     def __len__(self) -> int:
         return len(self.start)
 
-    def taken(self, chosen: Ints | Flags) -> Runs:
+    def take(self, chosen: Ints | Flags) -> Runs:
         return Runs(self.start[chosen], self.last[chosen], self.marked[:, chosen])
 
 
@@ -336,7 +336,7 @@ class RunBatch:
         memory.states = self._states
         self._forget()
         memory.live = self._alive.from_tick(int(self._low[-1]))
-        all_runs = Runs.together(results, labels)
+        all_runs = Runs.concat(results, labels)
         order = np.argsort(all_runs.last, kind="stable")
         return Valuations(all_runs.last[order], all_runs.marked[:, order])
 
@@ -433,7 +433,7 @@ class RunBatch:
         labels, lasts = len(self._memory.column), [last for _, last in formed]
         former = self._memory.states.get(state) or _State(Runs.none(labels))
         alive = former.runs.start >= self._low[0]
-        runs = Runs.together([former.runs.taken(alive), *(new for new, _ in formed)], labels)
+        runs = Runs.concat([former.runs.take(alive), *(new for new, _ in formed)], labels)
         grown = _State(runs)
         base, until = int(self._first[0]), int(self._tuples.position[-1]) + 1
         for slot in slots:

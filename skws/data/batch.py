@@ -141,7 +141,7 @@ class Rows:
         return flags
 
     @classmethod
-    def together(cls, parts: Sequence[Rows]) -> Rows:
+    def concat(cls, parts: Sequence[Rows]) -> Rows:
         """The rows of several, one after the other.
 
         Blocks of columns of one relation are concatenated, since each block costs time.
@@ -152,7 +152,7 @@ class Rows:
         blocks, number, first = _merged([block for part in parts for block in part.blocks])
         return cls(number.take(block), places + first.take(block), blocks)
 
-    def taken(self, places: Ints | Flags | slice) -> Rows:
+    def take(self, places: Ints | Flags | slice) -> Rows:
         """The rows at some places; blocks without any of them are dropped."""
         block = self.block[places]
         used = np.zeros(len(self.blocks), dtype=bool)
@@ -186,7 +186,7 @@ class Rows:
         ):
             yield number, blocks, mine, places.take(mine)
 
-    def packed(self) -> Rows:
+    def compact(self) -> Rows:
         """The same rows, without the other rows of blocks in memory that mostly hold others."""
         counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
         sparse = [
@@ -199,7 +199,7 @@ class Rows:
         places, blocks = self.place.copy(), list(self.blocks)
         for number in sparse:
             mine = np.flatnonzero(self.block == number)
-            blocks[number] = blocks[number].taken(places[mine])
+            blocks[number] = blocks[number].take(places[mine])
             places[mine] = np.arange(len(mine))
         return Rows(self.block, places, tuple(blocks))
 
@@ -234,13 +234,13 @@ class RecordBatch:
         delete = np.array(deletes, dtype=bool) if any(deletes) else None
         return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
 
-    def taken(self, places: Ints | Flags | slice) -> RecordBatch:
+    def take(self, places: Ints | Flags | slice) -> RecordBatch:
         delete = None if self.delete is None else self.delete[places]
-        return RecordBatch(self.relation[places], self.time[places], self.rows.taken(places), delete)
+        return RecordBatch(self.relation[places], self.time[places], self.rows.take(places), delete)
 
     def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
         """The records before a place, and the rest."""
-        return self.taken(slice(place)), self.taken(slice(place, None))
+        return self.take(slice(place)), self.take(slice(place, None))
 
     @classmethod
     def of_block(cls, block: Block, times: Ints) -> RecordBatch:
@@ -265,12 +265,12 @@ class RecordBatch:
             at = int(np.searchsorted(whole, first + size))
             end = int(whole[at]) if at < len(whole) else len(block)
             end = end if end <= first + 2 * size else first + size
-            yield self.taken(slice(first, end))
+            yield self.take(slice(first, end))
             first = end
 
-    def packed(self) -> RecordBatch:
+    def compact(self) -> RecordBatch:
         """The same records, without the other rows of blocks that mostly hold others."""
-        return RecordBatch(self.relation, self.time, self.rows.packed(), self.delete)
+        return RecordBatch(self.relation, self.time, self.rows.compact(), self.delete)
 
     def deletes(self) -> Flags:
         """Which records are deletions."""
@@ -309,7 +309,7 @@ class Chunk:
         return cls(RecordBatch.of(records), bad)
 
     @classmethod
-    def together(cls, chunks: Iterable[Chunk]) -> Chunk:
+    def concat(cls, chunks: Iterable[Chunk]) -> Chunk:
         """Several pieces as one."""
         nonempty = [chunk for chunk in chunks if len(chunk)]
         if len(nonempty) == 1:
@@ -318,7 +318,7 @@ class Chunk:
         told = [chunk.partitions for chunk in nonempty if len(chunk.records)]
         numbers = [one for one in told if one is not None]
         return cls(
-            together(parts) if parts else NO_RECORDS,
+            concat_batches(parts) if parts else NO_RECORDS,
             [bad for chunk in nonempty for bad in chunk.bad],
             np.concatenate(numbers) if told and len(numbers) == len(told) else None,
         )
@@ -340,7 +340,7 @@ class Chunk:
     def only(self, flags: Flags) -> Chunk:
         """Some of the records, and all bad ones."""
         numbers = None if self.partitions is None else self.partitions[flags]
-        return Chunk(self.records.taken(flags), self.bad, numbers)
+        return Chunk(self.records.take(flags), self.bad, numbers)
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
@@ -366,7 +366,7 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
         parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]
         number[places] = len(merged_blocks)
         first[places] = np.cumsum([0, *map(len, parts[:-1])])
-        merged_blocks.append(ColumnBlock.together(parts))
+        merged_blocks.append(ColumnBlock.concat(parts))
     return tuple(merged_blocks), number, first
 
 
@@ -394,10 +394,10 @@ def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch
     for batch in batches:
         pending.append(batch)
         if sum(map(len, pending)) >= least:
-            yield together(pending)
+            yield concat_batches(pending)
             pending = []
     if pending:
-        yield together(pending)
+        yield concat_batches(pending)
 
 
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -407,15 +407,15 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         pending.append(batch)
         if sum(map(len, pending)) < BATCH:
             continue
-        joined = together(pending)
+        joined = concat_batches(pending)
         changes = np.flatnonzero(np.diff(joined.time))
         end = int(changes[-1]) + 1 if len(changes) else 0
         done, rest = joined.cut(end)
-        pending = [rest.packed()]
+        pending = [rest.compact()]
         if end:
             yield done
     if any(map(len, pending)):
-        yield together(pending)
+        yield concat_batches(pending)
 
 
 Placed: TypeAlias = tuple[int, Any, RecordBatch]
@@ -447,25 +447,25 @@ def _settled(pending: list[Placed], end: int | None) -> Generator[RecordBatch, N
             ready.append((first, place, batch))
             continue
         before, after = batch.cut(int(np.searchsorted(batch.time, end)))
-        ready += [(first, place, before.packed())] if len(before) else []
-        rest.append((first, place, after.packed()))
+        ready += [(first, place, before.compact())] if len(before) else []
+        rest.append((first, place, after.compact()))
     if len(ready) == 1:
         yield ready[0][2]
     elif ready:
         ready.sort(key=lambda each: each[1])
-        batch = together([batch for _, _, batch in ready])
-        yield batch.taken(np.argsort(batch.time, kind="stable"))
+        batch = concat_batches([batch for _, _, batch in ready])
+        yield batch.take(np.argsort(batch.time, kind="stable"))
     return rest
 
 
-def together(batches: Sequence[RecordBatch]) -> RecordBatch:
+def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:
     """The records of several batches, one after the other."""
     if len(batches) == 1:
         return batches[0]
     return RecordBatch(
         np.concatenate([b.relation for b in batches]),
         np.concatenate([b.time for b in batches]),
-        Rows.together([b.rows for b in batches]),
+        Rows.concat([b.rows for b in batches]),
         np.concatenate([b.deletes() for b in batches])
         if any(b.delete is not None for b in batches)
         else None,

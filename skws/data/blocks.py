@@ -38,9 +38,8 @@ class Nullable:
     def __len__(self) -> int:
         return len(self.present)
 
-    def taken(self, places: Ints) -> Nullable:
-        values = self.values.taken(places) if isinstance(self.values, Texts) else self.values.take(places)
-        return Nullable(self.present.take(places), values)
+    def take(self, places: Ints) -> Nullable:
+        return Nullable(self.present.take(places), self.values.take(places))
 
     def tolist(self) -> list[Value]:
         values: list[Value] = [*self.values.tolist()]
@@ -62,7 +61,7 @@ class Block(Protocol):
 
     def __len__(self) -> int: ...
 
-    def taken(self, places: Ints) -> Block:
+    def take(self, places: Ints) -> Block:
         """A block of some of the rows."""
 
     def row(self, place: int) -> Row:
@@ -124,7 +123,7 @@ class RowBlock(_OfValues):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def taken(self, places: Ints) -> RowBlock:
+    def take(self, places: Ints) -> RowBlock:
         return RowBlock(self.relation, self.rows(places))
 
     def row(self, place: int) -> Row:
@@ -157,7 +156,7 @@ class ColumnBlock(_OfValues):
         self._searched = searched
 
     @classmethod
-    def together(cls, blocks: Sequence[ColumnBlock]) -> ColumnBlock:
+    def concat(cls, blocks: Sequence[ColumnBlock]) -> ColumnBlock:
         """The rows of several blocks of one relation, at least one, one after the other."""
         first = blocks[0]
         if len(blocks) == 1:
@@ -180,7 +179,7 @@ class ColumnBlock(_OfValues):
         """The columns that are searched and rarely read."""
         return self._searched
 
-    def taken(self, places: Ints) -> ColumnBlock:
+    def take(self, places: Ints) -> ColumnBlock:
         return ColumnBlock(self.relation, [_taken(each, places) for each in self._columns], self._searched)
 
     def row(self, place: int) -> Row:
@@ -250,7 +249,7 @@ class TruncationBlock(_OfValues):
     def __len__(self) -> int:
         return 1
 
-    def taken(self, places: Ints) -> TruncationBlock:  # noqa: ARG002 - all rows are that one
+    def take(self, places: Ints) -> TruncationBlock:  # noqa: ARG002 - all rows are that one
         return self
 
     def row(self, place: int) -> Row:  # noqa: ARG002 - as above
@@ -280,7 +279,7 @@ def _taken(column: Values, places: Ints) -> Values:
     if isinstance(column, np.ndarray):
         return column.take(places)
     if isinstance(column, Texts | Nullable):
-        return column.taken(places)
+        return column.take(places)
     return list(map(column.__getitem__, places.tolist()))
 
 
@@ -311,7 +310,7 @@ def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values
     inner = [part.values if isinstance(part, Nullable) else part for part in parts]
     texts = [part for part in inner if isinstance(part, Texts)]
     arrays = [part for part in inner if isinstance(part, np.ndarray)]
-    values = Texts.together(texts) if texts else np.concatenate(arrays)
+    values = Texts.concat(texts) if texts else np.concatenate(arrays)
     if not any(isinstance(part, Nullable) for part in parts):
         return values
     there = [p.present if isinstance(p, Nullable) else np.ones(len(p), dtype=bool) for p in parts]
@@ -330,7 +329,7 @@ def _texts(parts: Sequence[Values]) -> Texts | None:
         if texts is None:
             return None
         pieces.append(texts)
-    return Texts.together(pieces)
+    return Texts.concat(pieces)
 
 
 class ArrowBlock:
@@ -351,7 +350,7 @@ class ArrowBlock:
     def slice(self, first: int, end: int) -> ArrowBlock:
         return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
 
-    def taken(self, places: Ints) -> ArrowBlock:
+    def take(self, places: Ints) -> ArrowBlock:
         return ArrowBlock(self.relation, self._some(places))
 
     def row(self, place: int) -> Row:

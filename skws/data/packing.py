@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from skws.data.batch import NO_RECORDS, Ints, RecordBatch, Rows, together
+from skws.data.batch import NO_RECORDS, Ints, RecordBatch, Rows, concat_batches
 from skws.data.blocks import Block, ColumnBlock, Nullable, Values, packed_integers
 from skws.data.texts import Texts
 from skws_schema.model import Value
@@ -68,7 +68,7 @@ _NARROW: Final = (np.int8, np.int16, np.int32)
 _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 
 
-def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
+def pack(batch: RecordBatch, places: Ints | None = None) -> bytes:
     """Records by column, their rows by relation and column, compressed; empty if there are none.
 
     ``places``: where the records of a part stand in the whole batch.
@@ -76,8 +76,8 @@ def packed(batch: RecordBatch, places: Ints | None = None) -> bytes:
     return compressed(laid_out(batch, places)) if len(batch) else b""
 
 
-def unpacked(blob: bytes) -> RecordBatch:
-    """Inverse of ``packed``, as columns."""
+def unpack(blob: bytes) -> RecordBatch:
+    """Inverse of ``pack``, as columns."""
     return laid_in(expanded(blob))[0] if blob else NO_RECORDS
 
 
@@ -87,15 +87,15 @@ def rejoined(parts: Sequence[bytes]) -> RecordBatch:
     if not several:
         return NO_RECORDS
     _, places = np.unique(np.concatenate([at for _, at in several]), return_index=True)
-    return together([batch for batch, _ in several]).taken(places)
+    return concat_batches([batch for batch, _ in several]).take(places)
 
 
 def laid_out(batch: RecordBatch, places: Ints | None = None) -> bytes:
-    """Records as ``packed``, not compressed."""
+    """Records as ``pack``, not compressed."""
     deletes = batch.delete if batch.delete is not None and batch.delete.any() else None
     truncates, rows = batch.truncations(), batch.rows
     if truncates.any():
-        rows = rows.taken(~truncates)
+        rows = rows.take(~truncates)
     at_once = len(batch) > 0 and bool((batch.time == batch.time[0]).all())
     layout = _Layout()
     relation = layout.array(_narrowed(batch.relation))
@@ -220,8 +220,8 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
     """The columns of the rows at some places in all the blocks, and which are searched."""
     whole = len(places) == sum(map(len, blocks)) and bool((np.diff(places) == 1).all())
     if all(isinstance(block, ColumnBlock) for block in blocks):
-        block = ColumnBlock.together([block for block in blocks if isinstance(block, ColumnBlock)])
-        block = block if whole else block.taken(places)
+        block = ColumnBlock.concat([block for block in blocks if isinstance(block, ColumnBlock)])
+        block = block if whole else block.take(places)
         return block.columns, block.searched
     listed_columns: list[Values] = []
     row_numbers = None if whole else places.tolist()

@@ -46,7 +46,7 @@ class Texts:
         lists = [column for column in columns if isinstance(column, list | tuple)]
         if len(lists) == len(columns):
             return cls._of_list(list(chain.from_iterable(lists)))
-        return cls.together([part for column in columns for part in cls._parts(column)])
+        return cls.concat([part for column in columns for part in cls._parts(column)])
 
     @classmethod
     def of_strings(cls, texts: Sequence[object]) -> Texts | None:
@@ -58,7 +58,7 @@ class Texts:
         return cls._of_joined(joined, texts)  # type: ignore[arg-type]  # as all are texts
 
     @classmethod
-    def together(cls, parts: Sequence[Texts]) -> Texts:
+    def concat(cls, parts: Sequence[Texts]) -> Texts:
         """The texts of several, one after the other."""
         if len(parts) == 1:
             return parts[0]
@@ -79,7 +79,7 @@ class Texts:
         except UnicodeDecodeError:  # rare, and a check beforehand would take twice as long
             return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
-    def taken(self, places: Places) -> Texts:
+    def take(self, places: Places) -> Texts:
         """Copies some of the texts."""
         data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
         offsets = np.zeros(len(places) + 1, dtype=np.int64)
@@ -91,7 +91,7 @@ class Texts:
         """Some of the texts; those in a row share the memory."""
         if len(places) and (np.diff(places) == 1).all():
             return Texts(self.data, self.offsets[places[0] : places[-1] + 2])
-        return self.taken(places)
+        return self.take(places)
 
     def lengths(self) -> Places:
         """The number of characters of each."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from time import process_time
 
 from skws.data.batch import gathered
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.explain.branch import Branch
 from skws.formats import BadRecordLog, Replay
 from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
@@ -100,7 +100,7 @@ def shard_costs(
     tuples = sum(map(len, batches))
     if not tuples:
         raise UsageError("--shards: the replay has no tuples of streams to measure")
-    whole = [packed(batch) for batch in batches]
+    whole = [pack(batch) for batch in batches]
 
     def cost(part: Part, blobs: Sequence[bytes]) -> float:
         session = Session(job.stream, part)
@@ -109,15 +109,15 @@ def shard_costs(
             session.add(query)
         began = clock()
         for blob in blobs:
-            for result in session.take(unpacked(blob)):
-                result.packed()
+            for result in session.take(unpack(blob)):
+                result.pack()
         return (clock() - began) / tuples * 1e6
 
     one, roots = Part(0, 1, Partitioning.ROOTS), Part(0, shards, Partitioning.ROOTS)
-    cost(one, [packed(batches[0].taken(slice(_WARM_UP)))])  # the cost of loading and compiling does not count
+    cost(one, [pack(batches[0].take(slice(_WARM_UP)))])  # the cost of loading and compiling does not count
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
     if not isinstance(keys, KeyPartitioning) or not any(keys.columns):
         return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole))
-    parts = [packed(keys.divided(batch, shards)[0]) for batch in batches]
+    parts = [pack(keys.divided(batch, shards)[0]) for batch in batches]
     by_key = cost(Part(0, shards, Partitioning.KEYS), parts)
     return ShardCosts(tuples, shards, cost(one, whole), cost(roots, whole), by_key)

@@ -21,11 +21,11 @@ from skws.data.batch import (
     Chunk,
     Record,
     RecordBatch,
+    concat_batches,
     merged,
     records_of,
-    together,
 )
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.data.values import LATEST
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Format, Split, Spool, ignore
@@ -70,13 +70,13 @@ def sorted_batches(
 
 
 def _by_time(batches: list[RecordBatch]) -> RecordBatch:
-    batch = together(batches) if batches else NO_RECORDS
-    return batch.taken(np.argsort(batch.time, kind="stable")) if (np.diff(batch.time) < 0).any() else batch
+    batch = concat_batches(batches) if batches else NO_RECORDS
+    return batch.take(np.argsort(batch.time, kind="stable")) if (np.diff(batch.time) < 0).any() else batch
 
 
 def _cut(batch: RecordBatch, size: int) -> Iterator[RecordBatch]:
     for begin in range(0, len(batch), size):
-        yield batch.taken(slice(begin, begin + size)).packed()
+        yield batch.take(slice(begin, begin + size)).compact()
 
 
 _Run: TypeAlias = list[tuple[int, int, int, int]]
@@ -114,12 +114,12 @@ class _Runs:
     def _merged(self, runs: Sequence[_Run]) -> Iterator[RecordBatch]:
         placed = [(piece, (number, at)) for number, run in enumerate(runs) for at, piece in enumerate(run)]
         return merged(
-            (piece[0], place, unpacked(self._spool.read(*piece[2:]))) for piece, place in sorted(placed)
+            (piece[0], place, unpack(self._spool.read(*piece[2:]))) for piece, place in sorted(placed)
         )
 
     def _written(self, batches: Iterable[RecordBatch]) -> Iterator[tuple[int, int, int, int]]:
         for part in chain.from_iterable(_cut(batch, self._size) for batch in batches):
-            blob = packed(part)
+            blob = pack(part)
             yield part.time.item(0), part.time.item(-1), self._spool.append(blob), len(blob)
 
 

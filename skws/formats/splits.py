@@ -23,8 +23,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from skws.data.batch import BATCH, MEMORY_RECORDS, BadRecord, Chunk, Record, RecordBatch, together
-from skws.data.packing import packed
+from skws.data.batch import BATCH, MEMORY_RECORDS, BadRecord, Chunk, Record, RecordBatch, concat_batches
+from skws.data.packing import pack
 from skws.durable import explained
 from skws.formats import files, jsonl, tabular
 from skws.formats.files import (
@@ -342,8 +342,8 @@ class Packer:
     def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
         """Add records in order of arrival; returns the pieces that are complete."""
         if self._tables and (static := np.isin(batch.relation, self._tables)).any():
-            yield self._table(batch.taken(static))
-            batch = batch.taken(~static)
+            yield self._table(batch.take(static))
+            batch = batch.take(~static)
         if not len(batch):
             return
         first = int(batch.time[0])
@@ -367,10 +367,10 @@ class Packer:
         if in_order:
             yield self._packed(pending)
             return
-        batch = together(pending)
-        batch = batch.taken(np.argsort(batch.time, kind="stable"))
+        batch = concat_batches(pending)
+        batch = batch.take(np.argsort(batch.time, kind="stable"))
         for begin in range(0, len(batch), _MIXED):
-            yield self._packed([batch.taken(slice(begin, begin + _MIXED))])
+            yield self._packed([batch.take(slice(begin, begin + _MIXED))])
 
     def _packed(self, batches: list[RecordBatch]) -> tuple[PackedPiece, bytes]:
         check()
@@ -380,15 +380,15 @@ class Packer:
         first, last = int(batches[0].time[0]), int(batches[-1].time[-1])
         dequeues = any(map(self._dequeues, deleting))
         piece = self._next(Holds.RECORDS, first, last, size, deletions, dequeues=dequeues)
-        return piece, packed(together(batches))
+        return piece, pack(concat_batches(batches))
 
     def _table(self, batch: RecordBatch) -> tuple[PackedPiece, bytes]:
-        return self._next(Holds.TABLE, 0, 0, len(batch)), packed(batch)
+        return self._next(Holds.TABLE, 0, 0, len(batch)), pack(batch)
 
     def _dequeues(self, batch: RecordBatch) -> bool:
         return any(
             self._keys[record.relation](record.row) is None
-            for record in batch.taken(batch.deletes()).records()
+            for record in batch.take(batch.deletes()).records()
             if not record.truncates
         )
 

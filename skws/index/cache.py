@@ -205,7 +205,7 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
 def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
     for first in range(0, len(numbers), PART):
         some = numbers[first : first + PART]
-        some_rows = rows.taken(some).rows(np.arange(len(some)))
+        some_rows = rows.take(some).rows(np.arange(len(some)))
         yield from zip(some.tolist(), values[some].tolist(), some_rows, strict=True)
 
 

@@ -69,7 +69,7 @@ class TableRows:
         for number in range(self._file.num_record_batches):
             yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
 
-    def taken(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
+    def take(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
         """A copy of some rows, in the order given; ``columns`` selects some columns."""
         schema = self._file.schema
         if columns is not None:
@@ -174,7 +174,7 @@ class TableIndex:
 
     def rows(self, numbers: Ints) -> ArrowBlock:
         """A copy of some rows."""
-        return self._rows.taken(numbers)
+        return self._rows.take(numbers)
 
     def every(self) -> Ints:
         """The numbers of all rows that count."""
@@ -214,7 +214,7 @@ class TableIndex:
         for first in range(0, len(numbers), PART):
             some = numbers[first : first + PART]
             all_values[first : first + len(some)] = join_values(
-                self._rows.taken(some, columns), range(len(columns))
+                self._rows.take(some, columns), range(len(columns))
             )
         return all_values
 

@@ -512,7 +512,7 @@ class Recent:
         """Replaces all entries by one; gives its number."""
         self._parts.clear()
         self.records = 0
-        entry = replace(whole.entry, records=whole.lasting.records.packed())
+        entry = replace(whole.entry, records=whole.lasting.records.compact())
         self._add(entry, whole.before)
         return entry.number
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, together
+from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, concat_batches
 from skws.data.values import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
@@ -433,7 +433,7 @@ class LocalWatch:
         self.gauges.spent("sinks", perf_counter() - began)
         self._written = entry.number
         late = [one.record for one in outcome.late]
-        read = together([entry.records, RecordBatch.of(late)]) if late else entry.records
+        read = concat_batches([entry.records, RecordBatch.of(late)]) if late else entry.records
         self.gauges.delivered(read, results, late)
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:

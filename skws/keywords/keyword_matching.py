@@ -281,7 +281,7 @@ def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:
     """The plan with keyword frequencies from a sample; unchanged without one, or with a single keyword."""
     if sample is None or not len(sample) or len(plan.query.slots) < 2:
         return plan
-    rows = sample.rows.taken(slice(0, SAMPLE))
+    rows = sample.rows.take(slice(0, SAMPLE))
     label = KeywordMatching.only(0, plan.matcher).of(rows).bitmap
     label = label[label != EXCLUDED]
     shares = tuple(int((label >> slot & 1).sum()) / len(rows) for slot in range(len(plan.query.slots)))

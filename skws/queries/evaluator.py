@@ -79,14 +79,14 @@ class OrderedBatch:
             return self
         positions = self.positions
         first = int(np.searchsorted(positions, position))
-        rest = self.batch.taken(slice(first, len(self.batch)))
+        rest = self.batch.take(slice(first, len(self.batch)))
         return OrderedBatch(rest, position, positions[first:], self.by_count, self.horizon)
 
     def cut(self, ends: Iterable[int]) -> Iterator[OrderedBatch]:
         """The batch in parts, none of them empty: each ends before the record at one of ``ends``."""
         positions = self.positions  # counted once, however many parts there are
         for first, end in pairwise([0, *ends, len(self.batch)]):
-            some = self.batch.taken(slice(first, end))
+            some = self.batch.take(slice(first, end))
             yield OrderedBatch(some, int(positions[first]), positions[first:end], self.by_count, self.horizon)
 
 
@@ -99,7 +99,7 @@ class Load:
     waiting: int = 0
 
     @classmethod
-    def together(cls, loads: Sequence[Load]) -> Load:
+    def total(cls, loads: Sequence[Load]) -> Load:
         """The load of several operators of one stream, which share live tuples."""
         return cls(
             max((one.live for one in loads), default=0),

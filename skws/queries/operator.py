@@ -175,11 +175,11 @@ def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
     since = min(int(part.time.min()) for part in parts)
     stays = np.ones(len(batch), dtype=bool)
     later = np.flatnonzero(batch.time >= since)
-    for row, record in zip(later.tolist(), batch.taken(later).records(), strict=True):
+    for row, record in zip(later.tolist(), batch.take(later).records(), strict=True):
         if remaining[record] > 0:
             remaining[record] -= 1
             stays[row] = False
-    return batch.taken(np.flatnonzero(stays))
+    return batch.take(np.flatnonzero(stays))
 
 
 Key: TypeAlias = tuple[str, Hashable]

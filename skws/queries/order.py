@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from skws.data.batch import OnLate, Record, RecordBatch, together, unheard
+from skws.data.batch import OnLate, Record, RecordBatch, concat_batches, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.spec.query import Stream
 from skws_mesh.columnar.columns import Flags, Ints
@@ -71,7 +71,7 @@ class StreamOrder:
             return batch, self._counted(batch)
         batch = self._without_late(batch)
         if self._lateness or self.final is not None:
-            batch = batch.taken(np.argsort(batch.time, kind="stable"))
+            batch = batch.take(np.argsort(batch.time, kind="stable"))
         return batch, batch.time
 
     def _counted(self, batch: RecordBatch) -> Ints:
@@ -86,9 +86,9 @@ class StreamOrder:
         late: Flags = batch.time < self.horizon
         if self._by_count or not late.any():
             return batch
-        for record in batch.taken(np.flatnonzero(late)).records():
+        for record in batch.take(np.flatnonzero(late)).records():
             self._on_late(record, self.horizon + self._lateness)
-        return batch.taken(np.flatnonzero(~late))
+        return batch.take(np.flatnonzero(~late))
 
     def _without_late(self, batch: RecordBatch) -> RecordBatch:
         time = batch.time
@@ -101,10 +101,10 @@ class StreamOrder:
         late: Flags = time < reached[: len(batch)] - self._lateness
         if not late.any():
             return batch
-        records = batch.taken(np.flatnonzero(late)).records()
+        records = batch.take(np.flatnonzero(late)).records()
         for record, latest in zip(records, reached[: len(batch)][late].tolist(), strict=True):
             self._on_late(record, latest)
-        return batch.taken(np.flatnonzero(~late))
+        return batch.take(np.flatnonzero(~late))
 
 
 class Order:
@@ -169,7 +169,7 @@ class Order:
         if not len(batch):
             return batch
         if not self._by_count and (np.diff(batch.time) < 0).any():
-            batch = batch.taken(np.argsort(batch.time, kind="stable"))
+            batch = batch.take(np.argsort(batch.time, kind="stable"))
         batch, ticks = self._order.accepted(batch)
         if len(batch):
             latest = int(batch.time.max())
@@ -209,8 +209,8 @@ class Order:
         """
         if not self._lateness and self.final is None:
             return self._given(accepted, self.position - insertions(accepted))
-        waiting = together([self._waiting, accepted])
-        waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))
+        waiting = concat_batches([self._waiting, accepted])
+        waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
         first = self.position - insertions(waiting)
         # Without a lateness, records of the instant that is final are given as they come.
         side: Literal["left", "right"] = "left" if self._lateness else "right"
@@ -230,7 +230,7 @@ class Order:
             return OrderedBatch(batch, position, None, self._by_count, horizon)
         inserted = ~batch.deletes()
         positions = (position + np.cumsum(inserted) - inserted)[stays]
-        return OrderedBatch(batch.taken(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
+        return OrderedBatch(batch.take(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
 
 
 def insertions(batch: RecordBatch) -> int:

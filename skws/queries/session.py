@@ -523,7 +523,7 @@ class Session:
 
     def load(self) -> Load:
         """What all operators hold together."""
-        return Load.together([each.load() for each in self.operators.values()])
+        return Load.total([each.load() for each in self.operators.values()])
 
     def used(self, name: str | None = None) -> list[OperatorUse]:
         """The operators of the meshes of keyword queries that have been used; of one query, or of all."""

@@ -13,7 +13,7 @@ from skws.keywords.chunk_table import ChunkMemory, hopeless
 from skws.keywords.match import Matcher, occurrences
 from skws.keywords.query import Phrase, Slot
 from skws_mesh.columnar.columns import NOTHING, Ints
-from skws_mesh.columnar.hash_index import together
+from skws_mesh.columnar.hash_index import concat_pairs
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Table
 from skws_purging.lifespans import ALWAYS
@@ -375,7 +375,7 @@ def reached(live: LiveTuples, edge: Ints, member: Ints) -> tuple[Ints, Ints]:
     They may have ended. Members with NULL have no partners.
     """
     _, values = live.leaving(edge, member)
-    return together(list(live.partners(edge, values)))
+    return concat_pairs(list(live.partners(edge, values)))
 
 
 def _by_group(group: Ints, values: Ints, groups: int) -> list[Ints]:

@@ -119,7 +119,7 @@ class UpperBounds:
         """The part ``specificity`` of each result."""
         edge_count = len(self._live.key_sets.source)
         some, kinds = kinds_of(results.operator)
-        trees = list(map(tree, results.taken(some).rows()))
+        trees = list(map(tree, results.take(some).rows()))
         width = results.members.shape[1]
         edges, parents = (
             np.array([column + (-1,) * (width - len(column)) for column in columns], dtype=np.int64)

@@ -469,7 +469,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         )
         return b"".join(parts)
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """The form for ``from_json`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None and self.until is None:
             return self.to_json()
@@ -522,7 +522,7 @@ _COUNT: Final = b'"count":'
 class EncodedResult:
     """A result and its JSON form, which is made once for all sinks.
 
-    ``line``: from ``Result.packed`` or ``to_json``. ``result``: the result, if it is known.
+    ``line``: from ``Result.pack`` or ``to_json``. ``result``: the result, if it is known.
     """
 
     __slots__ = ("_parsed", "line")

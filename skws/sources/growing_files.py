@@ -71,7 +71,7 @@ def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end
     split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
     # A smaller part is read faster line by line.
     if end - at >= CHUNK_BYTES and reads_columns(split, schema):
-        return FilePortion(Chunk.together(chunk_reader(schema).read(split)), end)
+        return FilePortion(Chunk.concat(chunk_reader(schema).read(split)), end)
     return FilePortion(Chunk.of(read_split(split, schema)), end)
 
 
@@ -362,7 +362,7 @@ class FilesFeed(Feed):
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file was removed or has changed."""
-        return Chunk.together(
+        return Chunk.concat(
             _of_file(name, self._between(source_file, position, first).read.without(self._static))
             for name, source_file, position, first in self._stretches(start, end)
         )
@@ -423,7 +423,7 @@ class FilesFeed(Feed):
                 after[source_file.name] = position.moved(source_file, addition.at, done=addition.done)
             elif not len(addition.read):
                 self._exhausted[position.id] = source_file.state
-        return Chunk.together(parts), after
+        return Chunk.concat(parts), after
 
     def _shares(
         self, positions: Positions, pending: Sequence[SourceFile], limit: int, notices: list[str]

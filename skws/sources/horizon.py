@@ -95,7 +95,7 @@ def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schem
         return BadRecord(name, 0, 0, record_line(record, schema), horizon.reason(record.time, latest), where)
 
     good = records.time <= latest
-    return replace(read.only(good), bad=[*read.bad, *map(refused, records.taken(~good).records())])
+    return replace(read.only(good), bad=[*read.bad, *map(refused, records.take(~good).records())])
 
 
 @dataclass(frozen=True, slots=True)

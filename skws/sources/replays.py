@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, BadRecord, Chunk, Ints, Item, RecordBatch, together
+from skws.data.batch import (
+    MEMORY_RECORDS,
+    NO_RECORDS,
+    BadRecord,
+    Chunk,
+    Ints,
+    Item,
+    RecordBatch,
+    concat_batches,
+)
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.replay_files import Replay
 from skws.sources.feed import (
@@ -154,7 +163,7 @@ class RecordTimeline:
                 count += due
             if due < len(batch):
                 break
-        return together(batches).packed() if batches else NO_RECORDS
+        return concat_batches(batches).compact() if batches else NO_RECORDS
 
     def skip_to(self, time: int, same: int) -> None:
         """Skip all records before ``time``, and at most ``same`` records of that time."""

@@ -36,7 +36,7 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.data.batch import RecordBatch
-from skws.data.packing import compressed, expanded, packed, unpacked
+from skws.data.packing import compressed, expanded, pack, unpack
 from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
 from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
@@ -214,8 +214,8 @@ def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, Packed
     """A piece as slices read it, each by its number."""
     piece = _piece(row)
     if slicing.keys is not None:
-        for number, part, own in slicing.parts_of(piece, unpacked(row["packed"])):
-            yield number, part, packed(own)
+        for number, part, own in slicing.parts_of(piece, unpack(row["packed"])):
+            yield number, part, pack(own)
         return
     for number, one in enumerate(slicing.slices):
         if piece.holds is Holds.TABLE or one.reads(piece):
@@ -233,7 +233,7 @@ def _piece(row: dict[str, Any]) -> PackedPiece:
 
 def _unpacked(row: dict[str, Any]) -> tuple[PackedPiece, RecordBatch]:
     check()
-    return _piece(row), unpacked(row["packed"])
+    return _piece(row), unpack(row["packed"])
 
 
 _AHEAD: Final = 2  # jobs for each task that runs at a time; their results are in memory

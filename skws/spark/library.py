@@ -31,8 +31,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, NullType, YearMonthIntervalType
 
-from skws.data.batch import NO_RECORDS, Chunk, together
-from skws.data.packing import unpacked
+from skws.data.batch import NO_RECORDS, Chunk, concat_batches
+from skws.data.packing import unpack
 from skws.formats.dead_letters import malformed
 from skws.formats.frame_records import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
@@ -289,7 +289,7 @@ def _streaming(
                 spark.conf.set(name, value)
     division = _division(spark, job, shards)
     tables = [] if not static else _all_pieces(static, job.schema, memory).select("packed").collect()
-    rows = [unpacked(bytes(row.packed)) for row in tables]
+    rows = [unpack(bytes(row.packed)) for row in tables]
     frames = {name: one for name, one in data.items() if name not in static and not isinstance(one, Source)}
     pieces = [_all_pieces(frames, job.schema, memory, division.layout, job.stream.lateness)] if frames else []
     for source in (one for one in data.values() if isinstance(one, Source)):
@@ -301,7 +301,7 @@ def _streaming(
         reduce(DataFrame.unionAll, pieces),
         job,
         division,
-        together(rows) if rows else NO_RECORDS,
+        concat_batches(rows) if rows else NO_RECORDS,
         COLUMNS,
         idle,
     )

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from skws.data.batch import BadRecord, Chunk, Ints
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.formats.dead_letters import BadRecordLog, place, record_line
 from skws.jobs.clock import Rest
 from skws.jobs.intake import BatchSizer
@@ -125,11 +125,11 @@ class Given(FeedPart):
         for at in range(0, max(len(read.records), 1), _GIVEN):
             part = slice(at, at + _GIVEN)
             numbers = None if read.partitions is None else read.partitions[part]
-            entries.append(cls(packed(read.records.taken(part)), [] if at else read.bad, numbers))
+            entries.append(cls(pack(read.records.take(part)), [] if at else read.bad, numbers))
         return entries
 
     def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - they were read by it
-        yield Chunk(unpacked(self.records), self.bad, self.partitions)
+        yield Chunk(unpack(self.records), self.bad, self.partitions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ class RowStore(Table):
     def some(self, slots: Ints) -> Rows:
         """Rows of some slots."""
         block, place = (column.take(slots).astype(np.int64) for column in self._columns[:2])
-        return Rows(block, place, tuple(self._blocks)).taken(slice(None))
+        return Rows(block, place, tuple(self._blocks)).take(slice(None))
 
     def rows(self) -> Rows:
         """All of them, by slot."""
@@ -169,7 +169,7 @@ class RowStore(Table):
 
     def pack(self) -> None:
         """Copy the rows of blocks in memory that mostly hold others."""
-        packed = self.rows().packed()
+        packed = self.rows().compact()
         self._columns[1][: self.size] = packed.place
         self._blocks = list(packed.blocks)
 

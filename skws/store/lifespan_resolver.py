@@ -198,7 +198,7 @@ class LifespanResolver:
         truncates = batch.truncations()
         whole = np.arange(len(batch)) if not truncates.any() else np.flatnonzero(~truncates)
         truncated = distinct(batch.relation[truncates]) if len(whole) < len(batch) else NOTHING
-        some = batch.taken(whole) if len(truncated) else batch
+        some = batch.take(whole) if len(truncated) else batch
         hashes, keyed = self._store.singles.identities.of(some.rows)
         plain = _Plain(self._store, self._window, some, ticks.take(whole), hashes, keyed)
         contested = self._contested(plain, truncated)
@@ -211,7 +211,7 @@ class LifespanResolver:
         if len(numbers):
             for known in self._as_objects(plain.met(contested)):
                 self._lifespans.take_over(known)
-            self._settle(batch.taken(numbers), ticks.take(numbers), places.take(numbers), settled)
+            self._settle(batch.take(numbers), ticks.take(numbers), places.take(numbers), settled)
             if self._by_columns:
                 self._objects |= {
                     key: of for key, of in plain.identities(contested) if key in self._lifespans
@@ -375,7 +375,7 @@ class _Plain:
         """The identities of some records, with their hashes."""
         numbers = np.flatnonzero(some)
         keyed = self._keyed.take(numbers)
-        values = self._store.singles.identities.values(self._batch.rows.taken(numbers), keyed)
+        values = self._store.singles.identities.values(self._batch.rows.take(numbers), keyed)
         keys = zip(self.relation.take(numbers).tolist(), values, keyed.tolist(), strict=True)
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
@@ -399,7 +399,7 @@ class _Plain:
         if doubtful.any():
             after = np.flatnonzero(doubtful)
             some = distinct(np.concatenate([after, after - 1]))
-            rows = self._batch.rows.taken(order.take(some))
+            rows = self._batch.rows.take(order.take(some))
             values = dict(zip(some.tolist(), singles.identities.values(rows, keyed.take(some)), strict=True))
             differs[after] = [values[at] != values[at - 1] for at in after.tolist()]
         return differs
@@ -414,7 +414,7 @@ class _Plain:
         doubtful = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
         if len(doubtful):
             of = keyed.take(doubtful)
-            mine = singles.identities.values(self._batch.rows.taken(records.take(doubtful)), of)
+            mine = singles.identities.values(self._batch.rows.take(records.take(doubtful)), of)
             theirs = singles.identities.values(self._store.directory.some_rows(slots.take(doubtful)), of)
             differs[doubtful] = [one != other for one, other in zip(mine, theirs, strict=True)]
         return differs

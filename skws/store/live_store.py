@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from skws.data.batch import RecordBatch, together
+from skws.data.batch import RecordBatch, concat_batches
 from skws.index.values import JoinValues
 from skws.store.directory import TupleDirectory
 from skws.store.identities import SingleTuples
@@ -41,9 +41,9 @@ class LastingRecords:
         if not len(waiting):
             return self
         first = waiting.time[0]
-        leading = self.leading.taken(self.leading.time < first)
+        leading = self.leading.take(self.leading.time < first)
         live = self.live & (self.store.directory.times < first)
-        return LastingRecords(together([leading, waiting]), self.store, live)
+        return LastingRecords(concat_batches([leading, waiting]), self.store, live)
 
     def __len__(self) -> int:
         return len(self.leading) + int(np.count_nonzero(self.live))
@@ -66,8 +66,8 @@ class LastingRecords:
         """All of them, in order of time."""
         records = self.insertions_of(self.slots(self.live))
         if len(self.leading):
-            records = together([self.leading, records])
-            records = records.taken(np.argsort(records.time, kind="stable"))
+            records = concat_batches([self.leading, records])
+            records = records.take(np.argsort(records.time, kind="stable"))
         return records
 
     def slots(self, chosen: Flags) -> Ints:

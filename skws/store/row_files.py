@@ -19,7 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
-from skws.data.batch import BATCH, RecordBatch, Rows, together
+from skws.data.batch import BATCH, RecordBatch, Rows, concat_batches
 from skws.data.blocks import ColumnBlock, MappedBlock
 from skws.data.packing import laid_in, laid_out
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
@@ -51,7 +51,7 @@ class RowFile:
             closing(GrowingFile(path, mode=PRIVATE, anew=True)) as file,
         ):
             for first in range(0, len(batch), BATCH):
-                data = laid_out(batch.taken(slice(first, first + BATCH)))
+                data = laid_out(batch.take(slice(first, first + BATCH)))
                 file.append(data)
                 portions.append((len(data), crc32(data)))
             file.sync()
@@ -76,7 +76,7 @@ class RowFile:
         if at < len(self._data):
             raise damaged(self.path, f" behind byte {at:,}")
         self.rows = first
-        return together(parts)
+        return concat_batches(parts)
 
     def told(self, live: Ints) -> dict[str, Any]:
         """What to keep to find its live rows again, whose numbers are given."""
@@ -137,7 +137,7 @@ class RowFiles:
         if len(moving) >= LEAST:
             kept.add(self._write(name, lasting, moving))
         elif len(moving):
-            rest = _in_time(together([rest, lasting.insertions_of(moving)])).packed()
+            rest = _in_time(concat_batches([rest, lasting.insertions_of(moving)])).compact()
         self.release_pages()
         live = self._mine(directory.in_each_file(lasting.live))
         return Stored([file.told(live[file]) for file in live if file in kept], rest)
@@ -170,9 +170,9 @@ class RowFiles:
             if told["live"] is not None:
                 bits = np.frombuffer(b64decode(told["live"]), dtype=np.uint8)
                 live: Flags = np.unpackbits(bits, count=file.rows).astype(bool)
-                batch = batch.taken(live[_numbers(batch.rows)])
+                batch = batch.take(live[_numbers(batch.rows)])
             parts.append(batch)
-        return _in_time(together(parts))
+        return _in_time(concat_batches(parts))
 
     def release_pages(self) -> None:
         """From now on a row is read here and there."""
@@ -197,7 +197,7 @@ def _in_time(batch: RecordBatch) -> RecordBatch:
     """Records in order of time."""
     if (batch.time[1:] >= batch.time[:-1]).all():
         return batch
-    return batch.taken(np.argsort(batch.time, kind="stable"))
+    return batch.take(np.argsort(batch.time, kind="stable"))
 
 
 def _numbers(rows: Rows) -> Ints:

@@ -43,7 +43,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
         else:
             first[key] = number
     kept = np.flatnonzero(standing >= 0)
-    taken = rows if len(kept) == len(rows) else rows.taken(standing[kept])
+    taken = rows if len(kept) == len(rows) else rows.take(standing[kept])
     of = np.array([block.relation for block in taken.blocks], dtype=np.int64)
     size = len(taken)
     return TupleBatch(
@@ -67,10 +67,10 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
     numbers = np.arange(len(rows), dtype=np.int64)
     for identities in (likely_identities, row_identities):
         if len(numbers):
-            numbers = numbers[_alike_by(schema, rows.taken(numbers), identities)]
+            numbers = numbers[_alike_by(schema, rows.take(numbers), identities)]
     for begin in range(0, len(numbers), _TOGETHER):
         some = numbers[begin : begin + _TOGETHER]
-        taken = rows.taken(some)
+        taken = rows.take(some)
         relations = [taken.blocks[block].relation for block in taken.block.tolist()]
         yield from zip(some.tolist(), relations, taken, strict=True)
 
@@ -78,7 +78,7 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
 def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
     """Which rows have the same integer as another row of their relation."""
     found = np.zeros(len(rows), dtype=bool)
-    for relation, blocks, mine, places in rows.packed().by_relation():
+    for relation, blocks, mine, places in rows.compact().by_relation():
         each = [identities(block, schema.relations[relation]) for block in blocks]
         found[mine] = _repeated(np.concatenate(each)[places])
     return found

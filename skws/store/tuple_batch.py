@@ -47,7 +47,7 @@ class TupleBatch:
         unknown = np.full(len(other.start), FOREVER)  # their objects tell
         return TupleBatch(
             np.concatenate([self.relation, other.relation])[order],
-            Rows.together([self.rows, other.rows]).taken(order),
+            Rows.concat([self.rows, other.rows]).take(order),
             start[order],
             np.concatenate([self.end, other.end])[order],
             np.concatenate([self.times, other.times])[order],

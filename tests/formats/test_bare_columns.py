@@ -202,7 +202,7 @@ def test_csv(tmp_path: Path, kind: str, file: tuple[list[str], bytes], piece: in
     path.write_bytes(file[1])
     (split,) = Replay.open(path, known).splits
     if split.relation is not None:
-        found = counted(Chunk.together(csv_chunks(split, known, piece_bytes=piece)))
+        found = counted(Chunk.concat(csv_chunks(split, known, piece_bytes=piece)))
         assert found == by_row(path, known)
 
 
@@ -234,7 +234,7 @@ def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece: i
     lines[170] = b"w,s,7,1,,\rw,s,7,1,,\n"
     path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(lines))
     (split,) = Replay.open(path, known).splits
-    assert counted(Chunk.together(csv_chunks(split, known, piece_bytes=piece))) == by_row(path, known)
+    assert counted(Chunk.concat(csv_chunks(split, known, piece_bytes=piece))) == by_row(path, known)
 
 
 def test_csv_with_usual_values_is_read_as_columns(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_json_lines(tmp_path: Path, kind: str, lines: list[bytes], chunk: int, s
     splits = Replay.open(path, known, split_bytes=split_bytes).splits
     if all(reads_bare_columns(split, known) for split in splits):
         reader = BareChunkReader(known, 0, chunk)
-        found = Chunk.together(chunk for split in splits for chunk in reader.read(split))
+        found = Chunk.concat(chunk for split in splits for chunk in reader.read(split))
         assert counted(found) == by_row(path, known)
 
 
@@ -345,7 +345,7 @@ def test_parquet(tmp_path: Path, at: int, kind: T, relation: str) -> None:
     others = {"string": ["s", "t", "u", "v"], "integer": [1, 2, 3, 4], "timestamp": [MOMENT] * 4}
     pq.write_table(pa.table({**others, kind.value: ARRAYS[at], "extra": [1, None, 2, None]}), path)
     (split,) = Replay.open(path, known).splits
-    found = Chunk.together(parquet.chunks(split, known))
+    found = Chunk.concat(parquet.chunks(split, known))
     assert repr(counted(found)) == repr(by_row(path, known))
 
 

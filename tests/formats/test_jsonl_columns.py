@@ -81,7 +81,7 @@ def chunked(
     """The bad records, then the others, then what was passed over."""
     splits = Replay.open(path, schema, split_bytes=split_bytes).splits
     reader = ChunkReader(schema, chunk_bytes)
-    return counted(Chunk.together(chunk for split in splits for chunk in reader.read(split)))
+    return counted(Chunk.concat(chunk for split in splits for chunk in reader.read(split)))
 
 
 def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import Ints, Record, RecordBatch, Rows, together
+from skws.data.batch import Ints, Record, RecordBatch, Rows, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.packing import laid_in, laid_out
 from skws.index.values import JoinValues, _identities
@@ -66,7 +66,7 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
         rows.time,
         type(rows.rows)(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)),
     )
-    some = batch.taken(np.array(data.draw(st.permutations(range(6))))[:4])
+    some = batch.take(np.array(data.draw(st.permutations(range(6))))[:4])
     assert shown(again(some)) == shown(some)
 
 
@@ -109,14 +109,14 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
     listed = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
     (held,) = again(listed).rows.blocks
     places = np.array(some, dtype=np.int64)
-    both = ColumnBlock.together(
-        [block for block in (held.taken(places), held) if isinstance(block, ColumnBlock)]
+    both = ColumnBlock.concat(
+        [block for block in (held.take(places), held) if isinstance(block, ColumnBlock)]
     )
     for at, values in enumerate(columns):
         chosen = [values[place] for place in some]
         assert typed(held.values(at)) == typed(values)
         assert typed(held.values_at(at, places)) == typed(chosen)
-        assert typed(held.taken(places).values(at)) == typed(chosen)
+        assert typed(held.take(places).values(at)) == typed(chosen)
         assert typed(both.values(at)) == typed([*chosen, *values])
         assert held.present(at).tolist() == [value is not None for value in values]
         assert np.array_equal(_identities(held, [at]), _identities(ColumnBlock(0, columns), [at]))
@@ -132,13 +132,13 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
 def test_parts_are_of_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
     """Unless blocks are mixed, or larger than twice a part."""
     blocks = [RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(of)]) for at, of in enumerate(sizes)]
-    whole = together(blocks) if blocks else RecordBatch.of([])
+    whole = concat_batches(blocks) if blocks else RecordBatch.of([])
     parts = list(whole.parts(size))
     assert [r for part in parts for r in part.records()] == list(whole.records())
     assert all(0 < len(part) <= 2 * size for part in parts)
     if all(of <= size for of in sizes):
         assert sum(len(part.rows.blocks) for part in parts) == len(sizes)
-    mixed = whole.taken(np.random.default_rng(seed).permutation(len(whole)))
+    mixed = whole.take(np.random.default_rng(seed).permutation(len(whole)))
     assert [r for part in mixed.parts(size) for r in part.records()] == list(mixed.records())
 
 
@@ -155,11 +155,11 @@ KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 
 def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
     """Also where only some of several blocks are arrays."""
     listed = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
-    some, rest = listed.taken(slice(first)), listed.taken(slice(first, None))
+    some, rest = listed.take(slice(first)), listed.take(slice(first, None))
     expected = join_values(listed)
     assert np.array_equal(join_values(again(listed)), expected)
-    assert np.array_equal(join_values(together([again(some), rest])), expected)
-    assert np.array_equal(join_values(together([some, again(rest)])), expected)
+    assert np.array_equal(join_values(concat_batches([again(some), rest])), expected)
+    assert np.array_equal(join_values(concat_batches([some, again(rest)])), expected)
 
 
 def join_values(batch: RecordBatch) -> Ints:

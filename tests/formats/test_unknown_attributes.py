@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skws.data.batch import BadRecord, Chunk, Record
-from skws.data.packing import unpacked
+from skws.data.packing import unpack
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.debezium import ChangeReader
 from skws.formats.frame_records import frame_chunks
@@ -88,10 +88,7 @@ def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, i
     chunk = Chunk.of(item for split in splits for item in read_split(split, schema))
     packed = [piece for split in splits for piece in read_pieces(split, schema)]
     by_piece = [
-        record
-        for piece, blob in packed
-        if piece.holds is Holds.RECORDS
-        for record in unpacked(blob).records()
+        record for piece, blob in packed if piece.holds is Holds.RECORDS for record in unpack(blob).records()
     ]
     assert by_piece == list(chunk.records.records())
     assert [bad for piece, blob in packed if piece.holds is Holds.BAD for bad in unpack_bad(blob)] == list(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws_mesh.columnar.columns import NULL, Ints, TupleColumns
-from skws_mesh.columnar.hash_index import together
+from skws_mesh.columnar.hash_index import concat_pairs
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.delta.neighbours import Neighbours, Partners
 from skws_mesh.delta.words import CarriedWords, WordPairs
@@ -183,7 +183,7 @@ def test_neighbours(
     for batch in (first, *more):
         known = len(live)
         live.insert(columns(batch, live.key_sets.width))
-        near, far = together(list(neighbours.extend(len(live))))
+        near, far = concat_pairs(list(neighbours.extend(len(live))))
         pairs = sorted(zip(near.tolist(), far.tolist(), strict=True))
         assert pairs == sorted((a, b) for a, _, b in expected(len(live)) if b < a >= known)
         assert held(len(live)) == sorted(expected(len(live)))

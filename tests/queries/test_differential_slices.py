@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch, merged
-from skws.data.packing import unpacked
+from skws.data.packing import unpack
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
 from skws.queries.partitioning.slices import SliceRun, Slicing, in_order, plan_slices
@@ -68,7 +68,7 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
         read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
         read.sort(key=lambda each: (each[0].holds, each[0].first, each[0].place))
         run = SliceRun([query], stream, one)
-        found += run.results(*in_order((piece, unpacked(blob)) for piece, blob in read))
+        found += run.results(*in_order((piece, unpack(blob)) for piece, blob in read))
         for field in fields(Counts):
             setattr(counts, field.name, getattr(counts, field.name) + getattr(run.counts, field.name))
     return found, counts
@@ -106,7 +106,7 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
     pieces = packed(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
-    found = merged((piece.first, piece.place, unpacked(blob)) for piece, blob in pieces)
+    found = merged((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
     assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
 
 

@@ -183,7 +183,7 @@ def test_the_state_of_sql_goes_on(text: str) -> None:
         expected: list[Result] = []
         for told in run.past:
             kept = told.batch.relation < EXTRA
-            expected += alone.take(told.batch.taken(kept))
+            expected += alone.take(told.batch.take(kept))
         expected += alone.take(RecordBatch.of(()), ended=True)
         assert found == expected
         assert found

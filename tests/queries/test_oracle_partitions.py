@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.data.packing import packed
+from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.kinds import plans_of
 from skws.queries.partitioning.parts import Part, Partitioning
@@ -90,7 +90,7 @@ class Reader:
             ends.append(known.all())
         self.final = final_of(np.concatenate(ends), self.final, self.lateness, self.final)
         head = BatchHeader(0.0, tuple(commands), final=self.final)
-        worked = self.shard.work(MicroBatch(head, records=packed(RecordBatch.of(records))))
+        worked = self.shard.work(MicroBatch(head, records=pack(RecordBatch.of(records))))
         self.late += worked.stats["late"]
         self.results += worked.results
         return worked.results
@@ -173,7 +173,7 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
     assert not reader.late
     end = RecordBatch.of([])
     reader.results += reader.shard.shard.work(
-        MicroBatch(BatchHeader(0.0, ended=True, final=reader.final), records=packed(end))
+        MicroBatch(BatchHeader(0.0, ended=True, final=reader.final), records=pack(end))
     ).results
     whole = Session(replace(job.stream, lateness=0))
     whole.add_all(list(plans_of(job).values()))
@@ -240,7 +240,7 @@ def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_move
         queue += [row._replace(time=time), row._replace(time=time, delete=True)]
     kept = reader.shard
     for begin in range(0, len(queue), 4):
-        records = packed(RecordBatch.of(queue[begin : begin + 4]))
+        records = pack(RecordBatch.of(queue[begin : begin + 4]))
         kept.work(MicroBatch(BatchHeader(0.0, final=START), records=records))
     kept.work(MicroBatch(BatchHeader(0.0, final=START + 40)))
     alive = [(one.start, one.id) for one in kept.shard.held()[0]]

@@ -290,7 +290,7 @@ def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, s
     before = RecordBatch.of(records[:300])
     true = matches(calm.take(before))
     for first in range(0, 300, 20):
-        late.take(before.taken(slice(first, first + 20)))
+        late.take(before.take(slice(first, first + 20)))
     late.replace_log()
     assert late.replaced
     assert len(late.past()[0].batch) < 120

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from skws.data.batch import Record, RecordBatch
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_over
@@ -128,10 +128,10 @@ def test_a_late_row_from_before_a_truncation_does_not_live_on() -> None:
 
 def test_truncations_are_packed() -> None:
     records = random_stream(STREAMS, 3, 300, 4, 0.02)
-    assert [*unpacked(packed(RecordBatch.of(records))).records()] == records
+    assert [*unpack(pack(RecordBatch.of(records))).records()] == records
     assert sum(record.truncates for record in records) > 2
     alone = [Record.truncation(2, 7)] * 2
-    assert [*unpacked(packed(RecordBatch.of(alone))).records()] == alone
+    assert [*unpack(pack(RecordBatch.of(alone))).records()] == alone
 
 
 def test_sql_in_constant_memory_takes_no_truncation() -> None:

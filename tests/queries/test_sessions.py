@@ -241,7 +241,7 @@ def test_matches_and_rows(query: str, text: str, number: int) -> None:
 
 
 def alike(result: Result) -> None:
-    found = EncodedResult(result.packed())
+    found = EncodedResult(result.pack())
     assert (found.op, found.name, found.query) == (result.op, result.name, result.query)
     assert found.count == result.count
     assert found.to_json() == result.to_json()
@@ -259,7 +259,7 @@ def alike(result: Result) -> None:
 
 
 def test_nothing_is_parsed_for_a_file_of_lines() -> None:
-    line = network("ada", "-", "x", None, snapshot=False).packed()
+    line = network("ada", "-", "x", None, snapshot=False).pack()
     cut = line[: line.index(b',"start"')]  # no JSON
     found = EncodedResult(cut)
     assert (found.op, found.name, found.query) == ("-", "ada!", "ada")
@@ -268,9 +268,9 @@ def test_nothing_is_parsed_for_a_file_of_lines() -> None:
 
 def test_a_limit_counts_those_held_back() -> None:
     limiter = Limiter(Rate.of("1 per minute"))
-    lines = [network("ada", "+", str(number), None, snapshot=False).packed() for number in range(2)]
+    lines = [network("ada", "+", str(number), None, snapshot=False).pack() for number in range(2)]
     assert [limiter.let(EncodedResult(line)) is None for line in lines] == [False, True]
     later = Result("+", "ada", "ada", "other", 100.0, 110.0, "customer{ada}", (), ())
-    let = limiter.let(EncodedResult(later.packed()))
+    let = limiter.let(EncodedResult(later.pack()))
     assert let is not None
     assert let.to_dict()["held_back"] == 1

@@ -83,7 +83,7 @@ class ScriptFeed(Feed):
         return Batch(Chunk.of(asked.records), {"batch": number + 1}, ended=asked.ended)
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        return Chunk.together(Chunk.of(a.records) for a in self.batches[start["batch"] : end["batch"]])
+        return Chunk.concat(Chunk.of(a.records) for a in self.batches[start["batch"] : end["batch"]])
 
     def commit(self, end: Offset) -> None:
         """Everything can be read again."""

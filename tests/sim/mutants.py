@@ -493,7 +493,7 @@ _mutant(
     "patterns take records as they come, and not in order of time",
     (
         "skws.queries.order:Order.in_order",
-        'waiting = waiting.taken(np.argsort(waiting.time, kind="stable"))',
+        'waiting = waiting.take(np.argsort(waiting.time, kind="stable"))',
         "waiting = waiting",
     ),
     lateness="yes",

@@ -115,7 +115,7 @@ def test_messages_after_a_failure_are_refused_as_before() -> None:
                 start = polls[-1][1].end if polls else feed.start()
                 polls.append((start, feed.poll(start, 100)))
                 found.append(polls[-1][1].read)
-            return Chunk.together(found)
+            return Chunk.concat(found)
 
         first = sent((0, 1), (0, 11), (0, 10), (1, 2), (1, 12), (1, 3))
         assert sorted(times(list(first))) == [1, 2, 3, 10]

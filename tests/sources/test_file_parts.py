@@ -30,7 +30,7 @@ def parts_between(feed: Feed, start: Offset, end: Offset, number: int) -> list[F
 
 
 def read(parts: list[FeedPart]) -> list[Item]:
-    return list(Chunk.together(chunk for part in parts for chunk in part.read(SCHEMA)))
+    return list(Chunk.concat(chunk for part in parts for chunk in part.read(SCHEMA)))
 
 
 def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset]]:

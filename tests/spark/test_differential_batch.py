@@ -254,4 +254,4 @@ def test_a_packed_result_is_unpacked_whole(tmp_path: Path) -> None:
     job = Job.search(RANKED, STREAMS, path, window=TimeWindow(40), engine=EngineName.LOCAL)
     found = list(Search(job).results())
     assert found
-    assert [Result.from_json(result.packed()) for result in found] == found
+    assert [Result.from_json(result.pack()) for result in found] == found

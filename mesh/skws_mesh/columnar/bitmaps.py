@@ -29,7 +29,7 @@ class KeywordBitmaps:
     def __len__(self) -> int:
         return len(self.tuple)
 
-    def taken(self, chosen: Flags | Ints) -> KeywordBitmaps:
+    def take(self, chosen: Flags | Ints) -> KeywordBitmaps:
         return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
 
     def followed_by(self, other: KeywordBitmaps, first: int) -> KeywordBitmaps:

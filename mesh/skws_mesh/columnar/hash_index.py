@@ -171,7 +171,7 @@ class HashIndex:
 
     def probe(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """All pairs of equal hashes, as (position in ``hashes``, payload)."""
-        return together(list(self.probed(hashes)))
+        return concat_pairs(list(self.probed(hashes)))
 
     def probed(self, hashes: Hashes) -> Iterator[tuple[Ints, Ints]]:
         """Like ``probe``, in parts of about PAIRS pairs at most; entries must not change meanwhile."""
@@ -290,7 +290,7 @@ def _leading(hashes: Hashes, bits: int) -> Ints:
     return (hashes >> np.uint64(64 - bits)).view(np.int64)
 
 
-def together(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
+def concat_pairs(parts: list[tuple[Ints, Ints]]) -> tuple[Ints, Ints]:
     if len(parts) == 1:
         return parts[0]
     first, second = zip(*parts, strict=True) if parts else ((NOTHING,), (NOTHING,))
@@ -309,10 +309,10 @@ def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, I
     for part in parts:
         pending.append(part)
         if sum(len(first) for first, _ in pending) >= PAIRS:
-            yield together(pending)
+            yield concat_pairs(pending)
             pending = []
     if pending:
-        yield together(pending)
+        yield concat_pairs(pending)
 
 
 def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:

@@ -84,7 +84,7 @@ class Pairs:
     def truly_joined(self, results: Partials) -> Partials:
         """Drop results whose joins agree only in the leading bits of hashes, and duplicates."""
         true = np.concatenate([np.empty(0, dtype=bool), *map(self._agree, results.parts(PAIRS))])
-        return _distinct(results if true.all() else results.taken(true))
+        return _distinct(results if true.all() else results.take(true))
 
     def _agree(self, results: Partials) -> Flags:
         """True for each result whose joins all agree."""
@@ -107,7 +107,7 @@ def _distinct(results: Partials) -> Partials:
         return results
     rows = np.column_stack([results.query, results.operator, results.members])
     _, first = np.unique(rows, axis=0, return_index=True)
-    return results.taken(np.sort(first))
+    return results.take(np.sort(first))
 
 
 _FEW = PAIRS >> 6  # with fewer partials there are fewer groups than PAIRS, so counting them does not pay
@@ -193,7 +193,7 @@ class ColumnarMesh:
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
         entrances = self._bridges.insert(arrived, bitmaps)
-        rooted = self._rooted(bitmaps.taken(self._sleep.awake(bitmaps.query)))
+        rooted = self._rooted(bitmaps.take(self._sleep.awake(bitmaps.query)))
         front = chain(
             self._continued(self._waiting.in_open_groups(arrived.hashes), arrived.slots),
             self._continued(self._waiting.in_closed_groups(hashes), slots),
@@ -288,7 +288,7 @@ class ColumnarMesh:
         if not woken.any():
             return Partials.none(self._width)
         labels = self._bitmaps.all()
-        return self._rooted(labels.taken(woken[labels.query]))
+        return self._rooted(labels.take(woken[labels.query]))
 
     def _drop_partials_of_sleepers(self) -> None:
         self._waiting.keep(self._sleep.awake(self._waiting.partials.query))
@@ -305,8 +305,8 @@ class ColumnarMesh:
         met = self._waiting.in_closed_groups(entrances.hashes)
         for on_bridge in self._continued(met, entrances.slots):
             is_new = on_bridge.members[:, self._width - 2] >= arrived.first
-            yield on_bridge.taken(is_new)
-            again = on_bridge.taken(~is_new)
+            yield on_bridge.take(is_new)
+            again = on_bridge.take(~is_new)
             partial, groups, wanted = self._spread(again)
             for places, slots in self._carriers.probed(mixed(wanted, again.query[partial])):
                 closing = slots >= arrived.first
@@ -346,8 +346,8 @@ class ColumnarMesh:
             check()
             complete = self._operators.complete(grown.operator)
             if complete.any():
-                self._found.append(grown.taken(complete))
-                grown = grown.taken(~complete)
+                self._found.append(grown.take(complete))
+                grown = grown.take(~complete)
             if len(grown):
                 levels.append(self._grown(grown, horizon))
         if len(self._new):
@@ -356,7 +356,7 @@ class ColumnarMesh:
         self._new = NewPartials()
         check(2 * sum(part.nbytes for part in self._found))
         results, self._found = self._found, []
-        return self._pairs.truly_joined(Partials.together(results))
+        return self._pairs.truly_joined(Partials.concat(results))
 
     def _grown(self, front: Partials, horizon: int) -> Iterator[Partials]:
         """New partials joined with the live tuples, in parts; those that will wait are collected."""
@@ -376,7 +376,7 @@ class ColumnarMesh:
         ends = np.cumsum(self._operators.groups(front.operator)[1])
         cuts = np.searchsorted(ends, np.arange(PAIRS, int(ends[-1]), PAIRS))
         for begin, end in pairwise([0, *cuts.tolist(), len(front)]):
-            yield front.taken(slice(begin, end)) if cuts.size else front
+            yield front.take(slice(begin, end)) if cuts.size else front
 
     def _partners(
         self, front: Partials, partial: Ints, groups: Ints, wanted: Hashes
@@ -441,7 +441,7 @@ def _in_fewer_parts(parts: Iterator[Partials]) -> Iterator[Partials]:
     for part in parts:
         pending.append(part)
         if sum(map(len, pending)) >= PAIRS:
-            yield Partials.together(pending)
+            yield Partials.concat(pending)
             pending = []
     if pending:
-        yield Partials.together(pending)
+        yield Partials.concat(pending)

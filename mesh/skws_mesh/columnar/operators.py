@@ -225,7 +225,7 @@ class NewPartials:
         wait = np.zeros(len(some), dtype=bool)
         wait[places] = True
         if not wait.all():
-            some, places = some.taken(wait), (np.cumsum(wait) - 1)[places]
+            some, places = some.take(wait), (np.cumsum(wait) - 1)[places]
         self.partials.append(some)
         self._entries.append((places + self._size, groups, hashes))
         self._size += len(some)
@@ -239,7 +239,7 @@ class NewPartials:
         """All partials, at least one, and the rows, groups and hashes of all entries."""
         places, groups, hashes = zip(*self._entries, strict=True)
         return (
-            Partials.together(self.partials),
+            Partials.concat(self.partials),
             np.concatenate(places),
             np.concatenate(groups),
             np.concatenate(hashes),

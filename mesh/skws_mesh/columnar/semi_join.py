@@ -20,7 +20,7 @@ from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import operators
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed
-from skws_mesh.columnar.hash_index import HashFilter, HashIndex, in_fewer_parts, together
+from skws_mesh.columnar.hash_index import HashFilter, HashIndex, concat_pairs, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LeavingEdges, LiveTuples
 from skws_mesh.columnar.store import Table
 
@@ -151,7 +151,7 @@ class SemiJoinFilter:
         """Add tuples as bridges, each for a query of which a closer is next to it."""
         if not found:
             return _NO_ENTRANCES
-        slots, query = found[0] if len(found) == 1 else distinct_pairs(*together(found))
+        slots, query = found[0] if len(found) == 1 else distinct_pairs(*concat_pairs(found))
         free = self._bitmaps.of(query, slots) == 0
         slots, query = slots[free], query[free]
         self._is_bridge = _with_space(self._is_bridge, len(self._live))

@@ -48,7 +48,7 @@ class Partials:
         """Each row as (query, operator, slots of its members)."""
         return zip(self.query.tolist(), self.operator.tolist(), self.members.tolist(), strict=True)
 
-    def taken(self, chosen: Ints | Flags | slice) -> Partials:
+    def take(self, chosen: Ints | Flags | slice) -> Partials:
         return Partials(*_rows(self.columns(), chosen))
 
     def parts(self, most: int) -> Iterator[Partials]:
@@ -57,7 +57,7 @@ class Partials:
             yield self
             return
         for first in range(0, len(self), most):
-            yield self.taken(slice(first, first + most))
+            yield self.take(slice(first, first + most))
 
     @classmethod
     def none(cls, width: int) -> Partials:
@@ -65,7 +65,7 @@ class Partials:
         return cls(nothing, nothing, np.empty((0, width), dtype=np.int64), nothing, nothing)
 
     @classmethod
-    def together(cls, parts: list[Partials]) -> Partials:
+    def concat(cls, parts: list[Partials]) -> Partials:
         """The rows of several parts, of which there must be at least one."""
         if len(parts) == 1:
             return parts[0]
@@ -166,7 +166,7 @@ class PartialStore(Table):
         """Views of all rows; columns are as narrow as stored."""
         return Partials(*self.columns())
 
-    def taken(self, chosen: Ints | Flags | slice) -> Partials:
+    def take(self, chosen: Ints | Flags | slice) -> Partials:
         return Partials(*(rows.astype(np.int64, copy=False) for rows in _rows(self.columns(), chosen)))
 
     def mark(self, horizon: int, referred: Flags) -> None:

@@ -169,7 +169,7 @@ class DeltaJoins:
         numbers = np.array(list(new), dtype=np.int64)
         results = self._results(self._standing(numbers, two, carriers))
         mine = self._by_query.among(results.query, numbers)
-        return results if mine.all() else results.taken(mine)
+        return results if mine.all() else results.take(mine)
 
     def remove(self, query: int) -> None:
         """Remove a query."""
@@ -276,7 +276,7 @@ class DeltaJoins:
                     mine = self._by_query.among(self._pairs.query(paths.entry), numbers)
                     # Otherwise the path is also found from its other end.
                     forward = np.flatnonzero(mine & ~self._pairs.turned(paths.entry))
-                    yield self._of_path(paths.taken(forward))
+                    yield self._of_path(paths.take(forward))
 
     def _standing_trees(self, numbers: Ints, slots: Ints) -> Iterator[Partials]:
         """The live results of new queries for more words, from the tuples with their rarest word."""
@@ -292,7 +292,7 @@ class DeltaJoins:
                 later = np.zeros(len(trees), dtype=bool)
                 for member in trees.members[1:]:
                     later |= (member > trees.members[0]) & self._words.contain(member, rarest_of)
-                yield self._of_trees(trees.taken(np.flatnonzero(~later)))
+                yield self._of_trees(trees.take(np.flatnonzero(~later)))
 
     def _alone(self, owners: Ints) -> Iterator[Partials]:
         """The results of one tuple each."""
@@ -326,7 +326,7 @@ class DeltaJoins:
             valid &= ~(self._words.contain(slots, near) | self._words.contain(slots, far))
         valid &= self._allowed(query, paths.members, paths.edges)
         chosen = np.flatnonzero(valid)
-        entry, members, walked, start, end = paths.taken(chosen)
+        entry, members, walked, start, end = paths.take(chosen)
         turned = np.flatnonzero(self._pairs.turned(entry))
         members[:, turned], walked[:, turned] = members[::-1, turned], walked[::-1, turned] ^ 1
         numbers = self._networks.numbers(self._live.tuples.relation.take(members[0]), walked)
@@ -337,7 +337,7 @@ class DeltaJoins:
         query, members = self._sets.query(trees.place), trees.members
         valid = self._by_query.sizes(query) >= trees.size
         valid &= self._allowed(query, np.where(members == NO_MEMBER, members[0], members), trees.edges)
-        trees = trees.taken(np.flatnonzero(valid))
+        trees = trees.take(np.flatnonzero(valid))
         relations = np.where(
             trees.members == NO_MEMBER, NO_NODE, self._live.tuples.relation.take(trees.members)
         )
@@ -390,7 +390,7 @@ class DeltaJoins:
             if len(part):
                 self.found.append(part)
         results, self.found = self.found, []
-        return Partials.together(results)
+        return Partials.concat(results)
 
 
 def _pairs_of(queries: Mapping[int, WordQuery]) -> Ints:

@@ -45,7 +45,7 @@ class Paths(NamedTuple):
     def __len__(self) -> int:
         return len(self.entry)
 
-    def taken(self, chosen: Ints) -> Paths:
+    def take(self, chosen: Ints) -> Paths:
         return Paths(*(column.take(chosen, axis=-1) for column in self))
 
 
@@ -112,7 +112,7 @@ class PathJoins:
     def _about_hub(self, levels: list[Walks], owner: int) -> Iterator[Paths]:
         """Like ``matched``, for one tuple with many neighbours: the words around it are joined first."""
         mine = [
-            walks.taken(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
+            walks.take(np.arange(*np.searchsorted(walks.owner, (owner, owner + 1)), dtype=np.int64))
             for walks in levels[1:-1]
         ]
         words_of_walks = [self._words.of(walks.ends) for walks in mine]
@@ -147,7 +147,7 @@ def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> 
     members = np.array([*near[:0:-1], *far])
     edges = np.array([*(edge ^ 1 for edge in back[::-1]), *onward])
     paths = Paths(entry, members, edges, start, end)
-    return paths if alive.all() else paths.taken(np.flatnonzero(alive))
+    return paths if alive.all() else paths.take(np.flatnonzero(alive))
 
 
 def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
@@ -247,7 +247,7 @@ class Trees:
         keywords: Ints = np.bitwise_or.reduce(self.bitmaps, axis=0)
         return keywords
 
-    def taken(self, chosen: Ints) -> Trees:
+    def take(self, chosen: Ints) -> Trees:
         return Trees(
             *(
                 column.take(chosen, axis=-1)
@@ -392,9 +392,9 @@ class TreeJoins:
     def _grown(self, trees: Trees, branches: _Branches, total: Ints) -> Iterator[Trees]:
         """The total trees, each at least once: ``trees`` with walks to the first word that they lack."""
         missing = total.take(trees.of) & ~trees.covered
-        yield trees.taken(np.flatnonzero(missing == 0))
+        yield trees.take(np.flatnonzero(missing == 0))
         lacking = np.flatnonzero(missing)
-        trees, first_missing = trees.taken(lacking), (missing & -missing).take(lacking)
+        trees, first_missing = trees.take(lacking), (missing & -missing).take(lacking)
         covers = np.bitwise_or.reduce(branches.bitmaps, axis=0)
         first = np.searchsorted(branches.of, trees.of)
         counts = np.searchsorted(branches.of, trees.of, side="right") - first
@@ -402,7 +402,7 @@ class TreeJoins:
             rows = np.repeat(np.arange(len(trees), dtype=np.int64)[part], counts[part])
             others = ranges(first[part], counts[part])
             chosen = np.flatnonzero(covers.take(others) & first_missing.take(rows))
-            grown = _attached(trees.taken(rows.take(chosen)), branches, others.take(chosen))
+            grown = _attached(trees.take(rows.take(chosen)), branches, others.take(chosen))
             if len(grown):
                 yield from self._grown(grown, branches, total)
 
@@ -441,7 +441,7 @@ def _attached(trees: Trees, branches: _Branches, others: Ints) -> Trees:
     grown = Trees(
         *(trees.of, trees.place, size, trees.bitmaps, trees.members, trees.parents, trees.edges, start, end)
     )
-    return grown.taken(np.flatnonzero(fits))
+    return grown.take(np.flatnonzero(fits))
 
 
 def _minimal(trees: Trees) -> Trees:
@@ -455,7 +455,7 @@ def _minimal(trees: Trees) -> Trees:
         joins = (trees.parents == node).sum(axis=0) + (trees.parents[node] != NO_NODE)
         leaf = (member != NO_MEMBER) & (joins == 1)
         minimal &= ~leaf | ((bitmap & ~several) != 0)
-    return trees.taken(np.flatnonzero(minimal))
+    return trees.take(np.flatnonzero(minimal))
 
 
 def _once(trees: Trees) -> Trees:
@@ -465,7 +465,7 @@ def _once(trees: Trees) -> Trees:
     ordered = [np.take_along_axis(each[1:], order, axis=0) for each in (trees.members, before, trees.edges)]
     keys = np.vstack([trees.of, *ordered])
     _, first = np.unique(keys, axis=1, return_index=True)
-    return trees.taken(np.sort(first))
+    return trees.take(np.sort(first))
 
 
 def _together(parts: Sequence[Trees]) -> Trees:

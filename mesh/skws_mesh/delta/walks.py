@@ -47,7 +47,7 @@ class Walks:
     def __len__(self) -> int:
         return len(self.owner)
 
-    def taken(self, chosen: Ints) -> Walks:
+    def take(self, chosen: Ints) -> Walks:
         columns = (self.owner, self.branch, self.ends, self.start, self.end, self.row, self.edge)
         owner, branch, ends, start, end, row, edge = (column.take(chosen) for column in columns)
         return Walks(owner, branch, ends, start, end, row, edge, self.before)
@@ -214,7 +214,7 @@ class AskedWalks:
         leaves = levels[:1]
         for walks, others in zip(levels[1:], reversed(within[:-1]), strict=True):
             ending = self._ending(others)(walks.owner, walks.ends)
-            leaves.append(walks if ending.all() else walks.taken(np.flatnonzero(ending)))
+            leaves.append(walks if ending.all() else walks.take(np.flatnonzero(ending)))
         return leaves
 
     def _levels(self, owners: Ints, width: int, *, earlier: bool) -> list[Walks] | None:
@@ -230,7 +230,7 @@ class AskedWalks:
             walks, to = levels[-1], None
             if joins == last:
                 if joins > 1:
-                    walks = walks.taken(
+                    walks = walks.take(
                         np.flatnonzero(self._behind.of(walks.ends) & partners.take(walks.owner))
                     )
                 to = self._ending(partners)

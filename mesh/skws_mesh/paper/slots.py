@@ -117,7 +117,7 @@ class SlotMesh:
         if new_results:
             self._found.append(self._columns(new_results))
         results, self._found = self._found, []
-        return Partials.together(results)
+        return Partials.concat(results)
 
     def _columns(self, found: list[Found]) -> Partials:
         members = np.full((len(found), self._width), NO_MEMBER, dtype=np.int64)
@@ -130,7 +130,7 @@ class SlotMesh:
             np.array([max(member.start for member in its) for _, its in found], dtype=np.int64),
             np.array([min(member.end for member in its) for _, its in found], dtype=np.int64),
         )
-        return results if self._accepts_root is None else results.taken(self._accepts_root(members[:, 0]))
+        return results if self._accepts_root is None else results.take(self._accepts_root(members[:, 0]))
 
     def _number(self, tree: Tree) -> int:
         number = self._numbers.setdefault(tree, len(self._trees))

@@ -133,11 +133,11 @@ class KeywordEngine(MeshEngine):
             found = self._results.moved(moved, found)
         begun: defaultdict[str, list[Result]] = defaultdict(list)
         for results in found:
-            alive = results.taken(results.end > self.now)
-            alive = alive.taken(np.argsort(alive.query, kind="stable"))
+            alive = results.take(results.end > self.now)
+            alive = alive.take(np.argsort(alive.query, kind="stable"))
             cuts = np.flatnonzero(np.diff(alive.query)) + 1
             for begin, end in pairwise([0, *cuts.tolist(), len(alive)]):
-                for result in self._snapshot([alive.taken(slice(begin, end))]):
+                for result in self._snapshot([alive.take(slice(begin, end))]):
                     begun[result.name].append(result)
         return begun
 
@@ -275,7 +275,7 @@ class KeywordEngine(MeshEngine):
             return
         for first, end in self._portions.of(batch):
             before = self.counts.results
-            yield from self._batch(batch.taken(slice(first, end)), ticks[first:end], int(ticks[end - 1]))
+            yield from self._batch(batch.take(slice(first, end)), ticks[first:end], int(ticks[end - 1]))
             self._portions.led_to(self.counts.results - before)
 
     def reach(self, now: int, horizon: int) -> None:
@@ -438,7 +438,7 @@ class KeywordEngine(MeshEngine):
         places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
         self._arrived += len(batch)
         mine = np.flatnonzero(followed)
-        settled = self._settling.settle(batch.taken(mine), ticks.take(mine), places.take(mine))
+        settled = self._settling.settle(batch.take(mine), ticks.take(mine), places.take(mine))
         self.counts.unmatched_deletions += settled.unmatched
         ended = self._operator.end_known([known for known, _ in settled.ended])
         if len(settled.ended_slots):
@@ -483,14 +483,14 @@ class KeywordEngine(MeshEngine):
             ended_at[lives] = settled.ended_at
         if not plain.all():
             batch, ticks, places, ends = (
-                batch.taken(np.flatnonzero(plain)),
+                batch.take(np.flatnonzero(plain)),
                 ticks[plain],
                 places[plain],
                 ends[plain],
             )
             ended_at = None if ended_at is None else ended_at[plain]
         new = TupleBatch(
-            batch.relation, batch.rows.packed(), ticks, ends, batch.time, places, ended_at=ended_at
+            batch.relation, batch.rows.compact(), ticks, ends, batch.time, places, ended_at=ended_at
         )
         known = settled.new + [t for t, _ in settled.prolonged]
         return new.merged(of_tuples(known, lambda _: True)) if known else new
@@ -577,7 +577,7 @@ class Portions:
                 break
             yield first, first + end
             first += end
-            batch = batch.taken(slice(end, len(batch)))
+            batch = batch.take(slice(end, len(batch)))
         yield first, first + len(batch)
 
     def led_to(self, results: int) -> None:
@@ -591,7 +591,7 @@ class Portions:
         """The number of records that are likely to have ``carriers`` tuples with keywords."""
         if self.carriers == BATCH:
             return len(batch)
-        sample = batch.rows.taken(slice(None, None, -(-len(batch) // _SAMPLE))).packed()
+        sample = batch.rows.take(slice(None, None, -(-len(batch) // _SAMPLE))).compact()
         carrying = len(distinct(self._matching.of(sample).tuple))
         return len(batch) if not carrying else self.carriers * len(sample) // carrying
 

@@ -288,7 +288,7 @@ class IndexedRows:
         if not lazy:
             return bitmaps
         rows = np.isin(self._live.tuples.relation[bitmaps.tuple], list(self.reserve.tables))
-        return bitmaps.taken(~(rows & np.isin(bitmaps.query, lazy)))
+        return bitmaps.take(~(rows & np.isin(bitmaps.query, lazy)))
 
     def carried(self, query: int) -> int:
         """The keywords of a query in rows that are inserted when they are reached."""

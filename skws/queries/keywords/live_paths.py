@@ -104,7 +104,7 @@ class Links(NamedTuple):
         """The hashes of the links that lead back to the tuples."""
         return index_hashes(self.edge ^ 1, self.value)
 
-    def taken(self, chosen: Ints) -> Links:
+    def take(self, chosen: Ints) -> Links:
         return Links(*(column.take(chosen) for column in self))
 
 
@@ -331,7 +331,7 @@ class MostAhead(LinkNumbers):
             links = self._joined.links(slots)
             ahead = self._before.of(links.edge, links.value)
             some = np.flatnonzero(ahead > -inf)
-            links, ahead = links.taken(some), ahead.take(some)
+            links, ahead = links.take(some), ahead.take(some)
             fans = self._fans.of(links.edge, links.value)
             for numbers, greatest in ((ahead, least), (ahead + fans, most)):
                 of_tuple = np.full(len(slots), -inf)
@@ -357,7 +357,7 @@ class WeighedWalks(NamedTuple):
     arrived: Floats
     weights: Floats
 
-    def taken(self, chosen: Ints) -> WeighedWalks:
+    def take(self, chosen: Ints) -> WeighedWalks:
         members, edges = self.members.take(chosen, axis=0), self.edges.take(chosen, axis=0)
         logs, arrived = self.logs.take(chosen), self.arrived.take(chosen)
         return WeighedWalks(members, edges, logs, arrived, self.weights.take(chosen))
@@ -376,7 +376,7 @@ class Steps(NamedTuple):
     links: Links
     ceilings: Floats
 
-    def taken(self, chosen: slice) -> Steps:
+    def take(self, chosen: slice) -> Steps:
         (members, edges, *numbers), links = self.walks, self.links
         walks = WeighedWalks(members[chosen], edges[chosen], *(each[chosen] for each in numbers))
         return Steps(walks, Links(*(column[chosen] for column in links)), self.ceilings[chosen])
@@ -474,14 +474,14 @@ class LivePaths:
             steps = stack.pop()
             if not len(steps.ceilings) or steps.ceilings[0] < self._least:
                 continue
-            stack.append(steps.taken(slice(_TOGETHER, None)))
-            for walks in self._gone(steps.taken(slice(_TOGETHER))):
+            stack.append(steps.take(slice(_TOGETHER, None)))
+            for walks in self._gone(steps.take(slice(_TOGETHER))):
                 at_end = self._roles.is_end(walks.members[:, -1])
                 length = walks.members.shape[1]
                 if length > done:
-                    self._take(walks.taken(np.flatnonzero(at_end)))
+                    self._take(walks.take(np.flatnonzero(at_end)))
                 if length < size:
-                    stack.append(self._steps(walks.taken(np.flatnonzero(~at_end)), size, done))
+                    stack.append(self._steps(walks.take(np.flatnonzero(~at_end)), size, done))
 
     def _take(self, ended: WeighedWalks) -> None:
         """Add results; those that can no longer be among the best are dropped."""
@@ -489,21 +489,21 @@ class LivePaths:
         specific = np.exp(ended.logs)
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
         good = np.flatnonzero(orders >= self._least)
-        found, orders = self._formed(ended.taken(good)), orders.take(good)
+        found, orders = self._formed(ended.take(good)), orders.take(good)
         true = self._agreeing(found, lambda _: self)
-        self._found.append(found.taken(true))
+        self._found.append(found.take(true))
         self._orders.append(orders[true])
         if sum(map(len, self._orders[1:])) >= max(self._most, len(self._orders[0]) >> 2):
             self._choose()
 
     def _choose(self) -> None:
         """Keep those of the added results that may be among the best."""
-        found, orders = Partials.together(self._found), np.concatenate(self._orders)
+        found, orders = Partials.concat(self._found), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
             self._least = float(np.partition(orders, last)[last]) - _ROUNDED
             kept = np.flatnonzero(orders >= self._least)
-            found, orders = found.taken(kept), orders.take(kept)
+            found, orders = found.take(kept), orders.take(kept)
         self._found, self._orders = [found], [orders]
 
     def _begun(self, slots: Ints) -> WeighedWalks:
@@ -529,8 +529,8 @@ class LivePaths:
             ceilings[some] = np.maximum(ceilings.take(some), orders)
         kept = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
         kept = kept.take(np.argsort(-ceilings.take(kept), kind="stable"))
-        links = links.taken(kept)
-        return Steps(walks.taken(links.position), links, ceilings.take(kept))
+        links = links.take(kept)
+        return Steps(walks.take(links.position), links, ceilings.take(kept))
 
     def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to other tuples, with no keyword or the second one, in parts."""
@@ -540,7 +540,7 @@ class LivePaths:
             there = self._roles.is_free(slots) | self._roles.is_end(slots)
             there &= (steps.walks.members.take(which, axis=0) != slots[:, None]).all(axis=1)
             which, slots = which[there], slots[there]  # noqa: PLW2901 - fewer of them
-            walks = steps.walks.taken(which)
+            walks = steps.walks.take(which)
             yield walks.further(edge.take(which), out.take(which), back.take(which), slots)
 
     def _most_ahead(self, joins: int) -> LinkNumbers:

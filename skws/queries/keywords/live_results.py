@@ -60,7 +60,7 @@ class LiveResults:
         """Results that end earlier with one of the tuples in ``slots``; ``ends``: the ends of all tuples."""
         for store in self._stores:
             places = store.end(slots, ends)
-            yield store.taken(places)
+            yield store.take(places)
 
     def shorten(self, slots: Ints, ends: Ints) -> None:
         """As ``end``, for results that are not retracted."""
@@ -72,22 +72,22 @@ class LiveResults:
         for store in self._stores:
             touched: Flags = np.isin(store.partials.members, slots).any(axis=1)  # type: ignore[assignment]
             if touched.any():
-                yield store.taken(touched)
+                yield store.take(touched)
                 store.keep(~touched)
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""
         for store in self._stores:
-            ticks = due(store.taken(slice(None)))
+            ticks = due(store.take(slice(None)))
             over: Flags = ticks < FOREVER
             if over.any():
-                yield store.taken(over), ticks[over]
+                yield store.take(over), ticks[over]
                 store.keep(~over)
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""
         for store in self._stores:
-            yield store.taken(store.partials.end > horizon)
+            yield store.take(store.partials.end > horizon)
 
     def remove(self, *queries: int) -> None:
         """Forget the results of queries, whose numbers are not used again."""
@@ -127,7 +127,7 @@ class EmittedResults(LiveResults):
         for results in found:
             self.add(results)
         if given:
-            found = [results.taken(~self._among(results, given)) for results in found]
+            found = [results.take(~self._among(results, given)) for results in found]
         yield from self._emitter.pieces(found, retracted, snapshot)
 
     def _among(self, results: Partials, given: Set[Found]) -> Flags:
@@ -136,7 +136,7 @@ class EmittedResults(LiveResults):
     def snapshot(self, query: int, now: int) -> list[Event]:
         """The results of a query that are alive at ``now``, in order."""
         alive = self.alive(now)
-        found = [results.taken(results.query == query) for results in alive]
+        found = [results.take(results.query == query) for results in alive]
         return sorted(self._emitter.events(found, snapshot=True))
 
     def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
@@ -144,7 +144,7 @@ class EmittedResults(LiveResults):
         events: list[Event] = []
         for results in self.alive(now):
             uses = [self._emitter.tree(row).uses_any(*change.removed) for row in results.rows()]
-            retracted_results = results.taken(np.array(uses, dtype=bool))
+            retracted_results = results.take(np.array(uses, dtype=bool))
             when = np.full(len(retracted_results), time)
             events += self._emitter.taken_back(retracted_results, when, when)
         return events
@@ -161,7 +161,7 @@ class EmittedResults(LiveResults):
         ended_results: set[Lasting] = set()
         for store in self._stores:
             over = (store.partials.end > horizon) & (store.partials.end <= now)
-            ended_results.update(self._lasting(row, name) for row in store.taken(over).rows())
+            ended_results.update(self._lasting(row, name) for row in store.take(over).rows())
         return ended_results
 
     def new_by(
@@ -179,16 +179,16 @@ class EmittedResults(LiveResults):
         new = []
         for results in found:
             alive = results.end > now
-            self.add(results.taken(alive))
+            self.add(results.take(alive))
             if over:
-                ended = results.taken(~alive)
+                ended = results.take(~alive)
                 given = [
                     self._lasting(row, name) in over and not self._adds(change, row) for row in ended.rows()
                 ]
-                self.add(ended.taken(np.array(given, dtype=bool)))
-            results = results.taken(alive)  # noqa: PLW2901 - the others were given, or are not any more
+                self.add(ended.take(np.array(given, dtype=bool)))
+            results = results.take(alive)  # noqa: PLW2901 - the others were given, or are not any more
             uses = [self._adds(change, row) for row in results.rows()]
-            new.append(results.taken(np.array(uses, dtype=bool)))
+            new.append(results.take(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
 
     def _adds(self, change: SchemaChange, row: tuple[int, int, list[int]]) -> bool:
@@ -206,15 +206,15 @@ class EmittedResults(LiveResults):
         given = set()
         for results in self.alive(ALWAYS):
             mine = np.isin(results.query, list(queries))
-            given |= set(map(_members, results.taken(mine).rows()))
+            given |= set(map(_members, results.take(mine).rows()))
         self.remove(*queries)
         self._sweep()
         others = []
         for results in found:
             mine = np.isin(results.query, list(queries))
-            theirs = results.taken(mine)
-            self.add(theirs.taken(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
-            others.append(results.taken(~mine))
+            theirs = results.take(mine)
+            self.add(theirs.take(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
+            others.append(results.take(~mine))
         return others
 
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
@@ -228,7 +228,7 @@ class EmittedResults(LiveResults):
         events = []
         for store in self._stores:
             places = store.end(slots, ends)
-            gone = store.taken(places)
+            gone = store.take(places)
             events += self._emitter.retractions(gone)
             unlived = places[gone.end <= self._emitter.starts(gone.members)]
             if len(unlived):

@@ -329,7 +329,7 @@ class LiveWords:
         for place, pieces in texts.items():
             analyzer = self._analyzer(*place)
             words = self._words.setdefault(analyzer, WordNumbers(analyzer))
-            together = Texts.together([some for _, some in pieces])
+            together = Texts.concat([some for _, some in pieces])
             found = occurrences(together, analyzer)
             of_chunk, number = words.of(found.chunks)
             counts = np.bincount(of_chunk, minlength=len(found.chunks))

@@ -266,7 +266,7 @@ class Meshes:
             of_query[query] = numbers[id(standing.mesh)]
         which = of_query[bitmaps.query]
         for number, mesh in enumerate(self):
-            yield mesh, bitmaps.taken(which == number)
+            yield mesh, bitmaps.take(which == number)
 
     def _mesh_of(self, generator: CNGen) -> ColumnarMesh:
         """The mesh of a query's shape."""

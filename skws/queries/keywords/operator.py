@@ -223,7 +223,7 @@ class KeywordOperator:
             self.matching.add(query, plan.matcher)
         counted = self._counted(bitmaps)
         for query, rows in _by_query(counted.query, plans):
-            self._scoring.add(query, plans[query], counted.taken(rows))
+            self._scoring.add(query, plans[query], counted.take(rows))
             if self._behind is not None:
                 self.excluded += self._behind.count(query)
         found = []
@@ -257,8 +257,8 @@ class KeywordOperator:
         # Rows of indexed tables become live tuples on demand of standing queries.
         before = self.excluded
         try:
-            found = Partials.together(self.add(query, plan))
-            alive = found.taken(found.end > now)
+            found = Partials.concat(self.add(query, plan))
+            alive = found.take(found.end > now)
             best = Best(most, None)
             best.take(self.emitter, alive)
             return Searched(ranked(best.results), len(alive), plan.max_size, complete=True)
@@ -450,7 +450,7 @@ class KeywordOperator:
     def _truly_joined(self, results: Partials) -> Partials:
         """Drop results whose join values differ although their integers are equal."""
         true = self._agreeing(results, self._formed)
-        return results if true.all() else results.taken(true)
+        return results if true.all() else results.take(true)
 
     def _agreeing(self, results: Partials, of: Callable[[int], FormedQuery]) -> Flags:
         """Which results are joined by equal values, not by equal integers alone; ``of`` gives queries."""
@@ -458,7 +458,7 @@ class KeywordOperator:
         if self.store.values.all_exact:
             return true
         networks, which = kinds_of(results.query << 32 | results.operator)
-        trees = [of(query).mesh.network(operator) for query, operator, _ in results.taken(networks).rows()]
+        trees = [of(query).mesh.network(operator) for query, operator, _ in results.take(networks).rows()]
         in_doubt = np.array(
             [not all(map(self.store.values.exact, tree.edges[1:])) for tree in trees], dtype=bool
         )

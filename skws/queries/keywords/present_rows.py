@@ -46,7 +46,7 @@ class PresentRows:
         """The number of rows by relation and keyword bitmap: the nodes of the expanded schema."""
         self._learn()
         bitmaps = self._words.label(0, matcher).bitmaps
-        bitmaps = bitmaps.taken(self._alive.take(bitmaps.tuple) & (bitmaps.bitmap != 0))
+        bitmaps = bitmaps.take(self._alive.take(bitmaps.tuple) & (bitmaps.bitmap != 0))
         nodes = self._relation.take(bitmaps.tuple) * _BITMAP + bitmaps.bitmap + 1
         codes, counts = np.unique(nodes, return_counts=True)
         found = {

@@ -164,7 +164,7 @@ class ResultEmitter:
         """As ``events``, many at a time."""
         for results in found:
             yield from self._completed([results], snapshot)
-            yield from self.retractions(results.taken(self._ends_early(results)))
+            yield from self.retractions(results.take(self._ends_early(results)))
 
     def pieces(
         self, found: list[Partials], events: list[Event], snapshot: bool = False
@@ -176,13 +176,13 @@ class ResultEmitter:
         if sum(map(len, found)) + len(events) <= MOST:  # as is usual
             yield [*events, *self.output(found, snapshot)]
             return
-        early = [results.taken(self._ends_early(results)) for results in found]
+        early = [results.take(self._ends_early(results)) for results in found]
         ticks = [each.start for each in found] + [each.end for each in early]
         ticks.append(np.array([event.tick for event in events], dtype=np.int64))
         for *rows, others in in_ranges(ticks):
             check()
-            some = [each.taken(at) for each, at in zip(found, rows, strict=False)]
-            gone = [each.taken(at) for each, at in zip(early, rows[len(found) :], strict=True)]
+            some = [each.take(at) for each, at in zip(found, rows, strict=False)]
+            gone = [each.take(at) for each, at in zip(early, rows[len(found) :], strict=True)]
             retracted = [event for each in gone for event in self.retractions(each)]
             yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
 
@@ -194,7 +194,7 @@ class ResultEmitter:
         yield list(events)
         for rows in in_ranges(list(map(self._leading_lanes, found))):
             check()
-            some = [each.taken(at) for each, at in zip(found, rows, strict=True)]
+            some = [each.take(at) for each, at in zip(found, rows, strict=True)]
             yield list(self._completed(some, snapshot))
 
     def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
@@ -206,7 +206,7 @@ class ResultEmitter:
             ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
             made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot)
             if len(self._scoring):
-                made = self._judged(results.taken(rows), natural, made, snapshot=snapshot)
+                made = self._judged(results.take(rows), natural, made, snapshot=snapshot)
             ticks = results.start.take(rows).tolist()
             if order is None:
                 yield from map(completed, ticks, made)

@@ -138,7 +138,7 @@ class LiveSearch:
         def carriers(relation: int) -> Iterator[tuple[Row, int]]:
             chosen = tuples.relation.take(bitmaps.tuple) == relation
             chosen &= tuples.end.take(bitmaps.tuple) > now
-            some = bitmaps.taken(chosen)
+            some = bitmaps.take(chosen)
             pairs = zip(some.tuple.tolist(), some.bitmap.tolist(), strict=True)
             return ((self._known.row(slot), bitmap) for slot, bitmap in pairs)
 
@@ -148,7 +148,7 @@ class LiveSearch:
         counts = KeywordCounts(plan, tuples=len(self._live))
         relation = self._live.tuples.relation.take(bitmaps.tuple)
         for number in np.unique(relation).tolist():
-            for slot, tuples in enumerate(_carrying(plan, bitmaps.taken(relation == number))):
+            for slot, tuples in enumerate(_carrying(plan, bitmaps.take(relation == number))):
                 counts.count(slot, number, tuples)
         return counts.why_nothing(self.words.vocabulary)
 
@@ -211,7 +211,7 @@ class LiveSearch:
         except TimeLimitError:
             found, orders = before
             best = Best(most, ceilings)
-            best.form(emitter, found.taken(np.argsort(-orders, kind="stable")[:most]))
+            best.form(emitter, found.take(np.argsort(-orders, kind="stable")[:most]))
             return Searched(ranked(best.results), paths.count(small), small, complete=False)
 
     def _found(
@@ -223,7 +223,7 @@ class LiveSearch:
         mesh = own[query].mesh
         found = mesh.add([query], coded_by(mesh, bitmaps))
         wanted = (found.end > now) & (found.sizes > done)
-        return found.taken(wanted & self._agreeing(found, own.__getitem__)), emitter
+        return found.take(wanted & self._agreeing(found, own.__getitem__)), emitter
 
     def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:
         return ResultEmitter(
@@ -290,7 +290,7 @@ class Best:
         for size in distinct(sizes).tolist():
             if self.none_better(size):
                 break
-            some = found.taken(sizes == size)
+            some = found.take(sizes == size)
             above = np.full(len(some), np.inf) if self.ceilings is None else self.ceilings.of(some)
             self._take(emitter, some, above, counted=self.ceilings is None)
 
@@ -308,12 +308,12 @@ class Best:
             if self.full and above.item(rows.item(0)) <= self.least + _EQUAL:
                 rows = rows[:_TIES]
             if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
-                above[rows] = self.ceilings.of(found.taken(rows), emitter.tree)
+                above[rows] = self.ceilings.of(found.take(rows), emitter.tree)
                 counted = True
                 continue
             page = max(_SCORED, self._most - len(self.results))
             some, rows = rows[:page], rows[page:]
-            self.form(emitter, found.taken(some))
+            self.form(emitter, found.take(some))
 
 
 def _hopeful(above: Floats, rows: Ints, least: float) -> Ints:

@@ -111,7 +111,7 @@ class WordQueries:
         slots, words = spread(index.label(0, matcher_of(self._schema, new)).bitmaps, new)
         if index.covered == len(rows):
             return slots, words
-        others, its = words_of(self._schema, new, rows.taken(slice(index.covered, None)))
+        others, its = words_of(self._schema, new, rows.take(slice(index.covered, None)))
         return np.concatenate([slots, others + index.covered]), np.concatenate([words, its])
 
     def remove(self, query: int) -> None:
@@ -155,7 +155,7 @@ class WordQueries:
                 if mine and slot not in rows:
                     rows[slot] = self._row(slot)
                 flags[at] &= not any(satisfied(each, rows[slot]) for each in mine)
-        return found if flags.all() else found.taken(flags)
+        return found if flags.all() else found.take(flags)
 
     def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordQuery:
         query = plan.query

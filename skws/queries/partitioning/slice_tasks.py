@@ -202,7 +202,7 @@ class BeginsOfSlices:
         earlier = self._known.get((result.name, result.id, result.start))
         if earlier is None:
             return line
-        return replaced(result, start=earlier.begin).packed()
+        return replaced(result, start=earlier.begin).pack()
 
 
 _FOUND: Final = b'{"op":"+"'
@@ -331,7 +331,7 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted])
     times: list[float] = []
     size = 0
     for result in results:
-        line = result.parsed.packed()
+        line = result.parsed.pack()
         lines.append(line)
         times.append(moment(result))
         size += len(line)

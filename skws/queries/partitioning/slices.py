@@ -311,9 +311,9 @@ class SliceRun:
         for batch in batches:
             begin, end = np.searchsorted(batch.time, [self._slice.context, self._slice.end]).tolist()
             if begin:
-                self._skipped += insertions(batch.taken(slice(begin)))
+                self._skipped += insertions(batch.take(slice(begin)))
             if end > begin:
-                yield batch if end - begin == len(batch) else batch.taken(slice(begin, end))
+                yield batch if end - begin == len(batch) else batch.take(slice(begin, end))
 
 
 def summed(counts: Counts, others: Counts) -> Counts:

@@ -316,7 +316,7 @@ class PatternStream(Evaluator):
             last = self.position - 1 if self._by_count else int(batch.time[-1])
             self._now = max(self._now, last)
         read = np.flatnonzero(inserted & np.isin(batch.relation, self._reads))
-        columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.taken(read))
+        columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.take(read))
         return map(ReadTuple, *columns, batch.time[read].tolist())
 
     def formed(self, valuation: Valuation, *, snapshot: bool = False) -> Result:

@@ -216,7 +216,7 @@ class Members:
             slot = self._slot(position)
             return -1 if slot is None or tuples.end[slot] < FOREVER else left.get(slot, FOREVER)
 
-        of = batch.taken(followed)
+        of = batch.take(followed)
         columns = (ticks[followed].tolist(), of.relation.tolist(), of.rows, of.deletes().tolist())
         return self._deletions.step(zip(*columns, strict=True), held_until)
 
@@ -244,7 +244,7 @@ class Members:
                 ends[position - begin] = min(ends.item(position - begin), tick)
         arriving = np.flatnonzero(ends > np.arange(begin, begin + len(inserted)))
         self.add_keys(spans.key[arriving])
-        arrivals = inserted.taken(arriving)
+        arrivals = inserted.take(arriving)
         start = arriving + begin
         return TupleBatch(arrivals.relation, arrivals.rows, start, ends[arriving], arrivals.time, start)
 

@@ -184,7 +184,7 @@ class StreamWindows:
     def feed(self, batch: RecordBatch) -> Found:
         """The windows after the next batch."""
         deletes = batch.deletes()
-        inserted = batch.taken(~deletes) if deletes.any() else batch
+        inserted = batch.take(~deletes) if deletes.any() else batch
         self._state = None
         begin = self.tracker.position
         windows = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
@@ -236,5 +236,5 @@ def _of_batch(processor: Processor, batch: RecordBatch, counts: Counts) -> Itera
     deletes = batch.deletes()
     if deletes.any():
         counts.deletions += int(deletes.sum())
-        batch = batch.taken(np.flatnonzero(~deletes))
+        batch = batch.take(np.flatnonzero(~deletes))
     return processor.process_batch(BatchSource(batch))

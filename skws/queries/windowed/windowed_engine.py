@@ -47,7 +47,7 @@ class WaitingResults(LiveResults):
     def add(self, results: Partials) -> None:
         """Remember results; not those whose keys differ, nor those of static tuples alone."""
         same, _ = self._members.key_of(results.members)
-        super().add(results.taken(self._streaming(results).any(axis=1) & same))
+        super().add(results.take(self._streaming(results).any(axis=1) & same))
 
     def forget(self, closed: ClosedSpans) -> None:
         """Drop the results that windows hold: they were given before."""

@@ -135,7 +135,7 @@ class PostgresFeed(Feed):
             first = replace(first, spool=None)
         if last.spool is None and (first.lsn, first.change) != (last.lsn, last.change):
             chunks.append(Chunk.of(self._replay_log(first, last)))
-        return Chunk.together(chunks)
+        return Chunk.concat(chunks)
 
     def commit(self, end: Offset) -> None:
         """Lets the server forget the log before ``end``; after the snapshot, removes its rows."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from skws.data.arrow import integers
-from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, together
+from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
 from skws.data.values import EARLIEST, MalformedError, timestamp
@@ -60,9 +60,9 @@ class CopiedRows:
                 bad += chunk.bad
             batches.append(batch)
             places.append(mine)
-        records = together(batches) if batches else NO_RECORDS
+        records = concat_batches(batches) if batches else NO_RECORDS
         if len(batches) > 1:
-            records = records.taken(np.argsort(np.concatenate(places), kind="stable"))
+            records = records.take(np.argsort(np.concatenate(places), kind="stable"))
         bad += [note for reader in self._readers for note in reader.notes(self._source)]
         return Chunk(records, bad)
 

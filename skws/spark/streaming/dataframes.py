@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
 from skws.data.batch import RecordBatch, gathered, merged
-from skws.data.packing import expanded, packed, unpacked
+from skws.data.packing import expanded, pack, unpack
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
@@ -63,7 +63,7 @@ def searched(
     ``idle``: see ``AwaitedPartitions``.
     """
     name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
-    processor = FrameProcessor(name, job, division, packed(tables), idle)
+    processor = FrameProcessor(name, job, division, pack(tables), idle)
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,9 +211,9 @@ def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
             piece, blob = group[0]
             yield _Packed(blob, piece.last)
             continue
-        parts = ((piece.first, piece.place, unpacked(blob)) for piece, blob in group)
+        parts = ((piece.first, piece.place, unpack(blob)) for piece, blob in group)
         for batch in gathered(merged(parts), _MOST):
-            yield _Packed(packed(batch), int(batch.time.max()))
+            yield _Packed(pack(batch), int(batch.time.max()))
 
 
 def _apart(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[list[tuple[PackedPiece, bytes]]]:

@@ -24,8 +24,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
-from skws.data.batch import RecordBatch, together
-from skws.data.packing import packed, rejoined, unpacked
+from skws.data.batch import RecordBatch, concat_batches
+from skws.data.packing import pack, rejoined, unpack
 from skws.queries.operator import SHARED
 from skws.queries.order import insertions
 from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
@@ -77,11 +77,11 @@ class Layout:
         """The records of each shard; a single batch if all shards read all records."""
         return [batch] if self.keys is None else self.keys.divided(batch, self.shards)
 
-    def packed(self, batch: RecordBatch) -> list[bytes]:
+    def pack(self, batch: RecordBatch) -> list[bytes]:
         """As ``divided``, packed as shards keep the records."""
         if self.keys is None:
-            return [packed(batch)]
-        return [packed(batch.taken(places), places) for places in self.keys.places(batch, self.shards)]
+            return [pack(batch)]
+        return [pack(batch.take(places), places) for places in self.keys.places(batch, self.shards)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,14 +425,14 @@ def divided(
     chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
     """A whole chunk as those of the shards of ``layout``. ``parts``: its chunks of the shards ``before``."""
-    bodies = layout.packed(_whole(chunk, parts, before, lateness))
+    bodies = layout.pack(_whole(chunk, parts, before, lateness))
     kind: Kind = "lasting" if chunk.lasting else "chunk"
     name = "" if chunk.lasting else str(chunk.number)
     for group, body in zip(layout.groups, cycle(bodies) if layout.keys is None else bodies, strict=False):
         if body or chunk.lasting:
             own = replace(chunk, size=len(body))
             if layout.keys is not None:
-                after = insertions(_in_time(unpacked(body), chunk, lateness))
+                after = insertions(_in_time(unpack(body), chunk, lateness))
                 own = replace(own, position=0, after=after)
             yield group, kind, name, orjson.dumps(asdict(own)), body
 
@@ -440,19 +440,19 @@ def divided(
 def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, lateness: int) -> RecordBatch:
     """The records of a whole chunk."""
     if before.keys is None:
-        return unpacked(parts[0][1])
+        return unpack(parts[0][1])
     if not chunk.lasting:
         return rejoined([body for _, body in parts])
     batches = []
     for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
         some = list(group)
         if lasting:
-            batches += [unpacked(body) for _, body in some]
+            batches += [unpack(body) for _, body in some]
         else:
             latest = max((own for own, _ in some), key=attrgetter("now"))
             batches.append(_in_time(rejoined([body for _, body in some]), latest, lateness))
-    records = together(batches)
-    return records.taken(np.argsort(records.time, kind="stable"))
+    records = concat_batches(batches)
+    return records.take(np.argsort(records.time, kind="stable"))
 
 
 def _of_part(part: tuple[Chunk, bytes]) -> Place:
@@ -462,4 +462,4 @@ def _of_part(part: tuple[Chunk, bytes]) -> Place:
 def _in_time(records: RecordBatch, chunk: Chunk, lateness: int) -> RecordBatch:
     """The records of a chunk that did not come too late."""
     reached = chunk.now if chunk.final is None else min(chunk.now, chunk.final)
-    return records if reached == ALWAYS else records.taken(records.time >= reached - lateness)
+    return records if reached == ALWAYS else records.take(records.time >= reached - lateness)

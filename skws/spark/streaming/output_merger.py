@@ -18,7 +18,7 @@ import orjson
 from msgspec import convert
 
 from skws.data.batch import NO_RECORDS, RecordBatch
-from skws.data.packing import expanded, rejoined, unpacked
+from skws.data.packing import expanded, rejoined, unpack
 from skws.durable import damaged
 from skws.formats.dead_letters import place
 from skws.jobs.clock import StoppableClock
@@ -210,7 +210,7 @@ def records_of(output: Output) -> Iterator[RecordBatch]:
         if part == RECORDS:
             seen[shard].append(blob)
     for parts in zip(*seen.values(), strict=True):
-        yield unpacked(parts[0]) if len(parts) == 1 else rejoined(parts)
+        yield unpack(parts[0]) if len(parts) == 1 else rejoined(parts)
 
 
 _UPDATES: Final = "updates of shards"

@@ -21,7 +21,7 @@ import numpy as np
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from skws.data.batch import NOTHING, Chunk, RecordBatch
-from skws.data.packing import packed
+from skws.data.packing import pack
 from skws.formats.dead_letters import malformed, place
 from skws.jobs.checkpoint import read_tables
 from skws.jobs.clock import Pace, Rest, replay_rate
@@ -129,7 +129,7 @@ class Prefetch:
 def _joined(first: Batch, second: Batch) -> Batch:
     if not len(second.read) and (second.end, second.notices, second.ended) == (first.end, (), first.ended):
         return first
-    read = Chunk.together([first.read, second.read])
+    read = Chunk.concat([first.read, second.read])
     return Batch(read, second.end, (*first.notices, *second.notices), second.ended)
 
 
@@ -323,7 +323,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             watched=self._reading.watched,
             reading=polled.seconds + time.perf_counter() - began,
         )
-        tables = b"" if start["tables"] else packed(RecordBatch.of(list(read_tables(self._reading.folder))))
+        tables = b"" if start["tables"] else pack(RecordBatch.of(list(read_tables(self._reading.folder))))
         rows: list[tuple[int, int, bytes]] = []
         before, final = stream_time(start["feed"]), stream_time(end["feed"])
         for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
@@ -355,7 +355,7 @@ class FeedReader(SimpleDataSourceStreamReader):
     def _packed(self, records: RecordBatch, number: int | None = None) -> list[list[bytes]]:
         """The records of ``number`` micro-batches, packed."""
         parts = self._cut(records, self._number(records) if number is None else number)
-        return [self._reading.layout.packed(part) for part in parts]
+        return [self._reading.layout.pack(part) for part in parts]
 
     def _cut(self, records: RecordBatch, number: int) -> list[RecordBatch]:
         """Cuts records into ``number`` parts of about the same size, without changing the results.
@@ -366,11 +366,11 @@ class FeedReader(SimpleDataSourceStreamReader):
         if number == 1 or not len(records):
             return [records] * number
         if not self._reading.request.stream.by_count and (np.diff(records.time) < 0).any():
-            records = records.taken(np.argsort(records.time, kind="stable"))
+            records = records.take(np.argsort(records.time, kind="stable"))
         instants = np.append(np.flatnonzero(np.diff(records.time)) + 1, len(records))
         ends = instants[np.searchsorted(instants, np.arange(1, number) * len(records) // number)]
         bounds = [0, *ends.tolist(), len(records)]
-        return [records.taken(slice(*part)) for part in pairwise(bounds)]
+        return [records.take(slice(*part)) for part in pairwise(bounds)]
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
         """The commands after an offset that are written so far; the driver has checked them all."""

@@ -42,7 +42,7 @@ import numpy as np
 import orjson
 
 from skws.data.batch import NO_RECORDS, Record, RecordBatch
-from skws.data.packing import compressed, packed, unpacked
+from skws.data.packing import compressed, pack, unpack
 from skws.formats.dead_letters import (
     KEPT,
     Late,
@@ -74,7 +74,7 @@ from skws.spark.streaming.messages import (
 )
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query
-from skws_mesh.backend import OperatorState, Sleep, together
+from skws_mesh.backend import OperatorState, Sleep, merge_states
 from skws_mesh.candidate_networks import Prefix, prefix_of
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention
@@ -109,7 +109,7 @@ class ShardStats:
         seen = [one for one in stats if "partials" in one]
         if not seen:
             return None
-        operators = together(_state_of(row) for one in seen for row in one["partials"])
+        operators = merge_states(_state_of(row) for one in seen for row in one["partials"])
         stretches = {name: _read(rows) for one in seen for name, rows in one["stretches"].items()}
         return cls(operators, stretches)
 
@@ -220,7 +220,7 @@ class Shard:
             self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk's records
         self._come(chunk.number)  # when the stream stood there
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
-        batch = self._counting(unpacked(records), chunk.number)
+        batch = self._counting(unpack(records), chunk.number)
         if chunk.lasting:
             recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
             self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
@@ -257,7 +257,7 @@ class Shard:
 
     def send_past(self, chunk: Chunk, records: bytes) -> None:
         """A chunk of the log, lasting or not, for the next micro-batch's new queries."""
-        batch = self._counting(unpacked(records), chunk.number)
+        batch = self._counting(unpack(records), chunk.number)
         self._sent[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
 
     def _past(self) -> list[LoggedBatch]:
@@ -284,7 +284,7 @@ class Shard:
         results, added, removed = self._obey(micro_batch.head.commands)
         schemas = list(self._standing.schemas[schemas_before:])
         self._sent.clear()
-        batch = unpacked(micro_batch.records)
+        batch = unpack(micro_batch.records)
         new_chunk = None
         if micro_batch.head.final is not None and live.final is None:
             results += live.settle(live.now)  # up to here partitions were in step
@@ -338,7 +338,7 @@ class Shard:
         if lasting is None or lasting.leading.truncations().any():
             return None
         records = lasting.records
-        blob = packed(records)
+        blob = pack(records)
         recent = list(dropwhile(self._is_over_recent, self._log))
         bytes_left = len(blob) + sum(map(_bytes, recent)) + CHUNK_BYTES
         if 2 * bytes_left > size:
@@ -412,7 +412,7 @@ class Shard:
         return self._live.now
 
     def _load_tables(self, blob: bytes) -> None:
-        self._live.load_tables(list(unpacked(blob).records()))
+        self._live.load_tables(list(unpack(blob).records()))
 
     def _obey(self, commands: Iterable[JobCommand]) -> tuple[list[Result], list[Query], list[str]]:
         results: list[Result] = []
@@ -449,7 +449,7 @@ class Shard:
         late, self._late[:] = list(self._late), []
         if not self._share.first:  # all shards have truncations
             late = [one for one in late if not one.record.truncates]
-            batch = batch.taken(~batch.truncations())
+            batch = batch.take(~batch.truncations())
         if self._share.first:
             stats["head"] = asdict(micro_batch.head)
         if self._share.first or self._share.alone:
@@ -551,7 +551,7 @@ class ShardServer:
 
 def blobs_of(worked: Worked) -> list[bytes]:
     """Compressed lines: stats in the first blob, then results, RESULTS_A_BLOB to a blob."""
-    lines, unwritable = encoded_each(worked.results, lambda result: result.parsed.packed())
+    lines, unwritable = encoded_each(worked.results, lambda result: result.parsed.pack())
     stats = worked.stats
     if unwritable:
         reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]

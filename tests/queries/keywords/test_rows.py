@@ -42,7 +42,7 @@ def rows_of(described: Described, numbers: list[int]) -> Rows:
 @given(blocks, numbers)
 def test_packed_rows_are_the_same(blocks: Described, numbers: list[int]) -> None:
     rows = rows_of(blocks, numbers)
-    packed = rows.packed()
+    packed = rows.compact()
     assert list(packed) == list(rows)
     assert [b.relation for b in packed.blocks] == [b.relation for b in rows.blocks]
     asked = np.bincount(packed.block, minlength=len(packed.blocks)).tolist()
@@ -89,10 +89,10 @@ def test_columns_put_together_are_the_same_rows(
             rows += zip(first, counted.tolist(), texts, strict=True)
             one = ColumnBlock(relation, columns, searched=(0,))
             made.append(Rows(np.zeros(len(texts), dtype=np.int64), counted, (one,)))
-        together, expected = Rows.together(made), expected + rows
+        together, expected = Rows.concat(made), expected + rows
         assert list(together) == expected
         chosen = np.array([number % len(expected) for number in numbers], dtype=np.int64)
-        together, expected = together.taken(chosen).packed(), [expected[at] for at in chosen.tolist()]
+        together, expected = together.take(chosen).compact(), [expected[at] for at in chosen.tolist()]
         assert list(together) == expected
     for block, mine, places in together.by_block():
         assert block.rows(places) == [expected[at] for at in mine.tolist()]
@@ -105,9 +105,9 @@ def test_columns_put_together_are_the_same_rows(
 def test_searched_columns_take_half_of_the_memory() -> None:
     """As texts, not as Python's strings, unless some are NULL."""
     blocks = [ColumnBlock(0, [["alpha", last], [1, 2]], searched=(0,)) for last in ("beta", "gamma")]
-    assert isinstance(ColumnBlock.together(blocks).texts(0), Texts)
+    assert isinstance(ColumnBlock.concat(blocks).texts(0), Texts)
     nulls = ColumnBlock(0, [["alpha", None], [1, 2]], searched=(0,))
-    assert ColumnBlock.together([*blocks, nulls]).texts(0) == [
+    assert ColumnBlock.concat([*blocks, nulls]).texts(0) == [
         "alpha",
         "beta",
         "alpha",
@@ -115,7 +115,7 @@ def test_searched_columns_take_half_of_the_memory() -> None:
         "alpha",
         None,
     ]
-    assert ColumnBlock.together([ColumnBlock(0, [["alpha"]])] * 2).texts(0) == ["alpha", "alpha"]
+    assert ColumnBlock.concat([ColumnBlock(0, [["alpha"]])] * 2).texts(0) == ["alpha", "alpha"]
 
 
 def test_what_are_no_integers_of_64_bits() -> None:

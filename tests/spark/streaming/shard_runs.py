@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 import orjson
 
 from skws.data.batch import Record, RecordBatch
-from skws.data.packing import packed
+from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.model import LiveResult
@@ -103,8 +103,8 @@ def micro_batch_of(
 ) -> MicroBatch:
     return MicroBatch(
         BatchHeader(0.0, tuple(commands), number=number),
-        packed(RecordBatch.of(tables)),
-        packed(RecordBatch.of(records)),
+        pack(RecordBatch.of(tables)),
+        pack(RecordBatch.of(records)),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, Nullable
-from skws.data.packing import packed, rejoined, unpacked
+from skws.data.packing import pack, rejoined, unpack
 from skws.data.texts import Texts
 from skws.jobs.control import JobCommand
 from skws.sources.feed import Backlog
@@ -23,32 +23,30 @@ RECORDS = [
 
 @pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], []])
 def test_packed_records_come_back(records: list[Record]) -> None:
-    assert list(unpacked(packed(RecordBatch.of(records))).records()) == list(
-        RecordBatch.of(records).records()
-    )
+    assert list(unpack(pack(RecordBatch.of(records))).records()) == list(RecordBatch.of(records).records())
 
 
 def test_some_of_unpacked_records() -> None:
     """By row and by column, of which a batch is made that holds them alone."""
     places = np.array([2, 0])
-    taken = unpacked(packed(RecordBatch.of(RECORDS))).taken(places)
+    taken = unpack(pack(RecordBatch.of(RECORDS))).take(places)
     assert list(taken.records()) == [RECORDS[2], RECORDS[0]]
     block = taken.rows.blocks[0]
     assert block.rows(np.array([1, 0])) == [RECORDS[2].row, RECORDS[0].row]
-    assert list(block.taken(np.array([1])).values(0)) == ["é\n"]
+    assert list(block.take(np.array([1])).values(0)) == ["é\n"]
 
 
 def test_many_records_are_packed_small() -> None:
     many = [Record(0, n, (f"word number {n % 100}", n)) for n in range(10_000)]
-    blob = packed(RecordBatch.of(many))
+    blob = pack(RecordBatch.of(many))
     assert len(blob) < 100_000
-    assert list(unpacked(blob).records()) == many
+    assert list(unpack(blob).records()) == many
 
 
 def test_a_parcel_comes_back() -> None:
     commands = (JobCommand.adding(Query("q", 3, name="n"), "id"), JobCommand("remove", "m"))
     head = BatchHeader(1.5, commands, ("letter",), 2, ("why",), ("cut",), Backlog("3 files"), ended=True)
-    micro_batch = MicroBatch(head, packed(RecordBatch.of(RECORDS[:1])), packed(RecordBatch.of(RECORDS)))
+    micro_batch = MicroBatch(head, pack(RecordBatch.of(RECORDS[:1])), pack(RecordBatch.of(RECORDS)))
     assert MicroBatch.from_bytes(micro_batch.to_bytes()) == micro_batch
     assert MicroBatch.from_bytes(MicroBatch(BatchHeader(0.0)).to_bytes()) == MicroBatch(BatchHeader(0.0))
 
@@ -57,7 +55,7 @@ def test_a_parcel_comes_back() -> None:
 def test_heads_of_any_length(names: int) -> None:
     """No blob is taken for a compressed one."""
     records = RecordBatch.of([Record(0, 1, (1, *["x"] * names))])
-    assert list(unpacked(packed(records)).records()) == list(records.records())
+    assert list(unpack(pack(records)).records()) == list(records.records())
 
 
 def test_columns_keep_their_types() -> None:
@@ -68,7 +66,7 @@ def test_columns_keep_their_types() -> None:
     )
     relation = np.array([1, 1])
     batch = RecordBatch(relation, np.array([3, 4]), Rows.in_order(relation, [block]), None)
-    again = unpacked(packed(batch))
+    again = unpack(pack(batch))
     assert list(again.records()) == list(batch.records())
     assert [type(value) for value in again.rows.row(0)] == [str, int, bool, type(None), float, str]
     (read,) = again.rows.blocks
@@ -76,5 +74,5 @@ def test_columns_keep_their_types() -> None:
     held = [type(column) for column in read.columns]
     assert held == [Texts, np.ndarray, np.ndarray, Nullable, np.ndarray, Nullable]
     assert read.searched == {0, 5}
-    parts = [packed(batch.taken(np.array([place])), np.array([place])) for place in (1, 0)]
+    parts = [pack(batch.take(np.array([place])), np.array([place])) for place in (1, 0)]
     assert list(rejoined([*parts, b""]).records()) == list(batch.records())

@@ -15,7 +15,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace as replace_struct
 
 from skws.data.batch import Record, RecordBatch
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
@@ -243,13 +243,13 @@ class Shards:
         head = BatchHeader(
             0.0, tuple(commands), number=self.number, final=final, reached=reached, ended=ended
         )
-        parts = self.layout.packed(records)
+        parts = self.layout.pack(records)
         parts *= 1 if self.layout.keys else self.layout.shards
         told: list[tuple[int, LiveResult]] = []
         late = []
         for group, (part, shard) in enumerate(zip(parts, self.shards.values(), strict=True)):
             shard.next = self.number
-            worked = shard.work(MicroBatch(head, packed(RecordBatch.of(tables)), part))
+            worked = shard.work(MicroBatch(head, pack(RecordBatch.of(tables)), part))
             told += [(group, result) for result in worked.results]
             late.append(worked.stats.get("late", 0))
             self.replaced += bool(worked.lasting)
@@ -707,7 +707,7 @@ def test_a_log_has_what_lives_and_two_windows_of_patterns(window: Window) -> Non
             kept.rebuild()
         sizes.append(kept.size)
         chunks.append(len(kept.chunks))
-    assert max(sizes[200:]) <= max(sizes[:200]) < 400 * len(packed(RecordBatch.of(records))) / 8
+    assert max(sizes[200:]) <= max(sizes[:200]) < 400 * len(pack(RecordBatch.of(records))) / 8
     assert max(chunks) < 30
     kept.work(micro_batch_of(records, [JobCommand("remove", "p")]))
     assert all(number > kept.lasting[0].number for number in kept.chunks if kept.lasting)
@@ -824,10 +824,10 @@ def test_unpacked_parts_of_a_chunk_are_the_chunk() -> None:
     whole = Layout(Partitioning.ROOTS, (0,))
     layout = Wanted(3).layout(list(job.named().values()), job.stream, job.plan_window)
     chunk = Chunk(7, 100, 5, 9, 150)
-    parts = list(divided(chunk, [(chunk, packed(records))], whole, layout, 0))
+    parts = list(divided(chunk, [(chunk, pack(records))], whole, layout, 0))
     assert {name for _, _, name, _, _ in parts} == {"7"}
     (again,) = divided(chunk, [(chunk, body) for *_, body in parts], layout, whole, 0)
-    assert list(unpacked(again[-1]).records()) == list(records.records())
+    assert list(unpack(again[-1]).records()) == list(records.records())
 
 
 def test_fronts_of_shards_are_merged_to_the_latest() -> None:

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from skws.data.batch import BadRecord, Record, RecordBatch
-from skws.data.packing import packed
+from skws.data.packing import pack
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
 from skws.results.model import JsonRow, LiveResult, Result, ResultTuple
@@ -146,7 +146,7 @@ def test_an_onlooker_sees_the_records_of_each_micro_batch_in_order(shards: int) 
     for shard in range(shards):
         for batch in batches:
             places = np.arange(shard, 5, shards)
-            own = packed(batch) if shards == 1 else packed(batch.taken(places), places)
+            own = pack(batch) if shards == 1 else pack(batch.take(places), places)
             rows += [(shard, 0, b"{}"), (shard, 1, b"a result"), (shard, RECORDS, own)]
     seen = [list(records.records()) for records in records_of(Output(1, rows))]
     assert seen == [list(batch.records()) for batch in batches]

@@ -10,7 +10,7 @@ from threading import Event, Lock
 import pytest
 
 from skws.data.batch import BadRecord, Chunk, Item, Record, RecordBatch
-from skws.data.packing import packed, unpacked
+from skws.data.packing import pack, unpack
 from skws.sources.feed import Backlog, Batch, Feed, Offset
 from skws.spark.streaming.reader import Prefetch
 from skws_schema.errors import SourceError
@@ -19,7 +19,7 @@ from tests.strategies import seeds
 
 
 def whole(records: RecordBatch) -> list[list[bytes]]:
-    return [[packed(records)]]
+    return [[pack(records)]]
 
 
 @dataclass
@@ -90,7 +90,7 @@ def test_all_records_in_order(seed: int) -> None:
         batch = polled.batch
         if polled.packed is not None:
             packed_ahead += 1
-            assert list(unpacked(polled.packed[0][0]).records()) == list(batch.read)
+            assert list(unpack(polled.packed[0][0]).records()) == list(batch.read)
         assert len(batch.read) <= 10
         assert list(feed.replay(at, batch.end)) == list(batch.read)
         found += batch.read
@@ -111,7 +111,7 @@ def test_bad_records_are_left_to_who_polls() -> None:
     ahead.read_on()
     second = ahead.poll({"at": 3}, 3)
     assert second.packed is not None
-    assert (len(first.batch.read), len(unpacked(second.packed[0][0]))) == (3, 2)
+    assert (len(first.batch.read), len(unpack(second.packed[0][0]))) == (3, 2)
     assert list(second.batch.read.bad) == [bad]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.data.packing import unpacked
+from skws.data.packing import unpack
 from skws.queries.partitioning.parts import Partitioning
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Backlog
@@ -28,7 +28,7 @@ def reader(folder: Path, source: str, layout: Layout = WHOLE, **sizes: int) -> F
 
 
 def records(rows: Iterable[tuple[int, int, bytes]]) -> int:
-    return sum(len(unpacked(MicroBatch.from_bytes(blob).records)) for *_, blob in rows)
+    return sum(len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows)
 
 
 def test_paused_it_gives_nothing_and_then_all_of_it(tmp_path: Path) -> None:
@@ -97,5 +97,5 @@ def test_records_of_one_time_stay_together(tmp_path: Path, times: int, sizes: li
     source = tmp_path / "in.jsonl"
     append(source, *(order(n // times, n) for n in range(25)))
     rows, end = (reading := reader(tmp_path, str(source), part=10)).read(reading.initialOffset())
-    assert [len(unpacked(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
+    assert [len(unpack(MicroBatch.from_bytes(blob).records)) for *_, blob in rows] == sizes
     assert end["sequence"] == 3

@@ -502,10 +502,10 @@ class FilesFeed(Feed):
 
     def _grown(self, source_file: SourceFile) -> Iterator[Item]:
         """The present items of a growing file."""
-        part = read_part(source_file, self._schema, 0, limit=_PORTION)
-        while len(part.read):
-            yield from part.read
-            part = read_part(source_file, self._schema, part.at, limit=_PORTION)
+        portion = read_part(source_file, self._schema, 0, limit=_PORTION)
+        while len(portion.read):
+            yield from portion.read
+            portion = read_part(source_file, self._schema, portion.at, limit=_PORTION)
 
     def _is_table(self, source_file: SourceFile) -> bool:
         return source_file.named in self._static and source_file.relation(self._schema) is not None

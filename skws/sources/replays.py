@@ -342,8 +342,8 @@ class ReplayFeed(Feed):
         bad = list(scan.bad)
         if scan.kept is not None:
             return bad, iter(scan.kept)
-        part = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
-        return bad, self._replay.since(part).batches(_BadRecords())
+        first_split = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
+        return bad, self._replay.since(first_split).batches(_BadRecords())
 
     def _scanned(self) -> _Scan:
         log, times = _BadRecords(), TimeBuckets()

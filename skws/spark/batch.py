@@ -186,8 +186,8 @@ class BatchRun(SlicedRun):
             with memory.kept():
                 for row in _rows(batches):
                     for number, piece, blob in _shared(slicing, row):
-                        part = pa.array([number], pa.int32())
-                        yield piece_row(piece, blob).add_column(0, "slice", part)
+                        number_column = pa.array([number], pa.int32())
+                        yield piece_row(piece, blob).add_column(0, "slice", number_column)
             freeze_loaded_objects()
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -308,10 +308,10 @@ def blocks_in_order(
     def look(split: Split) -> Iterator[list[TimedBlock] | None]:
         yield timed_blocks(split)
 
-    found, rest = list(known), splits[len(known) :]
-    if rest and None not in found:
-        found += _tasks(context, look, rest, memory).collect()
-    return blocks_of(zip(splits, found, strict=False))
+    blocks, rest = list(known), splits[len(known) :]
+    if rest and None not in blocks:
+        blocks += _tasks(context, look, rest, memory).collect()
+    return blocks_of(zip(splits, blocks, strict=False))
 
 
 def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:

@@ -502,18 +502,20 @@ def _packer(
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        part = 0 if context is None else context.partitionId()
+        partition_id = 0 if context is None else context.partitionId()
 
         def read() -> Iterator[tuple[int | None, Chunk]]:
             for partition, rows in chain.from_iterable(map(_by_partition, batches)):
                 for chunk in chunks(rows):
                     for bad in malformed(chunk.bad):
-                        raise SourceError(f"{bad.source} row {bad.offset} of partition {part}: {bad.reason}")
+                        raise SourceError(
+                            f"{bad.source} row {bad.offset} of partition {partition_id}: {bad.reason}"
+                        )
                     yield partition, chunk
 
         ends = None if lateness is None else PartitionEnds(lateness)
-        place = relation * PARTS + part
-        return shared_pieces(read(), place, schema, layout(), memory, ends, relation, lasting=lasting)
+        first_number = relation * PARTS + partition_id
+        return shared_pieces(read(), first_number, schema, layout(), memory, ends, relation, lasting=lasting)
 
     return pack
 

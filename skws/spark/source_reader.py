@@ -123,9 +123,9 @@ class Given(FeedPart):
         """Divides the records so that no task gets too many."""
         entries = []
         for at in range(0, max(len(read.records), 1), _GIVEN):
-            part = slice(at, at + _GIVEN)
-            numbers = None if read.partitions is None else read.partitions[part]
-            entries.append(cls(pack(read.records.take(part)), [] if at else read.bad, numbers))
+            rows = slice(at, at + _GIVEN)
+            numbers = None if read.partitions is None else read.partitions[rows]
+            entries.append(cls(pack(read.records.take(rows)), [] if at else read.bad, numbers))
         return entries
 
     def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - they were read by it
@@ -311,8 +311,8 @@ def reader_of(options: dict[str, str]) -> SourceReader:
     if not records.isdecimal() or not int(records):
         raise UsageError(f"format skws: records {records}: expected a number above 0")
     schema, most = schema_of(options["schema"]), int(records)
-    given = options.get("ahead", AHEAD), options.get("on_error", OnError.FAIL)
-    return SourceReader(Reading(options["source"], schema, *given, (most, most)), Lines(schema))
+    policies = options.get("ahead", AHEAD), options.get("on_error", OnError.FAIL)
+    return SourceReader(Reading(options["source"], schema, *policies, (most, most)), Lines(schema))
 
 
 def _tell(line: str) -> None:

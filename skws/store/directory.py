@@ -59,8 +59,8 @@ class FollowedTuples:
 
     def among(self, slots: Ints) -> list[int]:
         within = slots[slots < len(self._at)]
-        found: list[int] = within[self._at.take(within) != _NONE].tolist()
-        return found
+        members: list[int] = within[self._at.take(within) != _NONE].tolist()
+        return members
 
     def items(self) -> Iterator[tuple[int, StreamTuple]]:
         """All of them, by slot."""
@@ -94,9 +94,9 @@ class FollowedTuples:
         followed = np.flatnonzero(self._at != _NONE)
         numbers, moved = self._at.take(followed), slots.take(followed)
         for number in numbers[moved < 0].tolist():
-            gone = self._tuples[number]
-            if gone is not None:
-                self.remove(gone)
+            dead_tuple = self._tuples[number]
+            if dead_tuple is not None:
+                self.remove(dead_tuple)
         numbers, moved = numbers[moved >= 0], moved[moved >= 0]
         self._slots[numbers] = moved
         self._at = np.full(int(moved.max(initial=_NONE)) + 1, _NONE, dtype=np.int64)
@@ -175,13 +175,13 @@ class RowStore(Table):
 
     def in_files(self, files: Collection[Hashable]) -> Flags:
         """By slot: whether the row is in one of some files."""
-        found = [isinstance(block, MappedBlock) and block.file in files for block in self._blocks]
-        flags: Flags = np.array(found, dtype=bool).take(self._columns[0][: self.size])
+        is_in_files = [isinstance(block, MappedBlock) and block.file in files for block in self._blocks]
+        flags: Flags = np.array(is_in_files, dtype=bool).take(self._columns[0][: self.size])
         return flags
 
     def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
         """The numbers of rows of some slots in the files that they are in."""
-        found: dict[Hashable, Ints] = {}
+        rows_by_file: dict[Hashable, Ints] = {}
         block, place, _, _ = self.columns()
         mapped = {n: each for n, each in enumerate(self._blocks) if isinstance(each, MappedBlock)}
         files = list({each.file: None for each in mapped.values()})
@@ -191,8 +191,8 @@ class RowStore(Table):
         of_slot = np.where(chosen, of_block.astype(np.int16).take(block), np.int16(_NONE))
         for number, file in enumerate(files):
             mine = np.flatnonzero(of_slot == number)
-            found[file] = first.take(block.take(mine)) + place.take(mine)
-        return found
+            rows_by_file[file] = first.take(block.take(mine)) + place.take(mine)
+        return rows_by_file
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """Rows of some slots are kept elsewhere now."""
@@ -203,8 +203,8 @@ class RowStore(Table):
 
     def compact(self, renumbered: Ints) -> None:
         """Keep the rows whose slots live on."""
-        kept: Flags = renumbered >= 0
-        self.keep(kept)
+        survives: Flags = renumbered >= 0
+        self.keep(survives)
         self._drop_unused()
         in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
         if in_memory > _SPARSE * self.size + _FEW:
@@ -332,9 +332,9 @@ class TupleDirectory:
         return list(map(named.__getitem__, asked))
 
     def member(self, slot: int) -> StreamTuple:
-        known = self.slots.at(slot)
-        if known is not None:
-            return known
+        tuple_object = self.slots.at(slot)
+        if tuple_object is not None:
+            return tuple_object
         relation, start, end = self._live.tuple_in(slot)
         occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
         time, place = self._rows.time(slot), self._live.tuples.place.item(slot)
@@ -355,16 +355,16 @@ class TupleDirectory:
         rest = zip(
             *(column.tolist() for column in columns), self._rows.times.take(ordered).tolist(), strict=True
         )
-        found: dict[int, StreamTuple] = {}
+        objects: dict[int, StreamTuple] = {}
         for relation, rows in self._rows.by_block(ordered):
             for row, (slot, start, end, place, time) in zip(rows, rest):  # noqa: B905 - of one block
                 occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
-                found[slot] = StreamTuple(
+                objects[slot] = StreamTuple(
                     relation, row, start, end, occurrence=occurrence, time=time, place=place
                 )
-        for slot, known in found.items():
+        for slot, known in objects.items():
             self.follow(known, slot)
-        return [found[slot] for slot in slots.tolist()]
+        return [objects[slot] for slot in slots.tolist()]
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
         """How many equal tuples of the same instant came before; found for all of an instant at once."""

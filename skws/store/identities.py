@@ -50,21 +50,23 @@ class Identities:
             by_key: Flags = np.zeros(len(mine), dtype=bool)
             if key:
                 values, there = identity_values(blocks, key)
-                by_key, found = there.take(places), values.take(places)
+                by_key, value_hashes = there.take(places), values.take(places)
             if not by_key.all():
                 whole, _ = identity_values(blocks, self._wide[relation])
-                found = np.where(by_key, found, whole.take(places)) if key else whole.take(places)
-            hashes[mine], keyed[mine] = index_hashes(number, found), by_key
+                value_hashes = (
+                    np.where(by_key, value_hashes, whole.take(places)) if key else whole.take(places)
+                )
+            hashes[mine], keyed[mine] = index_hashes(number, value_hashes), by_key
         return hashes, keyed
 
     def told_apart(self, relation: Ints, keyed: Flags) -> Flags:
         """Where equal hashes of equal relations are those of equal identities: by keys of one integer."""
-        found: Flags = self._exact.take(relation) & keyed
-        return found
+        is_exact: Flags = self._exact.take(relation) & keyed
+        return is_exact
 
     def values(self, rows: Rows, keyed: Flags) -> list[Row]:
         """The values of each row's key, or else of the whole row."""
-        found: list[Row] = [()] * len(rows)
+        rows_of_values: list[Row] = [()] * len(rows)
         for block, mine, places in rows.by_block():
             for chosen, columns in ((keyed, self._keys), (~keyed, self._wide)):
                 of = np.flatnonzero(chosen.take(mine))
@@ -72,8 +74,8 @@ class Identities:
                     some = places.take(of)
                     parts = (block.values_at(column, some) for column in columns[block.relation])
                     for number, values in zip(mine.take(of).tolist(), zip(*parts, strict=True), strict=True):
-                        found[number] = values
-        return found
+                        rows_of_values[number] = values
+        return rows_of_values
 
 
 class SingleTuples:
@@ -126,8 +128,8 @@ class SingleTuples:
 
     def of(self, slots: Ints) -> Ints:
         """The single ones among some tuples."""
-        found: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
-        return found
+        live: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
+        return live
 
     def keyed(self, slots: Ints) -> Flags:
         """Whether the hashes of tuples are those of keys."""

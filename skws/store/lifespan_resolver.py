@@ -53,11 +53,11 @@ def fronts_to_bytes(fronts: Sequence[Front]) -> bytes:
 
 def fronts_of(state: bytes) -> list[Front]:
     """Inverse of ``fronts_to_bytes``. Earlier versions kept one tick, and then all fronts."""
-    found = orjson.loads(state)
-    if isinstance(found[0], int):
-        tick, found = found
-        found = [[*front, tick] for front in found]
-    return [Front(relation, tuple(row), *rest) for relation, row, *rest in found]
+    fronts = orjson.loads(state)
+    if isinstance(fronts[0], int):
+        tick, fronts = fronts
+        fronts = [[*front, tick] for front in fronts]
+    return [Front(relation, tuple(row), *rest) for relation, row, *rest in fronts]
 
 
 class LifespanResolver:
@@ -106,11 +106,11 @@ class LifespanResolver:
         """From now on single tuples are followed as objects."""
         singles = self._store.singles
         singles.release(slots)
-        found = self._store.directory.as_objects(slots)
+        objects = self._store.directory.as_objects(slots)
         if self._by_columns:
-            keys = (identity(self._schema, known.relation, known.row) for known in found)
+            keys = (identity(self._schema, known.relation, known.row) for known in objects)
             self._objects |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
-        return found
+        return objects
 
     def await_late(self) -> None:
         """Records may come in any order from now on, as far back as what is not forgotten yet."""
@@ -180,12 +180,12 @@ class LifespanResolver:
 
     def change_schema(self, schema: Schema, store: LiveStore) -> None:
         """Go on with a changed schema, whose relations keep their positions, and with another ``store``."""
-        gone = schema.evolution.removed_relations
-        store.singles.followed |= self.relations - gone
+        removed = schema.evolution.removed_relations
+        store.singles.followed |= self.relations - removed
         self._schema = schema
         self._store = store
         self._lifespans.change_schema(schema)
-        self._objects = {key: known for key, known in self._objects.items() if key[0] not in gone}
+        self._objects = {key: known for key, known in self._objects.items() if key[0] not in removed}
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
         """Apply the records of followed relations, in order of ticks; sets the ends of tuples.
@@ -224,8 +224,8 @@ class LifespanResolver:
             return np.ones(len(plain), dtype=bool)
         contested = plain.of_several(plain.ticks < self._fronts_end)
         if self._objects:
-            known = np.fromiter(self._objects.values(), dtype=np.uint64, count=len(self._objects))
-            contested |= np.isin(plain.hashes, known)
+            object_hashes = np.fromiter(self._objects.values(), dtype=np.uint64, count=len(self._objects))
+            contested |= np.isin(plain.hashes, object_hashes)
         if len(truncated):
             contested |= np.isin(plain.relation, truncated)
         return contested
@@ -338,9 +338,9 @@ class _Plain:
         begin = tick.take(self._heads.take(self._of_slot))
         groups[self._of_slot[tuples.start.take(self.slots) >= begin]] = True  # in the middle of an instant
         groups[self._of_slot[self._slots_differ()]] = True
-        found = np.empty(len(order), dtype=bool)
-        found[order] = groups.take(self._group)
-        return found
+        is_several = np.empty(len(order), dtype=bool)
+        is_several[order] = groups.take(self._group)
+        return is_several
 
     def settle(self, plain: Flags, numbers: Ints, settled: Settled) -> None:
         """Apply ``plain`` records; ``numbers``: of all records."""

@@ -80,9 +80,9 @@ class LastingRecords:
 
     def insertions_of(self, slots: Ints) -> RecordBatch:
         """Records that insert the tuples of some slots."""
-        known = self.store.directory
+        directory = self.store.directory
         relation = self.store.live.tuples.relation.take(slots)
-        return RecordBatch(relation, known.times.take(slots), known.some_rows(slots))
+        return RecordBatch(relation, directory.times.take(slots), directory.some_rows(slots))
 
 
 class LiveStore:
@@ -171,17 +171,21 @@ class LiveStore:
     def arrivals(self, without: Collection[int]) -> TupleBatch:
         """All tuples but those of some relations, in order of start, for another store."""
         tuples = self.live.tuples
-        kept = np.flatnonzero(~np.isin(tuples.relation, list(without)))
-        kept = kept[np.argsort(tuples.start[kept], kind="stable")]
-        place = {slot: at for at, slot in enumerate(kept.tolist())}
+        remaining = np.flatnonzero(~np.isin(tuples.relation, list(without)))
+        remaining = remaining[np.argsort(tuples.start[remaining], kind="stable")]
+        index_of_slot = {slot: at for at, slot in enumerate(remaining.tolist())}
         return TupleBatch(
-            tuples.relation[kept],
-            self.directory.some_rows(kept),
-            tuples.start[kept],
-            tuples.end[kept],
-            self.directory.times[kept],
-            tuples.place[kept],
-            {place[slot]: known for slot, known in self.directory.slots.items() if slot in place},
+            tuples.relation[remaining],
+            self.directory.some_rows(remaining),
+            tuples.start[remaining],
+            tuples.end[remaining],
+            self.directory.times[remaining],
+            tuples.place[remaining],
+            {
+                index_of_slot[slot]: known
+                for slot, known in self.directory.slots.items()
+                if slot in index_of_slot
+            },
         )
 
     def identity(self, slot: int) -> Row:

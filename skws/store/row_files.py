@@ -131,16 +131,16 @@ class RowFiles:
         The store of the tuples then has their rows there.
         """
         directory = lasting.store.directory
-        kept = self._worth_keeping(directory.in_each_file(lasting.live))
-        moving = lasting.slots(lasting.live & ~directory.in_files(kept))
+        reused = self._worth_keeping(directory.in_each_file(lasting.live))
+        moving = lasting.slots(lasting.live & ~directory.in_files(reused))
         rest = lasting.leading
         if len(moving) >= LEAST:
-            kept.add(self._write(name, lasting, moving))
+            reused.add(self._write(name, lasting, moving))
         elif len(moving):
             rest = _in_time(concat_batches([rest, lasting.insertions_of(moving)])).compact()
         self.release_pages()
         live = self._mine(directory.in_each_file(lasting.live))
-        return Stored([file.told(live[file]) for file in live if file in kept], rest)
+        return Stored([file.told(live[file]) for file in live if file in reused], rest)
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
         """A new file for some live tuples."""
@@ -152,8 +152,10 @@ class RowFiles:
     def _worth_keeping(self, rows: Mapping[Hashable, Ints]) -> set[RowFile]:
         """The files that stay, as enough of their rows live and they are few."""
         live = self._mine(rows)
-        kept = sorted((file for file in live if 2 * len(live[file]) >= file.rows), key=lambda f: len(live[f]))
-        return set(kept if len(kept) < MOST else kept[len(kept) - MOST // 2 :])
+        worthy = sorted(
+            (file for file in live if 2 * len(live[file]) >= file.rows), key=lambda f: len(live[f])
+        )
+        return set(worthy if len(worthy) < MOST else worthy[len(worthy) - MOST // 2 :])
 
     def _mine(self, rows: Mapping[Hashable, Ints]) -> dict[RowFile, Ints]:
         """Files of this log; others are removed, and were once."""
@@ -202,8 +204,8 @@ def _in_time(batch: RecordBatch) -> RecordBatch:
 
 def _numbers(rows: Rows) -> Ints:
     """The numbers of all rows of a file in it."""
-    found = np.empty(len(rows), dtype=np.int64)
+    numbers = np.empty(len(rows), dtype=np.int64)
     for block, mine, places in rows.by_block():
         if isinstance(block, MappedBlock):
-            found[mine] = block.first + places
-    return found
+            numbers[mine] = block.first + places
+    return numbers

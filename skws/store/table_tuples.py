@@ -27,7 +27,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
     Of rows with equal keys the last one stands, at the place of the first.
     """
     rows = _beside([batch.rows for batch in gathered(batches, _TOGETHER)])
-    standing = np.arange(len(rows), dtype=np.int64)
+    last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
     seen: Counter[GroupKey] = Counter()
     repeated: list[tuple[int, int, Row, int]] = []
@@ -39,22 +39,22 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
                 repeated.append((number, relation, row, seen[key]))
             seen[key] += 1
         elif key in first:
-            standing[first[key]], standing[number] = number, -1
+            last_of_key[first[key]], last_of_key[number] = number, -1
         else:
             first[key] = number
-    kept = np.flatnonzero(standing >= 0)
-    taken = rows if len(kept) == len(rows) else rows.take(standing[kept])
-    of = np.array([block.relation for block in taken.blocks], dtype=np.int64)
-    size = len(taken)
+    survivors = np.flatnonzero(last_of_key >= 0)
+    surviving_rows = rows if len(survivors) == len(rows) else rows.take(last_of_key[survivors])
+    of = np.array([block.relation for block in surviving_rows.blocks], dtype=np.int64)
+    size = len(surviving_rows)
     return TupleBatch(
-        of.take(taken.block) if size else NOTHING,
-        taken,
+        of.take(surviving_rows.block) if size else NOTHING,
+        surviving_rows,
         np.full(size, ALWAYS),
         np.full(size, FOREVER),
         np.zeros(size, dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         {
-            int(np.searchsorted(kept, number)): StreamTuple(
+            int(np.searchsorted(survivors, number)): StreamTuple(
                 relation, row, ALWAYS, FOREVER, occurrence=occurrence
             )
             for number, relation, row, occurrence in repeated
@@ -70,18 +70,18 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
             numbers = numbers[_alike_by(schema, rows.take(numbers), identities)]
     for begin in range(0, len(numbers), _TOGETHER):
         some = numbers[begin : begin + _TOGETHER]
-        taken = rows.take(some)
-        relations = [taken.blocks[block].relation for block in taken.block.tolist()]
-        yield from zip(some.tolist(), relations, taken, strict=True)
+        some_rows = rows.take(some)
+        relations = [some_rows.blocks[block].relation for block in some_rows.block.tolist()]
+        yield from zip(some.tolist(), relations, some_rows, strict=True)
 
 
 def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
     """Which rows have the same integer as another row of their relation."""
-    found = np.zeros(len(rows), dtype=bool)
+    is_alike = np.zeros(len(rows), dtype=bool)
     for relation, blocks, mine, places in rows.compact().by_relation():
         each = [identities(block, schema.relations[relation]) for block in blocks]
-        found[mine] = _repeated(np.concatenate(each)[places])
-    return found
+        is_alike[mine] = _repeated(np.concatenate(each)[places])
+    return is_alike
 
 
 def _beside(parts: Sequence[Rows]) -> Rows:
@@ -98,7 +98,7 @@ def _repeated(values: Ints) -> Flags:
     """Which values are there more than once."""
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
-    found = np.zeros(len(values), dtype=bool)
-    found[order[1:]] |= equal
-    found[order[:-1]] |= equal
-    return found
+    is_repeated = np.zeros(len(values), dtype=bool)
+    is_repeated[order[1:]] |= equal
+    is_repeated[order[:-1]] |= equal
+    return is_repeated

@@ -76,8 +76,8 @@ def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> Tu
     sizes = np.array([len(block) for block in blocks], dtype=np.int64)
     relation = np.repeat(np.array([block.relation for block in blocks], dtype=np.int64), sizes)
     block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)
-    place = ranges(np.zeros(len(blocks), dtype=np.int64), sizes)
-    rows, size = Rows(block, place, tuple(blocks)), len(relation)
+    index = ranges(np.zeros(len(blocks), dtype=np.int64), sizes)
+    rows, size = Rows(block, index, tuple(blocks)), len(relation)
     return TupleBatch(
         relation,
         rows,

@@ -723,7 +723,7 @@ _mutant(
 _mutant(
     "state-of-another-shard",
     "a move takes the state of a query from a shard that has not answered it since the move before",
-    ("skws.spark.streaming.layout:_rest", "shares[group].owns(name) or (kind, name) not in held", "True"),
+    ("skws.spark.streaming.layout:_rest", "shares[group].owns(name) or (kind, name) not in blobs", "True"),
     host="spark",
     asks="all",
 )

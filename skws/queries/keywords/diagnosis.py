@@ -120,8 +120,8 @@ class KeywordCounts:
         if not searched and not self.unsearched:
             return EmptyResult(("no column is searched: --schema FILE can declare some as text",))
         among = where or (" of the stream" if sourced(plan.schema) else "")
-        known = {} if all(self.slots) else words()
-        missing = meant_for(plan.query.slots, self.slots, known)
+        word_counts = {} if all(self.slots) else words()
+        missing = meant_for(plan.query.slots, self.slots, word_counts)
         lines = why_missing(missing, among)
         lines += [
             f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"

@@ -128,11 +128,11 @@ class KeywordEngine(MeshEngine):
 
     def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
         """Answer new queries, by number; gives their results that are alive, by all names of the queries."""
-        found, moved = self._operator.add_all(plans)
+        partials, moved = self._operator.add_all(plans)
         if moved:
-            found = self._results.moved(moved, found)
+            partials = self._results.moved(moved, partials)
         begun: defaultdict[str, list[Result]] = defaultdict(list)
-        for results in found:
+        for results in partials:
             alive = results.take(results.end > self.now)
             alive = alive.take(np.argsort(alive.query, kind="stable"))
             cuts = np.flatnonzero(np.diff(alive.query)) + 1
@@ -223,8 +223,10 @@ class KeywordEngine(MeshEngine):
     def search_once(self, plan: Plan, most: int) -> Searched:
         """As ``search``, at less cost where no other search follows; no result has a tick."""
         self._operator.searches.know(plan)
-        found = self.search(plan, most)
-        return found._replace(results=[struct_replace(r, tick=None, expires=None) for r in found.results])
+        searched = self.search(plan, most)
+        return searched._replace(
+            results=[struct_replace(r, tick=None, expires=None) for r in searched.results]
+        )
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
@@ -243,11 +245,11 @@ class KeywordEngine(MeshEngine):
     def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """As ``load_tables``."""
         before = self._operator.table_rows
-        found = self._operator.open_tables() if self._on_demand else []
+        partials = self._operator.open_tables() if self._on_demand else []
         static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
         self.counts.static += len(static.relation) + self._operator.table_rows - before
-        found += self._operator.insert(static)
-        yield from chain.from_iterable(self._counted(self._report(found, snapshot=True)))
+        partials += self._operator.insert(static)
+        yield from chain.from_iterable(self._counted(self._report(partials, snapshot=True)))
 
     def open_database(self, database: DatabaseIndex) -> None:
         """Take in a database by its index, before anything else, for searches."""
@@ -312,14 +314,14 @@ class KeywordEngine(MeshEngine):
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._queries = queries
         self._operator.add_all(dict(queries))
-        found = self._operator.open_tables() if before.has_tables else []
-        found += self._operator.insert(live)
+        partials = self._operator.open_tables() if before.has_tables else []
+        partials += self._operator.insert(live)
         self._taken_in -= change.removed_relations
         if rows := list(batched(self._rows_of_sources())):
-            found += self._operator.insert(table_tuples(self.schema, rows))
+            partials += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = before.excluded
         before.close()
-        new = self._results.new_by(change, found, self.now, over, queries.first)
+        new = self._results.new_by(change, partials, self.now, over, queries.first)
         told = list(chain.from_iterable(self._counted(chain([retracted], new))))
         self._updates.begin_anew(queries.told([each.result for each in retracted]))
         return told
@@ -347,18 +349,18 @@ class KeywordEngine(MeshEngine):
 
         They are of no query, and no keyword is marked.
         """
-        tuples, known = self._store.live.tuples, self._store.directory
+        tuples, directory = self._store.live.tuples, self._store.directory
         begun = (tuples.start != ALWAYS) & (tuples.start <= self.now)
         alive = np.flatnonzero(begun & (tuples.end > self.now))
         alive = alive[np.lexsort((tuples.place.take(alive), tuples.start.take(alive)))]
         ends = np.full(len(alive), FOREVER) if self.by_count else tuples.end.take(alive)
-        found = zip(known.names(alive), known.times.take(alive).tolist(), ends.tolist(), strict=True)
+        rows = zip(directory.names(alive), directory.times.take(alive).tolist(), ends.tolist(), strict=True)
         return [
             Result(
                 *("+", "", "", named.id, start / MICROSECOND),
                 *(None if end >= FOREVER else end / MICROSECOND, "", (ResultTuple(named, ()),), ()),
             )
-            for named, start, end in found
+            for named, start, end in rows
         ]
 
     def lasting_records(self) -> LastingRecords:
@@ -366,13 +368,15 @@ class KeywordEngine(MeshEngine):
 
         Under a window of time, or none.
         """
-        known, horizon = self._store.directory, self._horizon
+        directory, horizon = self._store.directory, self._horizon
         self._settling.forget(horizon)
         leading, theirs = self._settling.leading_records()
         alone = self._lasting()
-        alone[np.array([known.slots[each] for each in theirs if each in known.slots], dtype=np.int64)] = False
-        for slot in known.slots.among(np.flatnonzero(alone)):
-            leading += self._gone_before(known.member(slot))
+        alone[
+            np.array([directory.slots[each] for each in theirs if each in directory.slots], dtype=np.int64)
+        ] = False
+        for slot in directory.slots.among(np.flatnonzero(alone)):
+            leading += self._gone_before(directory.member(slot))
         return LastingRecords(RecordBatch.of(leading), self._store, alone)
 
     def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
@@ -405,9 +409,9 @@ class KeywordEngine(MeshEngine):
     def idle(self) -> bool:
         """True if no tuple or result of the stream is remembered."""
         self._operator.compact(self._horizon)
-        held = any(len(part) for mesh in self._operator.meshes for part in mesh.held())
+        has_partials = any(len(part) for mesh in self._operator.meshes for part in mesh.held())
         return not (
-            held
+            has_partials
             or self._operator.entries
             or len(self._results)
             or len(self._settling)
@@ -447,12 +451,12 @@ class KeywordEngine(MeshEngine):
                 self._store.directory.ended(settled.ended_slots, settled.ended_times)
             ended = np.concatenate([ended, settled.ended_slots])
         retracted = self._results.retracted(ended, self._store.live.tuples.end)
-        standing = self._results.rebuilt(settled.prolonged)
+        unended = self._results.rebuilt(settled.prolonged)
         self._operator.release([known for known, _ in settled.prolonged])
         arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
         self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
-        found = self._operator.insert(arrivals, horizon)
-        pieces = self._report(found, retracted, given=self._results.by_slots(standing))
+        partials = self._operator.insert(arrivals, horizon)
+        pieces = self._report(partials, retracted, reported=self._results.by_slots(unended))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
         yield from self._counted(pieces, reached, instants)
 
@@ -492,8 +496,8 @@ class KeywordEngine(MeshEngine):
         new = TupleBatch(
             batch.relation, batch.rows.compact(), ticks, ends, batch.time, places, ended_at=ended_at
         )
-        known = settled.new + [t for t, _ in settled.prolonged]
-        return new.merged(of_tuples(known, lambda _: True)) if known else new
+        tuple_objects = settled.new + [t for t, _ in settled.prolonged]
+        return new.merged(of_tuples(tuple_objects, lambda _: True)) if tuple_objects else new
 
     def _report(
         self,
@@ -501,10 +505,10 @@ class KeywordEngine(MeshEngine):
         retracted: list[Event] | None = None,
         *,
         snapshot: bool = False,
-        given: Set[Found] = frozenset(),
+        reported: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         self.counts.excluded = self._operator.excluded
-        return self._results.report(found, retracted or [], snapshot=snapshot, given=given)
+        return self._results.report(found, retracted or [], snapshot=snapshot, reported=reported)
 
     def _counted(
         self,

@@ -131,11 +131,11 @@ class IndexedTables:
         """The slots of rows that were added when they were reached, and that no tuple reaches now."""
         reached = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._present)
         slots, relation, number = self._taken.columns()
-        gone = self._waiting()
+        is_unreached = self._waiting()
         for table, numbers in reached.items():
-            mine = np.flatnonzero(gone & (relation == table))
-            gone[mine] = ~np.isin(number[mine], numbers)
-        return slots[gone]
+            mine = np.flatnonzero(is_unreached & (relation == table))
+            is_unreached[mine] = ~np.isin(number[mine], numbers)
+        return slots[is_unreached]
 
     def others(self) -> Ints:
         """The slots of all other rows."""
@@ -143,20 +143,20 @@ class IndexedTables:
 
     def _waiting(self) -> Flags:
         _, relation, number = self._taken.columns()
-        found = np.zeros(len(number), dtype=bool)
+        is_waiting = np.zeros(len(number), dtype=bool)
         for table in self.tables:
             mine = np.flatnonzero(relation == table)
-            found[mine] = self.keyword_rows.waiting(table, number[mine])
-        return found
+            is_waiting[mine] = self.keyword_rows.waiting(table, number[mine])
+        return is_waiting
 
     def missed(self, former: Numbers, edge: Ints, values: Ints) -> Numbers:
         """The rows among some that ``demand`` skipped for these join values."""
-        found = {}
+        missed_rows = {}
         for table, numbers in former.items():
-            asked = [rows for other, rows in self._partners(edge, values) if other.relation == table]
-            if asked:
-                found[table] = np.intersect1d(numbers, np.concatenate(asked))
-        return found
+            partner_rows = [rows for other, rows in self._partners(edge, values) if other.relation == table]
+            if partner_rows:
+                missed_rows[table] = np.intersect1d(numbers, np.concatenate(partner_rows))
+        return missed_rows
 
     def demand(self, edge: Ints, values: Ints) -> None:
         """Add the rows to which edges lead by join values to the live tuples.
@@ -166,17 +166,17 @@ class IndexedTables:
         parts = []
         for table, numbers in self._partners(edge, values):
             parts.append((table, numbers[~self.keyword_rows.waiting(table.relation, numbers)]))
-        taken = self._new(parts)
-        if taken is not None:
-            self._take(taken)
+        new_rows = self._new(parts)
+        if new_rows is not None:
+            self._take(new_rows)
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
         """Which edges lead to rows of indexed tables, and the number of these rows."""
         mine: Flags = self._leads_here[edge]
         counts = np.zeros(len(edge), dtype=np.int64)
         for number in distinct(edge[mine]).tolist():
-            asked = edge == number
-            counts[asked] = self._by_edge[number][1].counts(values[asked])
+            of_edge = edge == number
+            counts[of_edge] = self._by_edge[number][1].counts(values[of_edge])
         return mine, counts
 
     def _partners(self, edge: Ints, values: Ints) -> Iterator[tuple[TableIndex, Ints]]:
@@ -235,19 +235,19 @@ class IndexedRows:
         """Insert the rows that the queries need; returns the results of rows alone."""
         queries = self._meshes.queries
         rows = [self._keyword_rows.add(query, each.matcher, each.max_size) for query, each in queries.items()]
-        found = self._inserted(self.reserve.taken(*rows))
+        partials = self._inserted(self.reserve.taken(*rows))
         for standing in queries.values():
             seeded = self.reserve.seeded(standing.matcher, standing.max_size)
-            found += self._inserted(self.reserve.taken(seeded))
-        return found
+            partials += self._inserted(self.reserve.taken(seeded))
+        return partials
 
     def begin(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Insert the rows that a new query needs; ``bitmaps`` are those of live tuples."""
         rows = self._keyword_rows.add(query, plan.matcher, plan.max_size)
         if not self._keyword_rows.lazy:
-            taken = self.reserve.taken(rows)
-            if taken is not None:
-                self._take_in(taken)
+            new_rows = self.reserve.taken(rows)
+            if new_rows is not None:
+                self._take_in(new_rows)
             return
         reached = self.reserve.reached(self._around(ALWAYS, bitmaps))
         seeded = self.reserve.seeded(plan.matcher, plan.max_size)
@@ -257,8 +257,8 @@ class IndexedRows:
     def end(self, query: int) -> None:
         """A query was removed: insert the rows held back for it that partial results need."""
         former = self._keyword_rows.remove(query)
-        asked = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
-        self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in asked)))
+        joining = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
+        self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in joining)))
 
     def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
         """Insert the rows that new tuples reach; ``bitmaps`` by their number."""

@@ -111,10 +111,10 @@ class KeywordQueries(LiveOperator):
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         if self._engine is None:
             return {}
-        given, state = parse_schema(text, default_name=change.before.name), self._state
+        schema, state = parse_schema(text, default_name=change.before.name), self._state
         tick = state.order.at(state.time)
         self._engine.reach(tick, tick if state.stream.by_count else state.order.horizon)
-        return {SHARED: list(self._engine.change_schema(given, state.time))}
+        return {SHARED: list(self._engine.change_schema(schema, state.time))}
 
     def seek(self) -> None:
         if self._engine is not None:

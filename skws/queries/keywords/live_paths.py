@@ -134,16 +134,16 @@ class Numbered:
     def of(self, keys: Hashes, otherwise: float) -> Floats:
         """The number of each hash, all of them added up."""
         leading = (keys >> self._shift).view(np.int64)
-        place, end = self._begins.take(leading), self._begins.take(leading + 1)
-        found = np.full(len(keys), otherwise)
-        asked = np.flatnonzero(place < end)
-        while len(asked):
-            at = place.take(asked)
-            equal = self._keys.take(at) == keys.take(asked)
-            found[asked[equal]] = self._numbers.take(at[equal])
-            place[asked] += 1
-            asked = asked[~equal & (at + 1 < end.take(asked))]
-        return found
+        index, end = self._begins.take(leading), self._begins.take(leading + 1)
+        numbers_of = np.full(len(keys), otherwise)
+        pending = np.flatnonzero(index < end)
+        while len(pending):
+            at = index.take(pending)
+            equal = self._keys.take(at) == keys.take(pending)
+            numbers_of[pending[equal]] = self._numbers.take(at[equal])
+            index[pending] += 1
+            pending = pending[~equal & (at + 1 < end.take(pending))]
+        return numbers_of
 
 
 class JoinedTuples:
@@ -163,17 +163,17 @@ class JoinedTuples:
     def links(self, slots: Ints) -> Links:
         """The links of some tuples, in the order of their slots."""
         position, edge = self._leaving.of(self._live.tuples.relation.take(slots))
-        known, values = self._live.leaving(edge, slots.take(position))
+        has_value, values = self._live.leaving(edge, slots.take(position))
         if len(values) < len(edge):
-            position, edge = position[known], edge[known]
+            position, edge = position[has_value], edge[has_value]
         return Links(position, edge, values)
 
     def next_to(self, slots: Ints) -> Ints:
         """The tuples that are joined with some, and perhaps tuples with equal hashes; each once, in order."""
         links = self.links(slots)
         wanted = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
-        found = [distinct(slot) for _, slot in self._live.probed(wanted)]
-        return distinct(np.concatenate([NOTHING, *found]))
+        partners = [distinct(slot) for _, slot in self._live.probed(wanted)]
+        return distinct(np.concatenate([NOTHING, *partners]))
 
     def across(self, ways: Ways, slots: Ints) -> Floats:
         """For each of some tuples, the sum over the other tuples to which edges lead."""
@@ -195,11 +195,11 @@ class JoinedTuples:
 
     def returns(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some ``chosen`` tuples, the number of walks to another chosen one and back."""
-        found = self.count(slots, chosen)
-        found -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
+        walks = self.count(slots, chosen)
+        walks -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
         for one, other in self._alike:  # there by one edge and back by another, either way
-            found += 2 * self._by_both(one, other, slots, chosen)
-        return found
+            walks += 2 * self._by_both(one, other, slots, chosen)
+        return walks
 
     def _by_both(self, one: int, other: int, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some tuples, the number of chosen ones to which two parallel edges both lead."""
@@ -219,25 +219,27 @@ class JoinedTuples:
         reached = np.concatenate([NOTHING, *there])
         reached = reached[chosen(reached) & (keys[reached, sets.target[other]] != NULL)]
         ordered = np.sort(codes(values(reached, sets.target)))
-        asked = codes(wanted)
-        found = np.zeros(len(slots))
-        found[mine] = np.searchsorted(ordered, asked, side="right") - np.searchsorted(ordered, asked)
-        return found
+        wanted_codes = codes(wanted)
+        counts = np.zeros(len(slots))
+        counts[mine] = np.searchsorted(ordered, wanted_codes, side="right") - np.searchsorted(
+            ordered, wanted_codes
+        )
+        return counts
 
     def _joins(self, edge: int, slots: Ints) -> Flags:
         """Which tuples have a join value for an edge."""
-        found: Flags = self._live.tuples.relation.take(slots) == self._live.key_sets.target_relation[edge ^ 1]
-        found[found], _ = self._live.leaving(np.full(int(found.sum()), edge), slots[found])
-        return found
+        joins: Flags = self._live.tuples.relation.take(slots) == self._live.key_sets.target_relation[edge ^ 1]
+        joins[joins], _ = self._live.leaving(np.full(int(joins.sum()), edge), slots[joins])
+        return joins
 
     def _loops_of(self, slots: Ints) -> Floats:
         """The number of edges by which each tuple joins itself."""
-        found = np.zeros(len(slots))
+        loops = np.zeros(len(slots))
         for edge in self._loops.tolist():
             mine = np.flatnonzero(self._joins(edge, slots))
             some = slots.take(mine)
-            found[mine] += self._live.joined(np.full(len(mine), edge), some, some)
-        return found
+            loops[mine] += self._live.joined(np.full(len(mine), edge), some, some)
+        return loops
 
 
 class LinkNumbers(ABC):
@@ -248,16 +250,16 @@ class LinkNumbers(ABC):
 
     def of(self, edge: Ints, value: Ints) -> Floats:
         keys = index_hashes(edge, value)
-        found, new = np.full(len(keys), np.nan), np.arange(len(keys))
-        for known in self._known:
-            found[new] = known.of(keys.take(new), np.nan)
-            new = new.take(np.flatnonzero(np.isnan(found.take(new))))
+        numbers_of, new = np.full(len(keys), np.nan), np.arange(len(keys))
+        for former in self._known:
+            numbers_of[new] = former.of(keys.take(new), np.nan)
+            new = new.take(np.flatnonzero(np.isnan(numbers_of.take(new))))
         if len(new):
             several, first, which = np.unique(keys.take(new), return_index=True, return_inverse=True)
             numbers = self._find(edge.take(new.take(first)), value.take(new.take(first)))
-            found[new] = numbers.take(which)
+            numbers_of[new] = numbers.take(which)
             self._remember(Numbered(several, numbers))
-        return found
+        return numbers_of
 
     def _remember(self, new: Numbered) -> None:
         while self._known and len(self._known[-1]) <= 2 * len(new):
@@ -296,10 +298,10 @@ class NextToEnds(LinkNumbers):
         self._roles = roles
 
     def _find(self, edge: Ints, value: Ints) -> Floats:
-        found = np.full(len(edge), -inf)
+        weights = np.full(len(edge), -inf)
         for position, slot in self._live.partners(edge, value):
-            found[position[self._roles.is_end(slot)]] = 0.0
-        return found
+            weights[position[self._roles.is_end(slot)]] = 0.0
+        return weights
 
 
 class MostAhead(LinkNumbers):
@@ -423,26 +425,26 @@ class LivePaths:
 
     def count(self, size: int) -> int:
         """The number of results of at most ``size`` tuples, which are at most ``MOST_COUNTED``."""
-        found = len(self._roles.whole)
+        total = len(self._roles.whole)
         if size == 1:
-            return found
+            return total
         begins, ends = self._roles.begins, self._roles.ends
-        found += round(float(self._joined.count(begins, self._roles.is_end).sum()))
+        total += round(float(self._joined.count(begins, self._roles.is_end).sum()))
         if size > 2:  # of three tuples, one is between them
             after = self._next(Ways(begins, np.ones(len(begins))))
             meeting = after.numbers * self._joined.count(after.slots, self._roles.is_end)
-            found += round(float(meeting.sum()))
+            total += round(float(meeting.sum()))
         if size > 3:
             before = self._next(Ways(ends, np.ones(len(ends))))
-            found += round(float(after.numbers @ self._joined.across(before, after.slots)))
+            total += round(float(after.numbers @ self._joined.across(before, after.slots)))
         if size > 4:  # the first and the last of three may be one
             fewer, more = sorted((after, before), key=lambda ways: len(ways.slots))
             middle = self._next(fewer)
-            found += round(float(middle.numbers @ self._joined.across(more, middle.slots)))
+            total += round(float(middle.numbers @ self._joined.across(more, middle.slots)))
             there = np.flatnonzero(meeting)
             again = self._joined.returns(after.slots.take(there), self._roles.is_free)
-            found -= round(float(meeting.take(there) @ again))
-        return found
+            total -= round(float(meeting.take(there) @ again))
+        return total
 
     def _next(self, ways: Ways) -> Ways:
         """The walks to tuples without keywords by one more join."""
@@ -489,22 +491,22 @@ class LivePaths:
         specific = np.exp(ended.logs)
         orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
         good = np.flatnonzero(orders >= self._least)
-        found, orders = self._formed(ended.take(good)), orders.take(good)
-        true = self._agreeing(found, lambda _: self)
-        self._found.append(found.take(true))
+        partials, orders = self._formed(ended.take(good)), orders.take(good)
+        true = self._agreeing(partials, lambda _: self)
+        self._found.append(partials.take(true))
         self._orders.append(orders[true])
         if sum(map(len, self._orders[1:])) >= max(self._most, len(self._orders[0]) >> 2):
             self._choose()
 
     def _choose(self) -> None:
         """Keep those of the added results that may be among the best."""
-        found, orders = Partials.concat(self._found), np.concatenate(self._orders)
+        partials, orders = Partials.concat(self._found), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
             self._least = float(np.partition(orders, last)[last]) - _ROUNDED
-            kept = np.flatnonzero(orders >= self._least)
-            found, orders = found.take(kept), orders.take(kept)
-        self._found, self._orders = [found], [orders]
+            best = np.flatnonzero(orders >= self._least)
+            partials, orders = partials.take(best), orders.take(best)
+        self._found, self._orders = [partials], [orders]
 
     def _begun(self, slots: Ints) -> WeighedWalks:
         nothing = np.empty((len(slots), 0), dtype=np.int64)
@@ -527,10 +529,10 @@ class LivePaths:
             sizes = np.full(len(some), length + joins)
             orders = self._ceilings.of_weights(weights.take(some), sizes, specific)
             ceilings[some] = np.maximum(ceilings.take(some), orders)
-        kept = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
-        kept = kept.take(np.argsort(-ceilings.take(kept), kind="stable"))
-        links = links.take(kept)
-        return Steps(walks.take(links.position), links, ceilings.take(kept))
+        promising = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
+        promising = promising.take(np.argsort(-ceilings.take(promising), kind="stable"))
+        links = links.take(promising)
+        return Steps(walks.take(links.position), links, ceilings.take(promising))
 
     def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to other tuples, with no keyword or the second one, in parts."""

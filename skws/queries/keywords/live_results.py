@@ -114,21 +114,21 @@ class EmittedResults(LiveResults):
 
     def report(
         self,
-        found: list[Partials],
+        partials: list[Partials],
         retracted: list[Event],
         *,
         snapshot: bool = False,
-        given: Set[Found] = frozenset(),
+        reported: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         """Remember results, to retract them later; emits them and the retractions.
 
-        Those in ``given`` were emitted before: they are only remembered. Pieces are consecutive.
+        Those in ``reported`` were emitted before: they are only remembered. Pieces are consecutive.
         """
-        for results in found:
+        for results in partials:
             self.add(results)
-        if given:
-            found = [results.take(~self._among(results, given)) for results in found]
-        yield from self._emitter.pieces(found, retracted, snapshot)
+        if reported:
+            partials = [results.take(~self._among(results, reported)) for results in partials]
+        yield from self._emitter.pieces(partials, retracted, snapshot)
 
     def _among(self, results: Partials, given: Set[Found]) -> Flags:
         return np.array([(row[0], row[1], tuple(row[2])) in given for row in results.rows()], dtype=bool)
@@ -136,8 +136,8 @@ class EmittedResults(LiveResults):
     def snapshot(self, query: int, now: int) -> list[Event]:
         """The results of a query that are alive at ``now``, in order."""
         alive = self.alive(now)
-        found = [results.take(results.query == query) for results in alive]
-        return sorted(self._emitter.events(found, snapshot=True))
+        partials = [results.take(results.query == query) for results in alive]
+        return sorted(self._emitter.events(partials, snapshot=True))
 
     def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
         """Retractions of live results over removed relations and joins."""
@@ -167,7 +167,7 @@ class EmittedResults(LiveResults):
     def new_by(
         self,
         change: SchemaChange,
-        found: list[Partials],
+        partials: list[Partials],
         now: int,
         over: Collection[Lasting],
         name: Callable[[int], str],
@@ -177,15 +177,15 @@ class EmittedResults(LiveResults):
         ``over``, ``name``: those of the results before the change.
         """
         new = []
-        for results in found:
+        for results in partials:
             alive = results.end > now
             self.add(results.take(alive))
             if over:
                 ended = results.take(~alive)
-                given = [
+                is_reported = [
                     self._lasting(row, name) in over and not self._adds(change, row) for row in ended.rows()
                 ]
-                self.add(ended.take(np.array(given, dtype=bool)))
+                self.add(ended.take(np.array(is_reported, dtype=bool)))
             results = results.take(alive)  # noqa: PLW2901 - the others were given, or are not any more
             uses = [self._adds(change, row) for row in results.rows()]
             new.append(results.take(np.array(uses, dtype=bool)))
@@ -198,22 +198,22 @@ class EmittedResults(LiveResults):
         members = frozenset(self._known.lasting_name(slot) for slot in row[2] if slot != NO_MEMBER)
         return name(row[0]), members
 
-    def moved(self, queries: Set[int], found: list[Partials]) -> list[Partials]:
+    def moved(self, queries: Set[int], partials: list[Partials]) -> list[Partials]:
         """Queries have another mesh: remember their results by its networks; returns the results of others.
 
-        ``found``: at least all live results of these queries.
+        ``partials``: at least all live results of these queries.
         """
-        given = set()
+        reported = set()
         for results in self.alive(ALWAYS):
             mine = np.isin(results.query, list(queries))
-            given |= set(map(_members, results.take(mine).rows()))
+            reported |= set(map(_members, results.take(mine).rows()))
         self.remove(*queries)
         self._sweep()
         others = []
-        for results in found:
+        for results in partials:
             mine = np.isin(results.query, list(queries))
             theirs = results.take(mine)
-            self.add(theirs.take(np.array([_members(row) in given for row in theirs.rows()], dtype=bool)))
+            self.add(theirs.take(np.array([_members(row) in reported for row in theirs.rows()], dtype=bool)))
             others.append(results.take(~mine))
         return others
 
@@ -228,13 +228,13 @@ class EmittedResults(LiveResults):
         events = []
         for store in self._stores:
             places = store.end(slots, ends)
-            gone = store.take(places)
-            events += self._emitter.retractions(gone)
-            unlived = places[gone.end <= self._emitter.starts(gone.members)]
+            ended = store.take(places)
+            events += self._emitter.retractions(ended)
+            unlived = places[ended.end <= self._emitter.starts(ended.members)]
             if len(unlived):
-                kept = np.ones(store.size, dtype=bool)
-                kept[unlived] = False
-                store.keep(kept)
+                remains = np.ones(store.size, dtype=bool)
+                remains[unlived] = False
+                store.keep(remains)
         return events
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
@@ -246,15 +246,15 @@ class EmittedResults(LiveResults):
         moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
         if not moved:
             return []
-        standing = []
+        unended = []
         for results in self.take(np.array(list(moved))):
             retracted = (results.end < self._emitter.natural_end(results.members)).tolist()
             for row, end, gone in zip(results.rows(), results.end.tolist(), retracted, strict=True):
                 members = [moved.get(slot, (slot, None)) for slot in row[2]]
                 # Else the tuple's former end had ended the result, which lives again.
                 if not gone or all(end != its_end for _, its_end in members):
-                    standing.append((row[0], row[1], [member for member, _ in members]))
-        return standing
+                    unended.append((row[0], row[1], [member for member, _ in members]))
+        return unended
 
     def by_slots(self, standing: list[Emitted]) -> set[Found]:
         """Results by the present slots of their members."""

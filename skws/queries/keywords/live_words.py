@@ -225,23 +225,25 @@ class LiveWords:
                 if bit == matcher.excluding:
                     wanted &= ~np.isin(slots, passing)
             self._learn_all(slots[wanted])
-        found: dict[Place, list[tuple[int, _Standing]]] = {}
+        by_place: dict[Place, list[tuple[int, _Standing]]] = {}
         for bit, alternative in matcher.alternatives():
             if not isinstance(alternative, Condition):
                 for place, standing in self._containing(alternative):
-                    found.setdefault(place, []).append((bit, standing))
+                    by_place.setdefault(place, []).append((bit, standing))
         for relation, bits in enumerate(matcher.names):
             if bits:
                 slots = self._every(relation)
                 nothing = np.zeros(len(slots), dtype=np.int64)
                 named = _Standing(slots, nothing + 1, nothing, exact=True)
-                found[relation, NAME] = [(1 << n, named) for n in range(bits.bit_length()) if bits >> n & 1]
-        of_texts = [(bit, standing.slots) for every in found.values() for bit, standing in every]
+                by_place[relation, NAME] = [
+                    (1 << n, named) for n in range(bits.bit_length()) if bits >> n & 1
+                ]
+        of_texts = [(bit, standing.slots) for every in by_place.values() for bit, standing in every]
         labels = _Labels.of([*of_texts, *of_values], matcher)
         bitmaps = KeywordBitmaps(
             labels.slots, np.full(len(labels.slots), query, dtype=np.int64), labels.bitmaps
         )
-        return Labelled(bitmaps, _carriers(found, labels, len(matcher.query.slots)))
+        return Labelled(bitmaps, _carriers(by_place, labels, len(matcher.query.slots)))
 
     def _every(self, relation: int) -> Ints:
         """The indexed tuples of a relation, in order of their slots."""
@@ -262,27 +264,27 @@ class LiveWords:
         for place, lists in self._lists.items():
             if not alternative.applies(*place):
                 continue
-            known = self._words[self._analyzer(*place)]
+            words = self._words[self._analyzer(*place)]
             if isinstance(alternative, Term):
-                standing = self._of(lists, known.number(alternative.stem))
+                texts = self._of(lists, words.number(alternative.stem))
             elif not isinstance(alternative, Phrase):
-                stems = dict.fromkeys(known.satisfying(alternative))
-                with_stems = [self._of(lists, known.number(stem)).slots for stem in stems]
+                stems = dict.fromkeys(words.satisfying(alternative))
+                with_stems = [self._of(lists, words.number(stem)).slots for stem in stems]
                 slots = distinct(np.concatenate([NOTHING, *with_stems]))
-                standing = self._counted(place, slots, alternative)
+                texts = self._counted(place, slots, alternative)
             elif not _has_indexed_words(alternative):
                 slots = self._every(place[0])
                 slots = slots[np.isin(slots, self._texts.columns()[0])]
-                standing = self._counted(place, slots, alternative)
+                texts = self._counted(place, slots, alternative)
             else:
-                asked = [
-                    self._of(lists, known.number(each)) for each in alternative.stems if each not in _STOPPED
+                of_stems = [
+                    self._of(lists, words.number(each)) for each in alternative.stems if each not in _STOPPED
                 ]
-                common = reduce(np.intersect1d, [each.slots for each in asked])
+                common = reduce(np.intersect1d, [each.slots for each in of_stems])
                 slots = self._with_phrase(common, place[1], alternative)
-                standing = asked[0].among(slots)
-            if len(standing.slots):
-                yield place, standing
+                texts = of_stems[0].among(slots)
+            if len(texts.slots):
+                yield place, texts
 
     def _counted(self, place: Place, slots: Ints, alternative: Alternative) -> _Standing:
         """Those among some tuples whose text satisfies an alternative, which its stems alone cannot tell."""
@@ -293,11 +295,11 @@ class LiveWords:
             text = "" if value is None else str(value)
             often.append(counts.of(*place, text)[0])
             lengths.append(len(text))
-        found = np.array(often, dtype=np.int64)
-        there = found > 0
+        frequencies = np.array(often, dtype=np.int64)
+        there = frequencies > 0
         return _Standing(
             slots.compress(there),
-            found.compress(there),
+            frequencies.compress(there),
             np.array(lengths, dtype=np.int64).compress(there),
             True,
         )
@@ -329,18 +331,18 @@ class LiveWords:
         for place, pieces in texts.items():
             analyzer = self._analyzer(*place)
             words = self._words.setdefault(analyzer, WordNumbers(analyzer))
-            together = Texts.concat([some for _, some in pieces])
-            found = occurrences(together, analyzer)
-            of_chunk, number = words.of(found.chunks)
-            counts = np.bincount(of_chunk, minlength=len(found.chunks))
+            all_texts = Texts.concat([some for _, some in pieces])
+            chunk_occurrences = occurrences(all_texts, analyzer)
+            of_chunk, number = words.of(chunk_occurrences.chunks)
+            counts = np.bincount(of_chunk, minlength=len(chunk_occurrences.chunks))
             first = np.cumsum(counts) - counts
-            each = counts.take(found.which)
+            each = counts.take(chunk_occurrences.which)
             lists = self._lists.setdefault(place, WordLists())
             lists.add(
-                number.take(ranges(first.take(found.which), each)),
-                np.repeat(found.text + self._texts.size, each),
+                number.take(ranges(first.take(chunk_occurrences.which), each)),
+                np.repeat(chunk_occurrences.text + self._texts.size, each),
             )
-            self._texts.append((np.concatenate([slots for slots, _ in pieces]), together.lengths()))
+            self._texts.append((np.concatenate([slots for slots, _ in pieces]), all_texts.lengths()))
 
 
 def _has_indexed_words(phrase: Phrase) -> bool:

@@ -222,8 +222,8 @@ class Meshes:
         else:
             mesh = SlotMesh(self._live, generator, self._window, plan.mesh, self._accepts_root)
             self._paper[query] = mesh
-        standing = self.queries[query] = MeshedQuery(mesh, plan)
-        return standing
+        meshed = self.queries[query] = MeshedQuery(mesh, plan)
+        return meshed
 
     def passing(self, plan: Plan) -> MeshedQuery:
         """A query with a mesh of its own, which is not among the meshes."""

@@ -142,9 +142,9 @@ class KeywordOperator:
             self._sizes.rows_kept,
         )
         self._live.reserve = self._behind.reserve
-        found = self._behind.open()
+        partials = self._behind.open()
         self.excluded += sum(map(self._behind.count, self.queries))
-        return found
+        return partials
 
     def open_database(self, database: DatabaseIndex) -> None:
         """Take in a database by its index, before anything else, for searches."""
@@ -187,11 +187,11 @@ class KeywordOperator:
         for query in moved:
             self.remove(query)
         meshed = {query: plan for query, plan in plans.items() if query not in worded}
-        found = self._add_meshed(meshed)
+        partials = self._add_meshed(meshed)
         if worded:
             rows = self._directory.rows
-            found.append(self._truly_joined(self._worded.add(worded, rows, self.searches.words)))
-        return found, moved
+            partials.append(self._truly_joined(self._worded.add(worded, rows, self.searches.words)))
+        return partials, moved
 
     def _worded_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """The queries for delta joins: all possible ones if these are many; else those that ask for them.
@@ -226,12 +226,12 @@ class KeywordOperator:
             self._scoring.add(query, plans[query], counted.take(rows))
             if self._behind is not None:
                 self.excluded += self._behind.count(query)
-        found = []
+        partials = []
         for mesh, mine in self._meshes.labels(self._coded(bitmaps)):
             new = [query for query in plans if self.queries[query].mesh is mesh]
             if new:
-                found.append(self._truly_joined(mesh.add(new, mine)))
-        return found
+                partials.append(self._truly_joined(mesh.add(new, mine)))
+        return partials
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
         """The labels of live tuples for queries that are added next; inserts rows of tables with labels."""
@@ -257,8 +257,8 @@ class KeywordOperator:
         # Rows of indexed tables become live tuples on demand of standing queries.
         before = self.excluded
         try:
-            found = Partials.concat(self.add(query, plan))
-            alive = found.take(found.end > now)
+            partials = Partials.concat(self.add(query, plan))
+            alive = partials.take(partials.end > now)
             best = Best(most, None)
             best.take(self.emitter, alive)
             return Searched(ranked(best.results), len(alive), plan.max_size, complete=True)
@@ -330,12 +330,12 @@ class KeywordOperator:
         bitmaps = KeywordBitmaps(bitmaps.tuple + first, bitmaps.query, bitmaps.bitmap)
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
-        found = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
+        partials = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
         if len(self._worded):
             of_words, excluded = self._worded.insert(arrived, new.rows)
-            found.append(of_words)
+            partials.append(of_words)
             self.excluded += excluded
-        return [self._truly_joined(results) for results in found if len(results)]
+        return [self._truly_joined(results) for results in partials if len(results)]
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
         """All tuples but those of removed relations and of ``open_tables``, for another operator."""
@@ -407,9 +407,9 @@ class KeywordOperator:
         """The slots of table rows to evict, if there are many; they may be inserted again."""
         if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
-        held = np.zeros(len(self._live), dtype=bool)
-        self._on_evict(horizon, held)
-        return self._behind.leaving(horizon, held)
+        is_held = np.zeros(len(self._live), dtype=bool)
+        self._on_evict(horizon, is_held)
+        return self._behind.leaving(horizon, is_held)
 
     @property
     def meshes(self) -> list[Mesh]:
@@ -538,9 +538,9 @@ class MeshEngine(ABC):
 def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
     """Queries, each with the positions of its rows in order."""
     order = np.argsort(query, kind="stable")
-    known = query.take(order)
+    sorted_queries = query.take(order)
     for one in wanted:
-        begin, end = np.searchsorted(known, (one, one + 1))
+        begin, end = np.searchsorted(sorted_queries, (one, one + 1))
         yield one, order[begin:end]
 
 
@@ -553,11 +553,11 @@ def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows
         codes, times = np.unique(some, return_counts=True)
         for code, count in zip(codes.tolist(), (times * every).tolist(), strict=True):
             among[code >> 32, code & 0xFFFFFFFF] += count
-    found = next((key for key, _ in among.most_common() if key[0] in queries), None)
-    if found is None:
+    largest = next((key for key, _ in among.most_common() if key[0] in queries), None)
+    if largest is None:
         texts = [repr(plan.query.text) for plan in plans.values()]
         return f"query {texts[0]} holds" if len(texts) == 1 else f"{len(texts):,} queries hold"
-    number, operator = found
+    number, operator = largest
     tree = queries[number].mesh.network(operator)
     plan = plans[number]
     network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)

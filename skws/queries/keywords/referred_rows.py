@@ -44,14 +44,14 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
             alone[result.tuples[0].relation].append(result)
     if not alone or len(plan.query.slots) < 2:
         return ()
-    found = [
+    hidden_rows = [
         hidden
         for edge in present_edges(plan.schema)
         if edge.at_most_one and edge.join not in plan.query.without_joins
         for hidden in _behind(plan, edge, alone[plan.schema.relations[edge.source].name], carriers)
     ]
     best: dict[str, _Hidden] = {}
-    for hidden in sorted(found, key=lambda each: (-each.referring, -each.rows, each.text)):
+    for hidden in sorted(hidden_rows, key=lambda each: (-each.referring, -each.rows, each.text)):
         best.setdefault(hidden.text, hidden)
     return tuple(
         f"also: {counted(each.rows, 'row')} of {each.text.partition('.')[0]} with"
@@ -87,7 +87,7 @@ def _with_keyword(
 ) -> Iterator[_Hidden]:
     """The hidden rows that have a keyword, by the attribute in which most of them have it."""
     target = plan.schema.relations[edge.target]
-    found: list[_Hidden] = []
+    hidden_rows: list[_Hidden] = []
     for column in target.search_columns:
         holding = [rows for row, rows in behind if _satisfies(plan, edge.target, row, column, slot)]
         results = [row for rows in holding for row in rows]
@@ -96,9 +96,9 @@ def _with_keyword(
             results = [row for row in results if not _satisfies(plan, edge.source, row, column, slot)]
         if results:
             text = f"{target.name}.{target.attributes[column].name}:{plan.query.slots[slot].text}"
-            found.append(_Hidden(len(holding), len(results), text))
-    if found:
-        yield max(found, key=lambda each: each.rows)
+            hidden_rows.append(_Hidden(len(holding), len(results), text))
+    if hidden_rows:
+        yield max(hidden_rows, key=lambda each: each.rows)
 
 
 def _row(described: Relation, result: Result) -> Row:

@@ -167,23 +167,23 @@ class ResultEmitter:
             yield from self.retractions(results.take(self._ends_early(results)))
 
     def pieces(
-        self, found: list[Partials], events: list[Event], snapshot: bool = False
+        self, partials: list[Partials], events: list[Event], snapshot: bool = False
     ) -> Iterator[list[Output]]:
         """As ``output``, with other events, in consecutive pieces of the output.
 
         Pieces are formed lazily; tuples must keep their slots until the last one.
         """
-        if sum(map(len, found)) + len(events) <= MOST:  # as is usual
-            yield [*events, *self.output(found, snapshot)]
+        if sum(map(len, partials)) + len(events) <= MOST:  # as is usual
+            yield [*events, *self.output(partials, snapshot)]
             return
-        early = [results.take(self._ends_early(results)) for results in found]
-        ticks = [each.start for each in found] + [each.end for each in early]
+        early = [results.take(self._ends_early(results)) for results in partials]
+        ticks = [each.start for each in partials] + [each.end for each in early]
         ticks.append(np.array([event.tick for event in events], dtype=np.int64))
         for *rows, others in in_ranges(ticks):
             check()
-            some = [each.take(at) for each, at in zip(found, rows, strict=False)]
-            gone = [each.take(at) for each, at in zip(early, rows[len(found) :], strict=True)]
-            retracted = [event for each in gone for event in self.retractions(each)]
+            some = [each.take(at) for each, at in zip(partials, rows, strict=False)]
+            ended = [each.take(at) for each, at in zip(early, rows[len(partials) :], strict=True)]
+            retracted = [event for each in ended for event in self.retractions(each)]
             yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
 
     def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
@@ -297,8 +297,8 @@ class ResultEmitter:
     def starts(self, members: Ints) -> Ints:
         """The ticks at which results began."""
         starts = self._live.tuples.start.take(members)
-        found: Ints = np.where(members == NO_MEMBER, ALWAYS, starts).max(axis=1, initial=ALWAYS)
-        return found
+        latest: Ints = np.where(members == NO_MEMBER, ALWAYS, starts).max(axis=1, initial=ALWAYS)
+        return latest
 
     def retractions(self, gone: Partials) -> list[Event]:
         """The retractions of results one of whose tuples was deleted."""
@@ -307,15 +307,15 @@ class ResultEmitter:
         times = self._times_of_ends(gone) if by_position(self._window) else gone.end
         return self.taken_back(gone, times, gone.end)
 
-    def _times_of_ends(self, gone: Partials) -> Ints:
+    def _times_of_ends(self, ended: Partials) -> Ints:
         """The times of the records that ended results, where ticks are not times."""
-        slots, members = self._members(gone.members)
+        slots, members = self._members(ended.members)
         deleted = self._known.ended_at(slots)
         times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
         ends = self._live.tuples.end.take(slots)
-        first = (ends.take(members) == gone.end[:, None]) & (gone.members != NO_MEMBER)
-        found: Ints = np.where(first, times.take(members), FOREVER).min(axis=1)
-        return found
+        first = (ends.take(members) == ended.end[:, None]) & (ended.members != NO_MEMBER)
+        earliest: Ints = np.where(first, times.take(members), FOREVER).min(axis=1)
+        return earliest
 
     def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their positions in the output."""

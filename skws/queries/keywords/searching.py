@@ -118,10 +118,10 @@ class LiveSearch:
         """
         try:
             bitmaps = self._labels(query, plan)
-            found = self._searched(query, plan, bitmaps, now, most)
-            if not found.found:
-                return found._replace(why_nothing=self._why_nothing(plan, bitmaps))
-            return found._replace(notes=self._notes(plan, bitmaps, now, found.results))
+            searched = self._searched(query, plan, bitmaps, now, most)
+            if not searched.found:
+                return searched._replace(why_nothing=self._why_nothing(plan, bitmaps))
+            return searched._replace(notes=self._notes(plan, bitmaps, now, searched.results))
         finally:
             self._scoring.remove(query)
 
@@ -209,9 +209,9 @@ class LiveSearch:
                 count += len(self._found(query, shorter, bitmaps, now, MOST_COUNTED)[0])
             return Searched(ranked(best.results), count, reach, complete=True)
         except TimeLimitError:
-            found, orders = before
+            partials, orders = before
             best = Best(most, ceilings)
-            best.form(emitter, found.take(np.argsort(-orders, kind="stable")[:most]))
+            best.form(emitter, partials.take(np.argsort(-orders, kind="stable")[:most]))
             return Searched(ranked(best.results), paths.count(small), small, complete=False)
 
     def _found(
@@ -221,9 +221,9 @@ class LiveSearch:
         own = {query: self._meshes.passing(plan)}
         emitter = self._emitter(own)
         mesh = own[query].mesh
-        found = mesh.add([query], coded_by(mesh, bitmaps))
-        wanted = (found.end > now) & (found.sizes > done)
-        return found.take(wanted & self._agreeing(found, own.__getitem__)), emitter
+        partials = mesh.add([query], coded_by(mesh, bitmaps))
+        wanted = (partials.end > now) & (partials.sizes > done)
+        return partials.take(wanted & self._agreeing(partials, own.__getitem__)), emitter
 
     def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:
         return ResultEmitter(

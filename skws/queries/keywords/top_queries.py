@@ -55,8 +55,8 @@ class TopPlan(SearchPlan):
 
     def check_change(self, before: Stream) -> None:
         """Results over removed relations and joins leave, which the query must allow."""
-        gone = SchemaChange(before.schema, self.stream.schema).removed
-        if any(gone) and self.choice.append_only:
+        removed = SchemaChange(before.schema, self.stream.schema).removed
+        if any(removed) and self.choice.append_only:
             raise UsageError(
                 "--append-only excludes retractions, and the new schema removes relations or joins"
             )
@@ -119,11 +119,11 @@ class TopQueries(Operator):
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Changes in order of time, up to the time that the batch reaches."""
-        found: defaultdict[str, list[Result]] = defaultdict(list)
+        results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
         for part in self._apart(arrived):
             for name, results in self._taken(part).items():
-                found[name] += results
-        return dict(found)
+                results_by_name[name] += results
+        return dict(results_by_name)
 
     def advance(self, now: int) -> dict[str, Iterable[Result]]:
         """The changes as results expire."""
@@ -147,9 +147,9 @@ class TopQueries(Operator):
         return _by_name([*self._engine.all_begins(), *(self._scores() if self.lasts else ())])
 
     def expect_begins(self, begins: Begins) -> None:
-        given = [each for name in self._plans for each in begins.get(name, ())]
-        self._engine.expect_begins(each for each in given if each.score is None)
-        for name, scored in _by_name(each for each in given if each.score is not None).items():
+        all_begins = [each for name in self._plans for each in begins.get(name, ())]
+        self._engine.expect_begins(each for each in all_begins if each.score is None)
+        for name, scored in _by_name(each for each in all_begins if each.score is not None).items():
             self._tops[name].rescore({each.id: (convert(each.score, Score), each.begin) for each in scored})
 
     @property
@@ -220,23 +220,23 @@ class TopQueries(Operator):
             inserted = ~arrived.batch.deletes()
             ticks, times = arrived.ticks[inserted].tolist(), arrived.batch.time[inserted].tolist()
             self._times = dict(zip(ticks, times, strict=True))
-        found = self._filtered(self._engine.take(arrived))
+        results_by_name = self._filtered(self._engine.take(arrived))
         now = self._engine.now
-        return {name: [*found.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
+        return {name: [*results_by_name.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
 
     def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
         """The changes of the best results, by query.
 
         Results are read in portions, as there may be very many.
         """
-        found: defaultdict[str, list[Result]] = defaultdict(list)
+        results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
         for portion in _instants(memory_checked(results), _PORTION):
             by_name: defaultdict[str, list[Result]] = defaultdict(list)
             for result in portion:
                 by_name[result.name].append(result)
             for name, mine in by_name.items():
-                found[name] += self._tops[name].take(mine)
-        return found
+                results_by_name[name] += self._tops[name].take(mine)
+        return results_by_name
 
     def _alive(self, names: Iterable[str]) -> list[Result]:
         """The best results of queries now, best first."""

@@ -69,13 +69,13 @@ def changes(before: Sequence[ResultTuple], after: Sequence[ResultTuple]) -> Chan
     if any(one.id != each.id for one, each in differing):  # they stand in another order
         by_id = {one.id: one for one in before}
         differing = [(by_id[each.id], each) for each in after]
-    found = []
+    changed = []
     for one, each in differing:
         former = one.row
         names = tuple(name for name, value in each.row.items() if former[name] != value)
         if names:
-            found.append((each.id, names))
-    return tuple(found)
+            changed.append((each.id, names))
+    return tuple(changed)
 
 
 def _fades(result: Result) -> bool:
@@ -123,8 +123,8 @@ class Updates:
         """
         if not self._compares(retractions):
             return results  # as is usual
-        given = [self._instant(each, reached) for each in results] if instants is None else instants
-        return [told for one in self._instants(results, given) for told in self._told(one)]
+        encoded = [self._instant(each, reached) for each in results] if instants is None else instants
+        return [told for one in self._instants(results, encoded) for told in self._told(one)]
 
     def _compares(self, retractions: int) -> bool:
         """True if the next results may have to do with others."""
@@ -136,13 +136,13 @@ class Updates:
 
     def rest(self) -> list[Result]:
         """The end of a batch: what is left to be told."""
-        held, self._held = self._held, []
-        return self._told(held)
+        waiting, self._held = self._held, []
+        return self._told(waiting)
 
     def as_told(self, result: Result) -> Result:
         """A live result, with the begin that it was told with."""
-        known = self._begin_of(self._begins.get(_name(result)), result)
-        return replace(result, start=known.begin) if known else result
+        begin = self._begin_of(self._begins.get(_name(result)), result)
+        return replace(result, start=begin.begin) if begin else result
 
     def begins(self) -> list[Begin]:
         """The begins of results that were updated since the last call: a log keeps them with its records."""
@@ -196,11 +196,11 @@ class Updates:
         self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
         self._expected = {one: each for one, each in self._expected.items() if one[0] != name}
 
-    def _begin_of(self, known: Begin | None, result: Result) -> Begin | None:
+    def _begin_of(self, begin: Begin | None, result: Result) -> Begin | None:
         """What is known of the begin of a version, if it is not the version's own."""
-        if known is None and self._expected:
-            known = self._expected.get(_name(result))
-        return known if known is not None and known.version == result.start else None
+        if begin is None and self._expected:
+            begin = self._expected.get(_name(result))
+        return begin if begin is not None and begin.version == result.start else None
 
     def _instants(self, results: Iterable[Result], instants: Iterable[Instant]) -> Iterator[list[Result]]:
         """The results of each instant that is over; the last one may go on."""
@@ -217,13 +217,13 @@ class Updates:
         ended: dict[Id, int] = {}  # places of retractions
         known_before: dict[Id, Begin] = {}
         # Places of what came instead; what was retracted, if it was, and its place.
-        found: dict[Id, tuple[int, Result | None, int]] = {}
+        added: dict[Id, tuple[int, Result | None, int]] = {}
         for result in results:
             name = _name(result)
             if result.op != "-":
                 before = ended.pop(name, None)
                 if before is None:
-                    found[name] = len(told), None, 0
+                    added[name] = len(told), None, 0
                     told.append(result)
                 else:
                     former = told[before]
@@ -231,21 +231,21 @@ class Updates:
                     update = self._update(former, result)
                     if update is None or not self.replaces:
                         told[before] = None
-                    found[name] = len(told), former, before
+                    added[name] = len(told), former, before
                     told.append(_taking_over(update, self.replaces))
                 continue
-            known = self._begin_of(self._begins.pop(name, None), result)
-            place, former, before = found.pop(name, (None, None, 0))
-            if place is not None and former is None:  # found and gone in one instant
-                told[place] = None
+            begin = self._begin_of(self._begins.pop(name, None), result)
+            index, former, before = added.pop(name, (None, None, 0))
+            if index is not None and former is None:  # found and gone in one instant
+                told[index] = None
                 continue
-            if place is not None and former is not None:  # updated and gone in one instant
-                told[before] = told[place] = None
+            if index is not None and former is not None:  # updated and gone in one instant
+                told[before] = told[index] = None
                 result = replace(former, end=result.end)  # noqa: PLW2901 - what was told before it
-            elif known is not None:
-                result = replace(result, start=known.begin)  # noqa: PLW2901 - as it was told
-            if known is not None:
-                known_before[name] = known
+            elif begin is not None:
+                result = replace(result, start=begin.begin)  # noqa: PLW2901 - as it was told
+            if begin is not None:
+                known_before[name] = begin
             ended[name] = len(told)
             told.append(result)
         self._forget_begins(each for n, each in known_before.items() if n in ended)
@@ -351,13 +351,13 @@ class _History:
         lived = [each for each in self.versions if each.end is None or each.end > _at(each.start)]
         self.versions = lived or self.versions[-1:]
 
-    def begin_at(self, place: int) -> float | None:
+    def begin_at(self, index: int) -> float | None:
         """When the result began that has a version now."""
-        while not (first := self._is_first_known(place)) and place:
-            if self.versions[place - 1].end != self.versions[place].start:
+        while not (first := self._is_first_known(index)) and index:
+            if self.versions[index - 1].end != self.versions[index].start:
                 break
-            place -= 1
-        return self.begin if not (place or first or self.begin is None) else self.versions[place].start
+            index -= 1
+        return self.begin if not (index or first or self.begin is None) else self.versions[index].start
 
     def _is_first_known(self, place: int) -> bool:
         return self.known is not None and _at(self.versions[place].start) <= self.known
@@ -400,21 +400,21 @@ def found_again(update: Result) -> Result:
 @lru_cache(maxsize=8)
 def _keyed(schema: Schema) -> set[str]:
     """The relations whose rows may be updated."""
-    gone = schema.evolution.removed_relations
-    known = (relation for number, relation in enumerate(schema.relations) if number not in gone)
-    return {relation.name for relation in known if relation.key and not relation.table}
+    removed = schema.evolution.removed_relations
+    present = (relation for number, relation in enumerate(schema.relations) if number not in removed)
+    return {relation.name for relation in present if relation.key and not relation.table}
 
 
 def _lived(told: Iterable[Result]) -> list[Result]:
     """Without results that are told with their retraction and have ended before they began."""
-    found: dict[Id, int] = {}
+    insertions: dict[Id, int] = {}
     left: list[Result | None] = []
     for result in told:
         name = _name(result)
         if result.op == "+":
-            found[name] = len(left)
-        elif result.op == "-" and name in found and _at(result.end) <= _at(result.start):
-            left[found.pop(name)] = None
+            insertions[name] = len(left)
+        elif result.op == "-" and name in insertions and _at(result.end) <= _at(result.start):
+            left[insertions.pop(name)] = None
             continue
         left.append(result)
     return [each for each in left if each is not None]
@@ -441,10 +441,10 @@ class CorrectedUpdates(Updates):
         self._new = {(each.name, each.id): each for each in before.begins()}
         for result in self._corrected(alive):
             history = self._known.setdefault(_name(result), _History())
-            found = replace(result, op="+", snapshot=False)
-            history.apply(found)
-            history.told = found
-            history.begin_at_last(before.as_told(found).start)
+            insertion = replace(result, op="+", snapshot=False)
+            history.apply(insertion)
+            history.told = insertion
+            history.begin_at_last(before.as_told(insertion).start)
 
     def _corrected(self, results: Iterable[Result]) -> Iterator[Result]:
         """Those with rows that may be updated."""
@@ -470,14 +470,14 @@ class CorrectedUpdates(Updates):
 
     def all_begins(self) -> list[Begin]:
         """Those of earlier versions as well: a late record may let one be the last again."""
-        found = []
+        begins = []
         for (name, one), history in self._known.items():
-            for place, version in enumerate(history.versions):
-                begin, end = history.begin_at(place), version.end
+            for index, version in enumerate(history.versions):
+                begin, end = history.begin_at(index), version.end
                 if begin != version.start or history.known == begin:
                     end = version.result.end if end is None else end
-                    found.append(Begin(name, one, version.start, begin, end))
-        return found
+                    begins.append(Begin(name, one, version.start, begin, end))
+        return begins
 
     def expect(self, begins: Iterable[Begin]) -> None:
         computed, self._new = self._new, {}
@@ -521,8 +521,8 @@ class CorrectedUpdates(Updates):
         self._note(begin for each in followed.values() if (begin := self._begin(each)))
 
     def remove(self, name: str) -> None:
-        gone = [each for one, each in self._known.items() if one[0] == name]
-        self._note(each._replace(begin=each.version) for one in gone if (each := self._begin(one)))
+        histories = [each for one, each in self._known.items() if one[0] == name]
+        self._note(each._replace(begin=each.version) for one in histories if (each := self._begin(one)))
         self._known = {one: each for one, each in self._known.items() if one[0] != name}
 
     def _told(self, results: list[Result]) -> list[Result]:
@@ -574,15 +574,19 @@ class CorrectedUpdates(Updates):
             return
         if self.replaces and before is not None:
             begin = before.start
-        gone = replace(last.result, op="-", start=begin, end=last.end, score=None, snapshot=False)
-        if before is not None and before.op == "-" and (before.start, before.end) == (gone.start, gone.end):
+        retraction = replace(last.result, op="-", start=begin, end=last.end, score=None, snapshot=False)
+        if (
+            before is not None
+            and before.op == "-"
+            and (before.start, before.end) == (retraction.start, retraction.end)
+        ):
             return
-        if before is None or (before.op == "-" and _at(before.end) < _at(gone.end)):
-            if _at(gone.end) <= _at(now.start):
+        if before is None or (before.op == "-" and _at(before.end) < _at(retraction.end)):
+            if _at(retraction.end) <= _at(now.start):
                 return  # a late record has ended it before it began
             yield now
-        history.told = gone
-        yield gone
+        history.told = retraction
+        yield retraction
 
     def _updated(self, before: Result, last: _Version, begin: float | None) -> Iterator[Result]:
         told = updated(replace(before, until=before.end), last.result, begin)
@@ -657,8 +661,8 @@ class ShardUpdates:
         self._forget(results[-1][1] if results else None)
         told: list[Result | None] = []
         ended: dict[Id, tuple[int, int]] = {}  # places of retractions, and their shards
-        for shard, given in results:
-            result = given.parsed
+        for shard, encoded in results:
+            result = encoded.parsed
             if not result.network or result.place is not None or result.snapshot:
                 if result.snapshot:  # a query that begins knows present versions alone
                     self._begins.pop((*_name(result), result.start), None)
@@ -669,13 +673,13 @@ class ShardUpdates:
             if result.op == "-":
                 ended[name] = len(told), shard
             elif result.op == "+" and name in ended:
-                place, other = ended.pop(name)
-                before = told[place]
+                index, other = ended.pop(name)
+                before = told[index]
                 if other != shard and before is not None and before.start != before.end == result.start:
                     update = updated(before, result, before.start)
                     if update is None or not self._replaces:
                         self._note(Begin(*name, result.start, before.start, result.end))
-                        told[place] = None
+                        told[index] = None
                     told.append(_taking_over(update, self._replaces))
                     continue
             told.append(result)
@@ -685,10 +689,10 @@ class ShardUpdates:
         """A later result of an id, with the begin that is known here."""
         if result.op == "+":
             return result
-        known = *_name(result), result.start
-        if known not in self._begins:
+        key = *_name(result), result.start
+        if key not in self._begins:
             return result
-        begin = self._begins.pop(known)
+        begin = self._begins.pop(key)
         if result.op != "-":
             self._note(begin._replace(end=result.end))
         return replace(result, start=begin.begin)

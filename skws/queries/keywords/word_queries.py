@@ -121,13 +121,13 @@ class WordQueries:
         self.joins.remove(query)
         unused = []
         for slot in (*plan.query.slots, *_of_words(plan.query.exclusions)):
-            asked = self._words[frozenset(slot.alternatives)]
-            asked.users -= 1
-            if not asked.users:
-                del self._words[asked.word]
-                for each in asked.slots:
+            word = self._words[frozenset(slot.alternatives)]
+            word.users -= 1
+            if not word.users:
+                del self._words[word.word]
+                for each in word.slots:
                     del self._by_slot[id(each)]
-                unused.append(asked.number)
+                unused.append(word.number)
         self._matching.remove(unused)
         self.joins.forget(unused)
 
@@ -164,21 +164,21 @@ class WordQueries:
         return WordQuery(words, plan.max_size, excluded, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
-        asked = self._by_slot.get(id(slot)) or self._asked_by(slot, new)
-        asked.users += 1
-        return asked.number
+        word = self._by_slot.get(id(slot)) or self._asked_by(slot, new)
+        word.users += 1
+        return word.number
 
     def _asked_by(self, slot: Slot, new: dict[int, Slot]) -> AskedWord:
         word = frozenset(slot.alternatives)
-        asked = self._words.get(word)
-        if asked is None:
-            asked = self._words[word] = AskedWord(word, self._next)
+        entry = self._words.get(word)
+        if entry is None:
+            entry = self._words[word] = AskedWord(word, self._next)
             self._next += 1
-            new[asked.number] = slot
-        if len(asked.slots) < _SLOTS:
-            asked.slots.append(slot)
-            self._by_slot[id(slot)] = asked
-        return asked
+            new[entry.number] = slot
+        if len(entry.slots) < _SLOTS:
+            entry.slots.append(slot)
+            self._by_slot[id(slot)] = entry
+        return entry
 
 
 def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:

@@ -417,19 +417,19 @@ def _insert(wire: Wire) -> Insert:
 
 def _update(wire: Wire) -> Update:
     oid = wire.uint32()
-    part = wire.expect("K", "O", "N")
-    key = wire.cells() if part == "K" else None
-    old = wire.cells() if part == "O" else None
-    if part != "N":
+    kind = wire.expect("K", "O", "N")
+    key = wire.cells() if kind == "K" else None
+    old = wire.cells() if kind == "O" else None
+    if kind != "N":
         wire.expect("N")
     return Update(oid, key, old, wire.cells())
 
 
 def _delete(wire: Wire) -> Delete:
     oid = wire.uint32()
-    part = wire.expect("K", "O")
+    kind = wire.expect("K", "O")
     cells = wire.cells()
-    return Delete(oid, cells if part == "K" else None, cells if part == "O" else None)
+    return Delete(oid, cells if kind == "K" else None, cells if kind == "O" else None)
 
 
 def _truncate(wire: Wire) -> Truncate:

@@ -357,22 +357,24 @@ class ShardedJob:
     def _start(self) -> StreamingQuery:
         """Raises StateError if Spark's checkpoint does not know the last micro-batch that was done."""
         spark, last = self._spark, self._committer.last
-        place, layout, previous = self._place, self.layout, self.layout.previous
+        run_directory, layout, previous = self._place, self.layout, self.layout.previous
         state = self._state(layout.generation)
         session = streaming_session(spark, layout.shards, state)
-        first, initial, generations = beginning(place.checkpoint.start()), None, {layout.generation}
+        first, initial, generations = beginning(run_directory.checkpoint.start()), None, {layout.generation}
         # Spark repeats its first micro-batch until it has begun the second.
         if previous is not None and last < layout.before + 2:
             old, batch = self._done(previous)
             first = planned_offset(spark, old, batch)
-            initial = moved(session, old, batch, previous, layout, place.request.stream.lateness)
+            initial = moved(session, old, batch, previous, layout, run_directory.request.stream.lateness)
             generations = {layout.generation, previous.generation}
         for generation in set(range(layout.generation)) - generations:
             path, files = _files(spark, self._state(generation))
             files.delete(path, True)
         check_state(spark, state, last - layout.before)
-        run, watched = place.checkpoint.id, self._watched
-        reading = Reading(place.request, place.folder, self._name, layout, first, run, watched)
+        run, watched = run_directory.checkpoint.id, self._watched
+        reading = Reading(
+            run_directory.request, run_directory.folder, self._name, layout, first, run, watched
+        )
         session.dataSource.register(source_of(reading))
 
         def collect(outputs: DataFrame, batch: int) -> None:

@@ -285,26 +285,26 @@ def _rest(
 ) -> Iterator[Blob]:
     """For each shard of ``layout``, the state without chunks. ``position``: of the stream."""
     first, shares = before.groups[0], before.shares
-    held: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
+    blobs: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
     for group, kind, name, head, body in rest:
         if kind == "state" and name == SHARED and before.keys is not None:
             shared.append(body)
         elif kind == "state":
             # The same everywhere, or of a whole query, of which others may have one from before a move.
-            if shares[group].owns(name) or (kind, name) not in held:
-                held[kind, name] = head, body
+            if shares[group].owns(name) or (kind, name) not in blobs:
+                blobs[kind, name] = head, body
         elif kind != "mark" and group == first:
-            held[kind, name] = head, body
+            blobs[kind, name] = head, body
     if shared:
-        held["state", SHARED] = b"", merged_fronts(shared)
+        blobs["state", SHARED] = b"", merged_fronts(shared)
     mark = replace(
         marks[first],  # all have worked on the same micro-batches, and stand at the same time
         oldest=min(one.oldest for one in marks.values()),
         next=max(one.next for one in marks.values()),
     )
     for group in layout.groups:
-        yield from ((group, kind, name, head, body) for (kind, name), (head, body) in held.items())
+        yield from ((group, kind, name, head, body) for (kind, name), (head, body) in blobs.items())
         # Shards that divide tuples count their own; together they stand where the stream does.
         counts = group == layout.groups[0] or layout.keys is None
         own = replace(mark, position=position if counts else 0)

@@ -90,17 +90,17 @@ class OutputMerger:
         for command in (command for head in heads for command in head.commands if command.op == "remove"):
             self.updates.remove(command.name)
         results = self._limited(self.updates.take(results_of(output)))
-        letters = tuple(letter for head in heads for letter in head.letters)
+        dead_letters = tuple(letter for head in heads for letter in head.letters)
         for one in stats:
-            letters += tuple(one.get("late_letters", ()))
+            dead_letters += tuple(one.get("late_letters", ()))
             if "unwritable" in one:
-                letters += self._unwritable(one["unwritable"])
+                dead_letters += self._unwritable(one["unwritable"])
         for head in heads:
             self._heed(head, again=again)
         if self.table_letters and not again:
-            letters, self.table_letters = (*self.table_letters, *letters), ()
+            dead_letters, self.table_letters = (*self.table_letters, *dead_letters), ()
         began = time.perf_counter()
-        refused = self.delivery.write(output.number, results, letters)
+        refused = self.delivery.write(output.number, results, dead_letters)
         self.bad += len(refused)
         self.reasons = [*self.reasons, *(f"{place(one)}: {one.reason}" for one in refused)][:_KEPT_REASONS]
         sinks = time.perf_counter() - began

@@ -190,8 +190,8 @@ class MeshProcessor(StatefulProcessor):
             entry = self._store.find("mark", "")
             mark = self._fresh if entry is None else ShardProgress(**orjson.loads(entry[1]))
             micro_batches = self._micro_batches(rows, mark)
-            part = share.number, share.shards, str(share.spread)
-            mark = replace(mark, given=self._given, part=part)
+            shard_part = share.number, share.shards, str(share.spread)
+            mark = replace(mark, given=self._given, part=shard_part)
             before: tuple[MicroBatch, Worked] | None = None
             for blob in micro_batches:
                 client.send("work", mark.epoch + (before is not None), blob, False)
@@ -290,8 +290,8 @@ class MeshProcessor(StatefulProcessor):
             self._store.drop("query", name)
             self._store.drop("state", name)
         for place, one in enumerate(worked.added):
-            standing = {**one.to_dict(), "place": [mark.epoch, place], "since": micro_batch.head.number}
-            self._store.put("query", one.name, b"", orjson.dumps(standing))
+            entry = {**one.to_dict(), "place": [mark.epoch, place], "since": micro_batch.head.number}
+            self._store.put("query", one.name, b"", orjson.dumps(entry))
         for name, state in worked.states.items():
             self._store.put("state", name, state)
         last = mark.next - 1

@@ -204,10 +204,10 @@ class FeedReader(SimpleDataSourceStreamReader):
         beyond = self._beyond[1] if self._beyond and self._beyond[0] == start else start["feed"]
         commands, read_to = self._commands(start["commands"], None)
         feed = self._polled(read_to)
-        taken = (
+        next_poll = (
             Polled(Batch(NOTHING, beyond)) if self._replay_control.paused else feed.poll(beyond, self._most())
         )
-        polled = taken.batch
+        polled = next_poll.batch
         end = {
             "feed": polled.end,
             "commands": read_to,
@@ -223,7 +223,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             return iter(()), start
         backlog = self._backlog(polled.end)
         feed.read_on()
-        rows = self._rows(start, end, taken, commands, backlog)
+        rows = self._rows(start, end, next_poll, commands, backlog)
         self._given = len(polled.read), time.monotonic()
         return rows, end
 
@@ -252,8 +252,8 @@ class FeedReader(SimpleDataSourceStreamReader):
         """The feed; records are read by the schema that holds behind an offset of the commands."""
         request = self._reading.request
         if commands is not None and commands != self._commands_read:
-            found, _ = self._commands(0, commands)
-            changes = tuple(command.schema for command in found if command.op == "schema")
+            job_commands, _ = self._commands(0, commands)
+            changes = tuple(command.schema for command in job_commands if command.op == "schema")
             if changes != self._changes:
                 schema = reduce(changed, changes, request.stream).schema
                 if self._feed is not None:
@@ -308,14 +308,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         read = time.time()
         began = time.perf_counter()
         bad_before, chunk = len(self._intake.bad.first), polled.batch.read
-        letters = self._intake.refuse(chunk.bad)
+        dead_letters = self._intake.refuse(chunk.bad)
         first, number = start["sequence"] + 1, end["sequence"] - start["sequence"]
         parts = self._cut(chunk.records, number)
         blobs = self._packed(chunk.records, number) if polled.packed is None else polled.packed
         head = BatchHeader(
             read,
             commands,
-            letters,
+            dead_letters,
             len(malformed(chunk.bad)),
             tuple(f"{place(one)}: {one.reason}" for one in self._intake.bad.first[bad_before:]),
             (*polled.batch.notices, *self._intake.bad.news()),

@@ -555,11 +555,11 @@ def blobs_of(worked: Worked) -> list[bytes]:
     stats = worked.stats
     if unwritable:
         reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]
-        letters = BadRecordPolicy.letters(unwritable)
+        dead_letters = BadRecordPolicy.letters(unwritable)
         stats = {
             **stats,
             "unwritable": {
-                "letters": letters,
+                "letters": dead_letters,
                 "reasons": reasons,
                 "notice": unwritable_notice(unwritable[0]),
             },

@@ -181,25 +181,25 @@ class SparkWatch:
             raise KeyboardInterrupt
 
     def _run(self, stack: ExitStack, publishing: Publishing) -> None:
-        place = stack.enter_context(RunDirectory(self.request))
-        self._hold(place)
+        run_directory = stack.enter_context(RunDirectory(self.request))
+        self._hold(run_directory)
         job = self._job = ShardedJob(
-            place, self._wanted or Wanted(), self.clock, self._log, watched=self._onlooker is not None
+            run_directory, self._wanted or Wanted(), self.clock, self._log, watched=self._onlooker is not None
         )
         stack.callback(job.close)
         spark = self._session(stack)
         job.want(self._wanted or Wanted.by(lambda name: spark.conf.get(name, None)), spark)
-        begin, report = partial(place.first_offset, job.layout), partial(self._log.warning, "source")
+        begin, report = partial(run_directory.first_offset, job.layout), partial(self._log.warning, "source")
         if retry(begin, self.clock, self.control.wait, report) is None:
             return
         if self.request.checkpoint is None:
             stack.callback(leave_nothing, self._source, self._log)
         if self._onlooker is not None:
-            self._onlooker.load_tables(list(place.checkpoint.tables()))
-        place.expect_commands(job.planned())
-        command_log = self._command_log = CommandLog(self.request, place, self._inbox, self._given)
+            self._onlooker.load_tables(list(run_directory.checkpoint.tables()))
+        run_directory.expect_commands(job.planned())
+        command_log = self._command_log = CommandLog(self.request, run_directory, self._inbox, self._given)
         self._gauges.schema = command_log.stream.schema
-        committer = self._open_sinks(stack, place, job.done())
+        committer = self._open_sinks(stack, run_directory, job.done())
         job.open(committer, lambda: self._gauges.batches)
         stack.callback(job.stop)
         over = partial(self._over, job, committer)
@@ -216,7 +216,7 @@ class SparkWatch:
         )
         tell_missing(command_log.stream.schema, BadRecordLog(), report)
         while not over():
-            self._hold(place)
+            self._hold(run_directory)
             command_log.take(ready)
             if committer.deliver():
                 self._speak_of_schema(command_log)

@@ -68,9 +68,9 @@ def kind_of(name: str) -> Kind:
 
 def live_tuples(state: StreamState) -> tuple[Key, LiveOperator]:
     """The operator that holds the live tuples of a stream, and its key: by kind and group."""
-    from skws.queries.keywords.kind import KeywordQueries  # noqa: PLC0415 - loads the mesh
+    from skws.queries.keywords.kind import LiveKeywords  # noqa: PLC0415 - loads the mesh
 
-    return (KEYWORDS, SHARED), KeywordQueries(state)
+    return (KEYWORDS, SHARED), LiveKeywords(state)
 
 
 def plan_of(query: Query, stream: Stream) -> QueryPlan:

@@ -167,7 +167,7 @@ Described: TypeAlias = Callable[[list[int]], tuple[list[Plan], list[int]]]
 """Looks up queries, and the number of the mesh whose networks each shares."""
 
 
-class ShownQueries:
+class ResultLabels:
     """The names, texts and keywords of queries for results, by number; read at the first use of a query."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ class ResultBuilder:
     """Builds results. ``joins``: the digests of the schema's joins. ``ids``: the digests of the results."""
 
     def __init__(
-        self, rows: ResultColumns, readings: Interpretations, shown: ShownQueries, joins: Lanes
+        self, rows: ResultColumns, readings: Interpretations, shown: ResultLabels, joins: Lanes
     ) -> None:
         self._rows = rows
         self._readings = readings
@@ -296,7 +296,7 @@ class _Parts:
 
     __slots__ = ("_made", "_readings", "_rows", "_shown")
 
-    def __init__(self, rows: ResultColumns, readings: Interpretations, shown: ShownQueries) -> None:
+    def __init__(self, rows: ResultColumns, readings: Interpretations, shown: ResultLabels) -> None:
         self._rows = rows
         self._readings = readings
         self._shown = shown

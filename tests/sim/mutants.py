@@ -297,7 +297,7 @@ _mutant(
     "equal-rows-forgotten",
     "a run that resumes does not know which of several equal rows a deletion has ended",
     (
-        "skws.queries.keywords.kind:KeywordQueries.snapshot",
+        "skws.queries.keywords.kind:LiveKeywords.snapshot",
         "return {SHARED: state} if state else {}",
         "return {}",
     ),

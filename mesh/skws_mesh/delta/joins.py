@@ -36,7 +36,7 @@ _PAIR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class WordQuery:
+class WordSearch:
     """A query for words in networks of at most ``max_size`` nodes.
 
     ``excluded``: words whose tuples take no part. ``without`` and ``without_joins``: relations and joins
@@ -66,7 +66,7 @@ class WordQuery:
 
 
 class DeltaJoins:
-    """A ``Mesh`` of very many queries, whose words ``ask`` announces (``WordQuery``).
+    """A ``Mesh`` of very many queries, whose words ``ask`` announces (``WordSearch``).
 
     The labels of tuples say which words they contain, not which keywords of which queries: ``query`` is the
     number of a word, and ``bitmap`` is 1.
@@ -75,7 +75,7 @@ class DeltaJoins:
     def __init__(self, live: LiveTuples, schema: Schema) -> None:
         self._live = live
         self._schema = schema
-        self._queries: dict[int, WordQuery] = {}
+        self._queries: dict[int, WordSearch] = {}
         self._networks = PathNetworks(schema)
         self._branching = TreeNetworks(schema)
         self._width = 1  # nodes of the largest network
@@ -141,7 +141,7 @@ class DeltaJoins:
         self._partners.extend(live)
         return self._results(self._around(np.arange(arrived.first, live, dtype=np.int64)))
 
-    def ask(self, queries: Mapping[int, WordQuery]) -> None:
+    def ask(self, queries: Mapping[int, WordSearch]) -> None:
         """Register the words of the queries that are added next."""
         self._queries |= queries
 
@@ -393,7 +393,7 @@ class DeltaJoins:
         return Partials.concat(results)
 
 
-def _pairs_of(queries: Mapping[int, WordQuery]) -> Ints:
+def _pairs_of(queries: Mapping[int, WordSearch]) -> Ints:
     """The numbers of the queries for one or two words, and these words: three columns, as rows."""
     rows = [(n, *query.pair) for n, query in queries.items() if not query.branching]
     return np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
@@ -412,7 +412,7 @@ class _SizeTable:
         self._sizes: Ints = NOTHING
         self._plain: Flags = np.empty(0, dtype=bool)
 
-    def add(self, queries: Mapping[int, WordQuery]) -> None:
+    def add(self, queries: Mapping[int, WordSearch]) -> None:
         most = max(queries) + 1
         if most > len(self._sizes):
             more = max(64, 2 * most) - len(self._sizes)

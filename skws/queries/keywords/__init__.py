@@ -1,4 +1,4 @@
-"""Keyword queries: ``KeywordQueries`` (``kind.py``) and ``TopQueries`` answer those of a session.
+"""Keyword queries: ``LiveKeywords`` (``kind.py``) and ``TopOperator`` answer those of a session.
 
 From the outside in: an engine (``engine.py``) takes ordered batches and has one operator (``operator.py``),
 which finds results by meshes (``meshes.py``) or delta joins (``word_queries.py``) over the live tuples;

@@ -23,7 +23,7 @@ from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.live_results import EmittedResults, Found
-from skws.queries.keywords.meshes import AnsweredQueries
+from skws.queries.keywords.meshes import SharedPlans
 from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
@@ -90,7 +90,7 @@ class KeywordEngine(MeshEngine):
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._settling = LifespanResolver(schema, self._lifespans, self._store, lateness)
         self._updates = updates_of(schema, self._lifespans, lateness, updates)
-        self._queries = AnsweredQueries()
+        self._queries = SharedPlans()
         self._arrived = 0  # number of records so far
         self._searching: int | None = None  # the number of the query that ``search`` answers
         self.now = self._horizon = ALWAYS  # ticks: the latest, and that before which nothing comes any more
@@ -300,7 +300,7 @@ class KeywordEngine(MeshEngine):
         change = SchemaChange.between(self.schema, schema)
         return self._changed(change, self._queries.over(change.after), time)
 
-    def _changed(self, change: SchemaChange, queries: AnsweredQueries, time: int) -> list[Result]:
+    def _changed(self, change: SchemaChange, queries: SharedPlans, time: int) -> list[Result]:
         """Go on with a new operator for ``queries``."""
         self._operator.compact(self._horizon)
         retracted = self._results.retracted_by(change, self.now, time)

@@ -36,11 +36,11 @@ class KeywordPlan(SearchPlan):
     def group(self, state: StreamState) -> str | None:
         return SHARED if state.share.answers(self.query.text) else None
 
-    def operator(self, state: StreamState) -> KeywordQueries:
-        return KeywordQueries(state)
+    def operator(self, state: StreamState) -> LiveKeywords:
+        return LiveKeywords(state)
 
 
-class KeywordQueries(LiveOperator):
+class LiveKeywords(LiveOperator):
     """The keyword queries of a session. They share an engine, which corrects its results for late records."""
 
     def __init__(self, state: StreamState) -> None:

@@ -44,7 +44,7 @@ class Numbered(NamedTuple):
     like: int | None = None
 
 
-class AnsweredQueries:
+class SharedPlans:
     """Queries by name.
 
     Queries with equal plans have one number, as far as they know the same results: evaluated once, and
@@ -136,20 +136,20 @@ class AnsweredQueries:
         """The next number."""
         return self._next
 
-    def compacted(self) -> AnsweredQueries:
+    def compacted(self) -> SharedPlans:
         """The same queries in the same order, with numbers from 0 on."""
         numbers = {number: new for new, number in enumerate(self._plans)}
         plans = {new: self._plans[number] for number, new in numbers.items()}
         return self._with(plans, numbers, len(numbers))
 
-    def over(self, schema: Schema) -> AnsweredQueries:
+    def over(self, schema: Schema) -> SharedPlans:
         """The same queries and numbers over a changed schema. Raises QueryError if one cannot be read."""
         plans = {number: plan.over(schema) for number, plan in self._plans.items()}
         return self._with(plans, {number: number for number in plans}, self._next)
 
-    def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> AnsweredQueries:
+    def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> SharedPlans:
         """The same names. ``numbers``: of plans, by the former ones; ``number``: the next one."""
-        changed = AnsweredQueries()
+        changed = SharedPlans()
         changed._plans = dict(plans)
         changed._numbers = {plan: number for number, plan in plans.items()}
         changed._names = {name: numbers[number] for name, number in self._names.items()}
@@ -167,7 +167,7 @@ def coded_by(mesh: Mesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
 
 
 @dataclass
-class MeshedQuery:
+class MeshTenant:
     mesh: Mesh
     plan: Plan
 
@@ -190,7 +190,7 @@ class Meshes:
     def __init__(
         self, live: LiveTuples, window: Window, accepts_root: Callable[[Ints], Flags] | None
     ) -> None:
-        self.queries: dict[int, MeshedQuery] = {}
+        self.queries: dict[int, MeshTenant] = {}
         self._live = live
         self._window = window
         self._accepts_root = accepts_root
@@ -213,7 +213,7 @@ class Meshes:
         """True if only results with some roots are accepted."""
         return self._accepts_root is not None
 
-    def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshedQuery:
+    def add(self, query: int, plan: Plan, generator: CNGen | None = None) -> MeshTenant:
         """Give a query a mesh."""
         generator = generator or plan.generator()
         mesh: Mesh
@@ -222,12 +222,12 @@ class Meshes:
         else:
             mesh = SlotMesh(self._live, generator, self._window, plan.mesh, self._accepts_root)
             self._paper[query] = mesh
-        meshed = self.queries[query] = MeshedQuery(mesh, plan)
+        meshed = self.queries[query] = MeshTenant(mesh, plan)
         return meshed
 
-    def passing(self, plan: Plan) -> MeshedQuery:
+    def passing(self, plan: Plan) -> MeshTenant:
         """A query with a mesh of its own, which is not among the meshes."""
-        return MeshedQuery(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
+        return MeshTenant(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
 
     def _passing_operators(self, plan: Plan) -> OperatorTable:
         """The operators of a query that does not stay, perhaps those that an earlier search made."""

@@ -19,11 +19,11 @@ from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Load
 from skws.queries.keywords.diagnosis import EmptyResult, why_rows_give_nothing
-from skws.queries.keywords.meshes import AnsweredQueries, MeshedQuery, Meshes
+from skws.queries.keywords.meshes import Meshes, MeshTenant, SharedPlans
 from skws.queries.keywords.present_rows import PresentRows
-from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
+from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
 from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
-from skws.queries.keywords.word_queries import MANY, WordQueries, why_no_delta_joins
+from skws.queries.keywords.word_queries import MANY, WordSearches, why_no_delta_joins
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
@@ -96,7 +96,7 @@ class KeywordOperator:
         self._sizes = sizes
         self._meshes = Meshes(store.live, store.window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._worded = WordQueries(store.live, store.schema, self._row)
+        self._worded = WordSearches(store.live, store.schema, self._row)
         self._others: dict[int, Plan] = {}  # queries with other meshes that delta joins could answer
         self.matching = KeywordMatching()
         self._sweep = Sweep()
@@ -118,7 +118,7 @@ class KeywordOperator:
     def _row(self, slot: int) -> Row:
         return self._directory.row(slot)
 
-    def _formed(self, query: int) -> MeshedQuery:
+    def _formed(self, query: int) -> MeshTenant:
         return self.queries.get(query) or self._worded.queries[query]
 
     def open_tables(self) -> list[Partials]:
@@ -452,7 +452,7 @@ class KeywordOperator:
         true = self._agreeing(results, self._formed)
         return results if true.all() else results.take(true)
 
-    def _agreeing(self, results: Partials, of: Callable[[int], FormedQuery]) -> Flags:
+    def _agreeing(self, results: Partials, of: Callable[[int], ResultSource]) -> Flags:
         """Which results are joined by equal values, not by equal integers alone; ``of`` gives queries."""
         true = np.ones(len(results), dtype=bool)
         if self.store.values.all_exact:
@@ -482,7 +482,7 @@ class MeshEngine(ABC):
     """An engine that answers queries with one operator."""
 
     _operator: KeywordOperator
-    _queries: AnsweredQueries
+    _queries: SharedPlans
     now: int
     """The latest tick; ``ALWAYS`` where tuples live until they are ended."""
 
@@ -544,7 +544,7 @@ def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
         yield one, order[begin:end]
 
 
-def _largest(queries: Mapping[int, MeshedQuery], plans: Mapping[int, Plan], rows: list[Partials]) -> str:
+def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows: list[Partials]) -> str:
     """The query with the most rows, and the network of most of these."""
     among: Counter[tuple[int, int]] = Counter()
     for part in rows:

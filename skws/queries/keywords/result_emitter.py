@@ -23,8 +23,8 @@ from skws.results.result_builder import (
     NetworkTemplates,
     ResultBuilder,
     ResultColumns,
+    ResultLabels,
     Seconds,
-    ShownQueries,
 )
 from skws.store.directory import TupleDirectory
 from skws.store.tuple_batch import natural_ends
@@ -79,7 +79,7 @@ class Networks(Protocol):
     def network(self, operator: int) -> Tree: ...
 
 
-class FormedQuery(Protocol):
+class ResultSource(Protocol):
     """A query whose results are formed, and the mesh of their networks."""
 
     @property
@@ -123,7 +123,7 @@ class ResultEmitter:
 
     def __init__(
         self,
-        queries: Callable[[int], FormedQuery],
+        queries: Callable[[int], ResultSource],
         live: LiveTuples,
         known: TupleDirectory,
         scoring: Scoring,
@@ -153,7 +153,7 @@ class ResultEmitter:
         self._removed = 0
         self._meshes: list[Networks] = []
         self._numbers: dict[int, int] = {}  # of meshes, by identity
-        self._shown = ShownQueries()
+        self._shown = ResultLabels()
         self._readings = Interpretations()  # of networks: a mesh's number and operator in one
 
     def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:

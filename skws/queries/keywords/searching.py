@@ -22,7 +22,7 @@ from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.referred_rows import referred_notes
-from skws.queries.keywords.result_emitter import FormedQuery, ResultEmitter
+from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
@@ -51,7 +51,7 @@ _EQUAL: Final = 1e-7
 """By so much at most the orders of equal scores differ from their ceilings."""
 _SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
 
-Agreeing = Callable[[Partials, Callable[[int], FormedQuery]], Flags]
+Agreeing = Callable[[Partials, Callable[[int], ResultSource]], Flags]
 """A function that tells which results are joined by equal values, given their queries by number."""
 
 
@@ -225,7 +225,7 @@ class LiveSearch:
         wanted = (partials.end > now) & (partials.sizes > done)
         return partials.take(wanted & self._agreeing(partials, own.__getitem__)), emitter
 
-    def _emitter(self, own: Mapping[int, FormedQuery]) -> ResultEmitter:
+    def _emitter(self, own: Mapping[int, ResultSource]) -> ResultEmitter:
         return ResultEmitter(
             own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
         )

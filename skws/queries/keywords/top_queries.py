@@ -64,11 +64,11 @@ class TopPlan(SearchPlan):
     def group(self, state: StreamState) -> Hashable | None:
         return (self.window, state.order.next) if state.share.owns(self.query.name) else None
 
-    def operator(self, state: StreamState) -> TopQueries:
-        return TopQueries(state, self.window)
+    def operator(self, state: StreamState) -> TopOperator:
+        return TopOperator(state, self.window)
 
 
-class TopQueries(Operator):
+class TopOperator(Operator):
     """Keyword queries that report their best results: one engine answers all, with a filter for each.
 
     All have one window, and began at one position. The engine reads records in order, so its results are

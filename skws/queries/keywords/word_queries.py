@@ -14,13 +14,13 @@ from skws.keywords.plan import Plan
 from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
-from skws.queries.keywords.meshes import MeshedQuery
+from skws.queries.keywords.meshes import MeshTenant
 from skws.spec.enums import EvaluatorName
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Ints
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
-from skws_mesh.delta.joins import DeltaJoins, WordQuery
+from skws_mesh.delta.joins import DeltaJoins, WordSearch
 from skws_schema.model import Row, Schema, sourced
 
 MANY: Final = 250
@@ -67,7 +67,7 @@ class AskedWord:
     slots: list[Slot] = field(default_factory=list)
 
 
-class WordQueries:
+class WordSearches:
     """Queries by number, their words, and the delta joins that answer them.
 
     ``row``: the live rows, by slot. Conditions are evaluated for the tuples of results only: most tuples fail
@@ -75,7 +75,7 @@ class WordQueries:
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
-        self.queries: dict[int, MeshedQuery] = {}
+        self.queries: dict[int, MeshTenant] = {}
         self.joins = DeltaJoins(live, schema)
         self._conditions: dict[int, list[Condition]] = {}  # that exclude tuples, by query
         self._live = live
@@ -98,7 +98,7 @@ class WordQueries:
         self.joins.ask({number: self._asked(plan, new) for number, plan in plans.items()})
         self._matching.add(new)
         for number, plan in plans.items():
-            self.queries[number] = MeshedQuery(self.joins, plan)
+            self.queries[number] = MeshTenant(self.joins, plan)
             excluded = (each for slot in plan.query.exclusions for each in slot.alternatives)
             if conditions := [each for each in excluded if isinstance(each, Condition)]:
                 self._conditions[number] = conditions
@@ -157,11 +157,11 @@ class WordQueries:
                 flags[at] &= not any(satisfied(each, rows[slot]) for each in mine)
         return found if flags.all() else found.take(flags)
 
-    def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordQuery:
+    def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordSearch:
         query = plan.query
         words = tuple(self._word(slot, new) for slot in query.slots)
         excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
-        return WordQuery(words, plan.max_size, excluded, query.without, query.without_joins)
+        return WordSearch(words, plan.max_size, excluded, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
         word = self._by_slot.get(id(slot)) or self._asked_by(slot, new)

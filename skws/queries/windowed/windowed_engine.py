@@ -19,7 +19,7 @@ from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.live_results import LiveResults
-from skws.queries.keywords.meshes import AnsweredQueries
+from skws.queries.keywords.meshes import SharedPlans
 from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Holding, Members
@@ -103,7 +103,7 @@ class WindowedEngine(MeshEngine):
         self._operator = KeywordOperator(LiveStore(schema, window), on_compact=self._renumber)
         self._members = Members(schema, self._operator, self.tracker)
         self._waiting = WaitingResults(self._operator, self._members)
-        self._queries = AnsweredQueries()
+        self._queries = SharedPlans()
         self._closed = ClosedWindows(self.tracker)
 
     @classmethod

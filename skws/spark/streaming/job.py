@@ -230,7 +230,7 @@ class ShardedJob:
         self._clock = clock
         self._log = log
         self._watched = watched
-        self._query: RestartingQuery | None = None
+        self._query: RestartingStream | None = None
         self.layout = place.layout or self._first()
         self._begin()
 
@@ -268,7 +268,7 @@ class ShardedJob:
         """``committer`` takes the output of micro-batches; ``done`` counts the completed ones."""
         spark = self._spark
         self._committer = committer
-        self._query = RestartingQuery(
+        self._query = RestartingStream(
             self._start, done, lambda: workers_unheard(spark), self._clock, self._log
         )
 
@@ -315,7 +315,7 @@ class ShardedJob:
         shut_down(self._name)
 
     @property
-    def _opened(self) -> RestartingQuery:
+    def _opened(self) -> RestartingStream:
         assert self._query is not None  # noqa: S101 - open comes first
         return self._query
 
@@ -404,7 +404,7 @@ _LONGEST_PAUSE: Final = 30 * MICROSECOND
 _JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
 
 
-class RestartingQuery:
+class RestartingStream:
     """Starts a query again after a failure; its methods never wait.
 
     ``start`` starts the query; ``done`` counts its completed micro-batches.

@@ -18,7 +18,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.model import Result
-from skws.results.result_builder import ShownQueries
+from skws.results.result_builder import ResultLabels
 from skws.spec.enums import EvaluatorName
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.errors import QueryError, UsageError
@@ -130,7 +130,7 @@ def test_what_networks_of_a_removed_query_read_like_is_let_go() -> None:
 
 
 def _texts_read() -> set[str]:
-    shown = (each for each in gc.get_objects() if isinstance(each, ShownQueries))
+    shown = (each for each in gc.get_objects() if isinstance(each, ResultLabels))
     return {text for each in shown for text in each.texts(np.arange(len(each)))}
 
 

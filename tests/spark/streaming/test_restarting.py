@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.jobs.clock import StoppableClock
 from skws.spark.faults import PassingError, SparkFailedError, brief_errors, passing, streaming_fault
-from skws.spark.streaming.job import ATTEMPTS, RestartingQuery
+from skws.spark.streaming.job import ATTEMPTS, RestartingStream
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import Notes
 
@@ -69,7 +69,7 @@ class Lasting:
         self.done = 0
         self.refused: list[Exception] = []
         started: Any = self._start
-        self.query = RestartingQuery(started, lambda: self.done, nullcontext, self.clock, self.notes.log)
+        self.query = RestartingStream(started, lambda: self.done, nullcontext, self.clock, self.notes.log)
 
     def _start(self) -> Query:
         if self.refused:

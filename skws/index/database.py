@@ -82,11 +82,11 @@ class DatabaseIndex:
     @property
     def occurrences(self) -> Mapping[int, int]:
         """The number of equal rows before that of a slot, if there are any."""
-        return {
-            int(first + table.places(np.array([row])).item()): before
-            for table, first in zip(self.tables, self._first, strict=False)
-            for row, before in table.occurrences
-        }
+        found: dict[int, int] = {}
+        for table, first in zip(self.tables, self._first, strict=False):
+            rows, before = table.occurrences.T
+            found |= zip((table.places(rows) + first).tolist(), before.tolist(), strict=True)
+        return found
 
     def with_words(self, matcher: Matcher) -> Ints:
         """The slots of rows that may contain words of a query, or words that it excludes; in order."""
@@ -185,7 +185,7 @@ def _save_entries(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets)
     done = 0
     with (
         appended(into, "entries", (sum(sizes),), np.uint64) as entries,
-        appended(into, "begins", (sum(run.directory for run in runs),), np.int64) as begins,
+        appended(into, "begins", (sum(run.directory for run in runs),), np.int32) as begins,
     ):
         for group in groups:
             run = HashIndex(most)

@@ -153,7 +153,8 @@ class TableIndex:
         self._postings = Postings(file, prefix)
         self._gone: Ints = file.array(f"{prefix}gone")
         self._satisfying: dict[Condition, Flags] = {}
-        self._occurrences: Ints = file.array(f"{prefix}occurrences")
+        self.occurrences: Ints = file.array(f"{prefix}occurrences")
+        """The rows with equal ones before them, in order, each with the number of those."""
         self._joined = {
             tuple(described.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
@@ -194,19 +195,14 @@ class TableIndex:
         """The rows by the values of columns that the schema joins on."""
         return self._joined[columns]
 
-    @property
-    def occurrences(self) -> list[tuple[int, int]]:
-        """The rows with equal ones before them, in order, and the number of those."""
-        return [(row, before) for row, before in self._occurrences.tolist()]
-
     def occurrence(self, numbers: Ints) -> dict[int, int]:
         """The number of equal rows before each, if there are any; by position in ``numbers``."""
-        if not len(self._occurrences):
+        if not len(self.occurrences):
             return {}
-        position = np.searchsorted(self._occurrences[:, 0], numbers)
-        met = np.flatnonzero(position < len(self._occurrences))
-        met = met[self._occurrences[position[met], 0] == numbers[met]]
-        return dict(zip(met.tolist(), self._occurrences[position[met], 1].tolist(), strict=True))
+        position = np.searchsorted(self.occurrences[:, 0], numbers)
+        met = np.flatnonzero(position < len(self.occurrences))
+        met = met[self.occurrences[position[met], 0] == numbers[met]]
+        return dict(zip(met.tolist(), self.occurrences[position[met], 1].tolist(), strict=True))
 
     def values(self, numbers: Ints, columns: tuple[int, ...]) -> Ints:
         """The join values of some rows, which are read a part at a time."""

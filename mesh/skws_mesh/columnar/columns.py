@@ -17,6 +17,8 @@ import numpy.typing as npt
 Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
+Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
+"""Integers of 64 bits, or of fewer."""
 
 NULL = np.int64(-(1 << 63))  # the key of a value that joins with nothing
 NOTHING: Ints = np.empty(0, dtype=np.int64)
@@ -105,7 +107,7 @@ def cells(table: npt.NDArray[Number], rows: Ints, columns: Ints) -> npt.NDArray[
     return values
 
 
-def ranges(first: Ints, counts: Ints) -> Ints:
+def ranges(first: Integers, counts: Integers) -> Ints:
     """The numbers first[i], ..., first[i] + counts[i] - 1 for every i, concatenated."""
     numbers = np.repeat(first - (np.cumsum(counts) - counts), counts)
     numbers += np.arange(len(numbers), dtype=np.int64)

@@ -14,12 +14,12 @@ of the cost of a look-up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Hashes, Ints, ranges, written
+from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, written
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
 _SPARSE = 8  # bits a hash, so that one in eight absent hashes passes
@@ -90,6 +90,11 @@ MERGED: Final = 1 << 22
 _LEAST_PAYLOAD_BITS = 20
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
+Places: TypeAlias = npt.NDArray[np.int32]
+"""Places of entries, of which there are less than two billion."""
+
+_NO_PLACES: Places = np.empty(0, dtype=np.int32)
+
 
 class Run(NamedTuple):
     """``size`` entries sorted by their leading ``bits``, with one or two entries a bucket."""
@@ -107,7 +112,7 @@ class StoredEntries(NamedTuple):
     """A whole index as arrays, to be written to a file and mapped from it."""
 
     entries: Hashes
-    begins: Ints
+    begins: Places
     filter: npt.NDArray[np.uint8]
     runs: list[Run]
     payload_bits: int
@@ -125,7 +130,7 @@ class HashIndex:
     def __init__(self, most: int = 0) -> None:
         self._size = 0
         self._entries = _NO_ENTRIES  # with space for more
-        self._begins = NOTHING  # start of each bucket among the entries; with space for more
+        self._begins = _NO_PLACES  # start of each bucket among the entries; with space for more
         self._set_runs([])
         self._set_payload_bits(max(_LEAST_PAYLOAD_BITS, most.bit_length()))
         self.filter = HashFilter()
@@ -197,7 +202,7 @@ class HashIndex:
         dropped = len(new_payload) - left
         moved_alike = left > 0 and new_payload[dropped] == 0  # only the oldest were dropped
         remaining: list[Hashes] = []
-        runs, directories = [], [NOTHING]
+        runs, directories = [], [_NO_PLACES]
         since = at = size = 0
         for run in self.runs:
             entries = self._entries[at : at + run.size]
@@ -212,7 +217,7 @@ class HashIndex:
             if len(entries):
                 # The remaining entries are still sorted, and fewer entries need fewer leading bits.
                 before = np.concatenate([NOTHING, [0], np.cumsum(there)]) + size
-                directory = before.take(self._begins[since : since + run.directory] - at)
+                directory = before.take(self._begins[since : since + run.directory] - at).astype(np.int32)
                 bits = min(run.bits, _bits_of(len(entries)))
                 runs.append(Run(len(entries), bits))
                 directories.append(directory[:: 1 << (run.bits - bits)])
@@ -240,7 +245,7 @@ class HashIndex:
         if first:
             directories = sum(other.directory for other in self.runs)
             self._entries = written(self._entries, first, entries)
-            self._begins = written(self._begins, directories, begins + first)
+            self._begins = written(self._begins, directories, begins + np.int32(first))
         else:
             self._entries, self._begins = entries, begins
         self._set_runs([*self.runs, run])
@@ -279,10 +284,10 @@ def _bits_of(size: int) -> int:
     return max(1, size.bit_length() - 1)
 
 
-def _directory(entries: Hashes, bits: int) -> Ints:
+def _directory(entries: Hashes, bits: int) -> Places:
     """The start of each bucket of sorted entries, by their leading ``bits``, and the end of the last one."""
-    begins = np.zeros((1 << bits) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:])
+    begins = np.zeros((1 << bits) + 1, dtype=np.int32)
+    np.cumsum(np.bincount(_leading(entries, bits), minlength=1 << bits), out=begins[1:], dtype=np.int32)
     return begins
 
 
@@ -315,7 +320,7 @@ def in_fewer_parts(parts: Iterable[tuple[Ints, Ints]]) -> Iterator[tuple[Ints, I
         yield concat_pairs(pending)
 
 
-def _parts(first: Ints, counts: Ints, numbers: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
+def _parts(first: Places, counts: Places, numbers: Ints) -> Iterator[tuple[Integers, Integers, Ints]]:
     """Ranges of positions, in parts of PAIRS positions in total; long ranges are cut."""
     total = int(counts.sum())
     if total <= PAIRS:

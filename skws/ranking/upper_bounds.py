@@ -63,7 +63,7 @@ class UpperBounds:
         """The bounds of results from their keyword weights, sizes, and part ``specificity``."""
         newest = 0.0
         if self._half_life is not None:
-            newest = int(self._times.max(initial=ALWAYS)) / MICROSECOND / self._half_life
+            newest = int(self._times.max(initial=0)) / MICROSECOND / self._half_life
         return self._orders(weights, sizes, specific) + newest
 
     def of(

@@ -107,23 +107,22 @@ class RowStore(Table):
     """Rows stay in the blocks that they came in, until none of a block's rows is alive."""
 
     def __init__(self) -> None:
-        number, time, flag = (np.empty(0, dtype=kind) for kind in (np.int32, np.int64, bool))
-        super().__init__((number, number, time, flag))  # narrow, as there can be millions
+        number, flag = np.empty(0, dtype=np.int32), np.empty(0, dtype=bool)
+        super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
 
-    def add(self, rows: Rows, times: Ints, twins: Flags) -> None:
-        """Add rows for the next slots; ``times`` in microseconds."""
-        self.append((rows.block + len(self._blocks), rows.place, times, twins))  # type: ignore[arg-type]  # as above
+    def add(self, rows: Rows, twins: Flags) -> None:
+        """Add rows for the next slots."""
+        self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
 
     def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
         """Begin with rows in blocks: for each slot the number of its block, and its place in that."""
-        times, twins = np.zeros(len(block), dtype=np.int64), np.zeros(len(block), dtype=bool)
-        self.open((block, place, times, twins))  # type: ignore[arg-type]  # as above
+        self.open((block, place, np.zeros(len(block), dtype=bool)))  # type: ignore[arg-type]  # as above
         self._blocks = list(blocks)
 
     def row(self, slot: int) -> Row:
-        block, place, _, _ = self._columns
+        block, place, _ = self._columns
         return self._blocks[block.item(slot)].row(place.item(slot))
 
     def in_order(self, slots: Ints) -> Ints:
@@ -139,19 +138,10 @@ class RowStore(Table):
             yield block.relation, block.rows(places[first:end])
 
     @property
-    def times(self) -> Ints:
-        """Event times by slot, in microseconds."""
-        return self.columns()[2]
-
-    @property
     def twins(self) -> Flags:
         """By slot: False if the tuple was the only one of its relation at its instant."""
-        flags: Flags = self.columns()[3]  # type: ignore[assignment]  # as above
+        flags: Flags = self.columns()[2]  # type: ignore[assignment]  # as above
         return flags
-
-    def time(self, slot: int) -> int:
-        """Event time in microseconds."""
-        return self._columns[2].item(slot)
 
     def has_twins(self, slot: int) -> bool:
         """False if the tuple was the only one of its relation at its instant."""
@@ -164,7 +154,7 @@ class RowStore(Table):
 
     def rows(self) -> Rows:
         """All of them, by slot."""
-        block, place, _, _ = self.columns()
+        block, place, _ = self.columns()
         return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
 
     def pack(self) -> None:
@@ -182,7 +172,7 @@ class RowStore(Table):
     def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
         """The numbers of rows of some slots in the files that they are in."""
         rows_by_file: dict[Hashable, Ints] = {}
-        block, place, _, _ = self.columns()
+        block, place, _ = self.columns()
         mapped = {n: each for n, each in enumerate(self._blocks) if isinstance(each, MappedBlock)}
         files = list({each.file: None for each in mapped.values()})
         of_block, first = np.full(len(self._blocks), _NONE), np.zeros(len(self._blocks), dtype=np.int64)
@@ -196,7 +186,7 @@ class RowStore(Table):
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """Rows of some slots are kept elsewhere now."""
-        block, place, _, _ = self._columns
+        block, place, _ = self._columns
         block[slots], place[slots] = rows.block + len(self._blocks), rows.place
         self._blocks.extend(rows.blocks)
         self._drop_unused()
@@ -230,6 +220,7 @@ class TupleDirectory:
         self.slots = FollowedTuples()
         self._live = live
         self._rows = RowStore()
+        self._times = None if per_position is None else Table((NOTHING,))
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
         self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
@@ -239,8 +230,8 @@ class TupleDirectory:
 
     @property
     def times(self) -> Ints:
-        """Event times by slot, in microseconds."""
-        return self._rows.times
+        """Event times by slot, in microseconds; of static tuples some early time."""
+        return self._live.tuples.start if self._times is None else self._times.columns()[0]
 
     @property
     def rows(self) -> Rows:
@@ -253,7 +244,9 @@ class TupleDirectory:
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
         """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""
-        self._rows.add(rows, times, self._twins(relation, start) & ~keyed)
+        self._rows.add(rows, self._twins(relation, start) & ~keyed)
+        if self._times is not None:
+            self._times.append((times,))
 
     def row(self, slot: int) -> Row:
         return self._rows.row(slot)
@@ -280,6 +273,8 @@ class TupleDirectory:
     def compact(self, slots: Ints) -> None:
         """Follow the live tuples when they get new slots."""
         self._rows.compact(slots)
+        if self._times is not None:
+            self._times.keep(slots >= 0)
         named = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
         moved = zip(slots.take(named).tolist(), self._named.values(), strict=True)
         self._named = {slot: each for slot, each in moved if slot >= 0}
@@ -337,7 +332,8 @@ class TupleDirectory:
             return tuple_object
         relation, start, end = self._live.tuple_in(slot)
         occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
-        time, place = self._rows.time(slot), self._live.tuples.place.item(slot)
+        time = 0 if start == ALWAYS else self.times.item(slot)
+        place = self._live.tuples.place.item(slot)
         return StreamTuple(
             relation, self._rows.row(slot), start, end, occurrence=occurrence, time=time, place=place
         )
@@ -352,9 +348,8 @@ class TupleDirectory:
         ordered = self._rows.in_order(slots)
         tuples = self._live.tuples
         columns = (ordered, *(column.take(ordered) for column in (tuples.start, tuples.end, tuples.place)))
-        rest = zip(
-            *(column.tolist() for column in columns), self._rows.times.take(ordered).tolist(), strict=True
-        )
+        times = np.where(columns[1] == ALWAYS, 0, self.times.take(ordered))
+        rest = zip(*(column.tolist() for column in columns), times.tolist(), strict=True)
         objects: dict[int, StreamTuple] = {}
         for relation, rows in self._rows.by_block(ordered):
             for row, (slot, start, end, place, time) in zip(rows, rest):  # noqa: B905 - of one block

@@ -25,7 +25,7 @@ from skws.data.texts import Column, Places, Texts
 from skws.keywords.analysis import JOINERS, MEMORABLE, PIECE, Token, analyse, chunks, spelled, stems
 from skws.keywords.leaves import WordPredicates, contains, literals, parts, withdraw
 from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
-from skws_mesh.columnar.columns import distinct
+from skws_mesh.columnar.columns import distinct, ranges
 from skws_schema.model import Analyzer
 
 _KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
@@ -160,7 +160,8 @@ class CandidateTexts:
         self.hopeless = hopeless(alternatives)
         needed = substrings(alternatives) or ()
         self._narrow = 0 < len(needed) <= _MOST
-        self._plain = [re.compile(re.escape(part.encode())) for part in needed if part.isascii()]
+        plain = [part.encode() for part in needed if part.isascii()]
+        self._plain = [(len(part), re.compile(re.escape(part))) for part in plain]
 
     def of(self, texts: Texts) -> Places | None:
         """The indices of the candidates in order; None if the alternatives do not narrow them down."""
@@ -181,8 +182,14 @@ class CandidateTexts:
         if len(bare) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
             offsets = offsets - np.searchsorted(joiners, offsets)
-        places = [match.start() for start in self._plain for match in start.finditer(bare)]
-        return distinct(np.searchsorted(offsets, places, side="right") - 1)
+        holding = [np.empty(0, dtype=np.int64)]
+        for length, start in self._plain:
+            places = np.array([match.start() for match in start.finditer(bare)], dtype=np.int64)
+            first = np.searchsorted(offsets, places, side="right") - 1
+            last = np.searchsorted(offsets, places + length - 1, side="right") - 1
+            # What is found at the end of a text may reach into the next ones, and hide what is there.
+            holding.append(ranges(first, last - first + 1) if (last > first).any() else first)
+        return distinct(np.concatenate(holding))
 
 
 Bitmaps: TypeAlias = npt.NDArray[np.int16]

@@ -6,12 +6,13 @@ import re
 import sys
 import unicodedata
 
-from hypothesis import given
+import numpy as np
+from hypothesis import example, given
 from hypothesis import strategies as st
 from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.analysis import PIECE, fold, stem
-from skws.keywords.chunk_table import FOLDING, hopeless, unstemmed
+from skws.keywords.chunk_table import FOLDING, ChunkTable, hopeless, unstemmed
 from skws.keywords.query import Alternative, Phrase, Prefix, Term
 from tests.strategies import examples
 
@@ -53,6 +54,18 @@ def test_letters_left_out_of_the_condition_never_fold_to_ascii_or_to_nothing() -
 def test_some_alternatives_rule_nothing_out() -> None:
     assert not hopeless([Term("tarantino"), Term("x")])("nothing of the kind")
     assert not hopeless([])("nothing of the kind")
+
+
+@examples(300)
+@given(st.text("01", min_size=1, max_size=4), st.lists(st.text("01 -", max_size=6), max_size=8))
+@example("101", ["room 10", "101 main"])
+@example("0101", ["010", "", "1", "0101"])
+def test_a_text_hides_nothing_of_the_next_one(word: str, texts: list[str]) -> None:
+    """All texts are searched as one, and what is found first may lie across the end of one."""
+    table = ChunkTable(((1, Term(word)),))
+    found = np.zeros(len(texts), dtype=np.int16)
+    table.find_in([(texts, found)])
+    assert found.tolist() == [word in re.split(r"[ -]", text) for text in texts]
 
 
 def test_texts_without_any_keyword_are_ruled_out() -> None:

@@ -225,7 +225,7 @@ def test_a_run_that_ends_tells_all_that_it_has_done() -> None:
     [
         ({"speed": 0}, "--speed 0"),
         ({"master": "local[2]"}, "--master needs --engine spark"),
-        ({"on_error": OnError.DEAD_LETTER}, "dead letters"),
+        ({"on_error": OnError.DEAD_LETTER}, "--dead-letters FILE"),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(more: dict[str, Any], message: str) -> None:

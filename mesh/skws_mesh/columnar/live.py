@@ -120,7 +120,7 @@ class LiveTuples:
         return self._store.three(slot)
 
     def open(self, tuples: TupleColumns, index: HashIndex) -> None:
-        """Begin with stored tuples and their index by join value (``join_hashes``), before anything else."""
+        """Begin with stored tuples and their index by join value (``index_hashes``), before anything else."""
         self._store.open(tuples.columns())
         self._index = index
 

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os.path import commonprefix
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -151,6 +151,23 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
 _MOST: Final = 100  # substrings, each of which is searched in all bytes
 _LOWER: Final = bytes(range(256)).lower()
 _JOINERS: Final = ASCII_JOINERS.encode()
+_BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for code in range(256))
+"""White space as blanks."""
+
+
+class Candidates(NamedTuple):
+    """Where the alternatives may be: in some chunks of texts, and anywhere in other texts.
+
+    ``of_chunk``: the index of each chunk's text.
+    """
+
+    chunks: list[str]
+    of_chunk: Places
+    texts: Places
+
+    def places(self) -> Places:
+        """The indices of all these texts, in order."""
+        return distinct(np.concatenate([self.of_chunk, self.texts]))
 
 
 class CandidateTexts:
@@ -163,33 +180,57 @@ class CandidateTexts:
         plain = [part.encode() for part in needed if part.isascii()]
         self._plain = [(len(part), re.compile(re.escape(part))) for part in plain]
 
-    def of(self, texts: Texts) -> Places | None:
-        """The indices of the candidates in order; None if the alternatives do not narrow them down."""
+    def of(self, texts: Texts) -> Candidates | None:
+        """The candidates; None if the alternatives do not narrow them down."""
         if not self._narrow:
             return None
         data = bytes(texts.data)  # a copy only if it is a view
-        holding = self._holding(data, texts.offsets)
-        if data.isascii():
-            return holding
-        foreign = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
-        others = distinct(np.searchsorted(texts.offsets, foreign, side="right") - 1)
-        hopeful = [place for place, text in enumerate(texts.at(others)) if not self.hopeless(text)]
-        return distinct(np.concatenate([holding, others[hopeful]]))
+        of_chunk, places, across = self._holding(data, texts.offsets)
+        if not data.isascii():
+            codes = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
+            foreign = distinct(np.searchsorted(texts.offsets, codes, side="right") - 1)
+            plain = ~np.isin(of_chunk, foreign)
+            of_chunk, places = of_chunk[plain], places[plain]
+            hopeful = [place for place, text in enumerate(texts.at(foreign)) if not self.hopeless(text)]
+            across = distinct(np.concatenate([across, foreign[hopeful]]))
+        return Candidates(_chunks_around(data, texts.offsets, of_chunk, places), of_chunk, across)
 
-    def _holding(self, data: bytes, offsets: Places) -> Places:
-        """The texts with a substring; possibly also texts with a part of one, or with other characters."""
+    def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
+        """The text and the place of each substring that is found, and texts into which others reach."""
         bare = data.translate(_LOWER, delete=_JOINERS)
+        before = np.empty(0, dtype=np.int64)  # of each joiner, the other bytes before it
         if len(bare) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
+            before = joiners - np.arange(len(joiners))
             offsets = offsets - np.searchsorted(joiners, offsets)
-        holding = [np.empty(0, dtype=np.int64)]
+        found, across = [before[:0]], [before[:0]]
         for length, start in self._plain:
             places = np.array([match.start() for match in start.finditer(bare)], dtype=np.int64)
             first = np.searchsorted(offsets, places, side="right") - 1
             last = np.searchsorted(offsets, places + length - 1, side="right") - 1
-            # What is found at the end of a text may reach into the next ones, and hide what is there.
-            holding.append(ranges(first, last - first + 1) if (last > first).any() else first)
-        return distinct(np.concatenate(holding))
+            if (last > first).any():
+                # What is found at the end of a text may reach into the next ones, and hide what is there.
+                across.append(ranges(first, last - first + 1)[np.repeat(last > first, last - first + 1)])
+                places = places[last == first]
+            found.append(places)
+        places = np.concatenate(found)
+        return (
+            np.searchsorted(offsets, places, side="right") - 1,
+            places + np.searchsorted(before, places, side="right"),
+            distinct(np.concatenate(across)),
+        )
+
+
+def _chunks_around(data: bytes, offsets: Places, of_chunk: Places, places: Places) -> list[str]:
+    """The chunks of some texts, all of ASCII, around some bytes."""
+    blank = data.translate(_BLANK)
+    begins, ends = offsets.take(of_chunk), offsets.take(of_chunk + 1)
+    chunks_found = []
+    for first, place, end in zip(begins.tolist(), places.tolist(), ends.tolist(), strict=True):
+        begin, behind = blank.rfind(b" ", first, place), blank.find(b" ", place, end)
+        chunk = data[first if begin < 0 else begin + 1 : end if behind < 0 else behind]
+        chunks_found.append(str(chunk, "ascii"))
+    return chunks_found
 
 
 Bitmaps: TypeAlias = npt.NDArray[np.int16]
@@ -308,9 +349,16 @@ class ChunkTable(PredicateMemory[int]):
         texts = Texts.of([column for column, _ in parts])
         bits_of_texts: Bitmaps = np.zeros(len(texts), dtype=np.int16)
         candidates = self._candidates.of(texts)
-        candidate_rows = np.arange(len(texts)) if candidates is None else candidates
-        find = self.find if candidates is None else self._found
-        bits_of_texts[candidate_rows] = np.array(list(map(find, texts.at(candidate_rows))), dtype=np.int16)
+        if candidates is None:
+            bits_of_texts[:] = list(map(self.find, texts.tolist()))
+        else:
+            whole = candidates.texts
+            if self._of_phrases:
+                whole = candidates.places()
+            else:
+                bits_of_chunks = np.array(list(map(self.__getitem__, candidates.chunks)), dtype=np.int16)
+                np.bitwise_or.at(bits_of_texts, candidates.of_chunk, bits_of_chunks)
+            bits_of_texts[whole] |= np.array(list(map(self._found, texts.at(whole))), dtype=np.int16)
         pieces = np.split(bits_of_texts, np.cumsum([len(bits) for _, bits in parts])[:-1])
         for (_, bits), piece in zip(parts, pieces, strict=True):
             bits |= piece  # noqa: PLW2901 - in place

@@ -13,7 +13,7 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.analysis import PIECE, fold, stem
 from skws.keywords.chunk_table import FOLDING, ChunkTable, hopeless, unstemmed
-from skws.keywords.query import Alternative, Phrase, Prefix, Term
+from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Term, Wildcard
 from tests.strategies import examples
 
 _SUFFIXES = """
@@ -66,6 +66,29 @@ def test_a_text_hides_nothing_of_the_next_one(word: str, texts: list[str]) -> No
     found = np.zeros(len(texts), dtype=np.int16)
     table.find_in([(texts, found)])
     assert found.tolist() == [word in re.split(r"[ -]", text) for text in texts]
+
+
+_WORD = st.text("ab1", min_size=1, max_size=4)
+_ALTERNATIVES = st.one_of(
+    st.builds(Term, _WORD),
+    st.builds(Prefix, _WORD),
+    st.builds(Phrase, st.tuples(_WORD, _WORD)),
+    st.builds(Fuzzy, st.text("ab", min_size=3, max_size=5), st.just(1)),
+    st.builds(Wildcard, st.sampled_from(["a*b", "?1", "b?a*"])),
+)
+
+
+@examples(400)
+@given(
+    st.lists(_ALTERNATIVES, min_size=1, max_size=3),
+    st.lists(st.text("ab1AB -_.&\t\n\x1c\xa0\u3000\u0301é", max_size=12), max_size=8),
+)
+@example([Term("ab")], ["xab ab", "a-b\x1cab1", "\xa0ab\u3000", "b", "ab"])
+def test_a_column_is_searched_as_each_text_is(alternatives: list[Alternative], texts: list[str]) -> None:
+    table = ChunkTable(tuple((1 << bit, alternative) for bit, alternative in enumerate(alternatives)))
+    found = np.zeros(len(texts), dtype=np.int16)
+    table.find_in([(texts, found)])
+    assert found.tolist() == [table.find(text) for text in texts]
 
 
 def test_texts_without_any_keyword_are_ruled_out() -> None:

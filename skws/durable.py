@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -62,6 +64,39 @@ def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | No
     text = data[text_at:end]
     whole = data[end : end + 1] == b"\n" and data[offset:length_at] == b"%08x " % _checksum(text, of, at)
     return (text, end + 1) if whole else None
+
+
+def is_torn(data: bytes, offset: int, of: str = "") -> bool:
+    """Whether the end of a file, from ``offset`` on, may be a frame that was not completely written.
+
+    A kill leaves the first part of a frame; so does a loss of power, with zeros behind it, or in place of
+    whole blocks. Anything else was written and is damaged. ``data``: all of the file, whose texts begin with
+    no digit.
+    """
+    tail = data[offset:]
+    bounds = [0, *range(-offset % _BLOCK or _BLOCK, len(tail), _BLOCK), len(tail)]
+    blocks = (tail[begin:end] for begin, end in pairwise(bounds))
+    if tail.endswith(b"\0") or not all(block.strip(b"\0") for block in blocks):
+        return True
+    head = _HEAD.match(tail)
+    if head is None:
+        return _PART_OF_HEAD.fullmatch(tail) is not None
+    if len(tail) > head.end() + int(head[2]):
+        return False
+    # The length may be what is damaged.
+    code, begin = _checksum(b"", of, offset), head.end()
+    while (end := tail.find(b"\n", begin)) >= 0:
+        code = crc32(tail[begin:end], code)
+        if head[1] == b"%08x" % code:
+            return False
+        code, begin = crc32(b"\n", code), end + 1
+    return True
+
+
+_BLOCK: Final = 4096
+"""Bytes of a file that a file system has on the disk, or has not."""
+_HEAD: Final = re.compile(rb"([0-9a-f]{8}) (\d{1,20}) ")
+_PART_OF_HEAD: Final = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} \d{0,20}")
 
 
 def _checksum(text: bytes, of: str, at: int) -> int:

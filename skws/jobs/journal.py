@@ -28,6 +28,7 @@ from skws.durable import (
     damaged,
     explained,
     frames,
+    is_torn,
     missing,
     read,
     removed,
@@ -250,7 +251,10 @@ class Journal:
         return sum(segment.records for segment in self.segments)
 
     def open(self, first: int = 1) -> None:
-        """Find the segments, beginning with the one of entry ``first``."""
+        """Find the segments, beginning with the one of entry ``first``.
+
+        An unfinished entry at the end is passed over. A damaged one is refused: its results may have left.
+        """
         segments = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         paths = [path for path in segments if int(path.stem) >= first]
         self._dropped = segments[: len(segments) - len(paths)]
@@ -263,6 +267,7 @@ class Journal:
             raise missing(self._path(first))
         self.segments = [self._opened(path) for path in paths]
         if paths:
+            self._check_end(paths[-1])
             self.last = self._last_of(paths[-1])
 
     def entries(self) -> Iterator[JournalEntry]:
@@ -466,6 +471,12 @@ class Journal:
     def _end(self, path: Path) -> int:
         """The end of the last whole entry of a segment."""
         return max((end for _, end in self._frames(path)), default=0)
+
+    def _check_end(self, path: Path) -> None:
+        """Raises StateError if more than an unfinished entry is behind the last whole one."""
+        data, end = read(path), self._end(path)
+        if not is_torn(data, end, self._of(path)):
+            raise damaged(path, f" behind byte {end:,}")
 
     def _opened(self, path: Path) -> Segment:
         head, _ = next(self._frames(path), (None, 0))

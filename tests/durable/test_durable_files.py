@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skws.durable import GrowingFile, all_frames, checked, private_folder, replaced, unchecked
+from skws.durable import GrowingFile, all_frames, checked, is_torn, private_folder, replaced, unchecked
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 
@@ -108,6 +108,32 @@ def test_frames_are_read_up_to_the_first_that_is_damaged_or_elsewhere() -> None:
     assert all_frames(data[last:], "a", last) == (WORDS[-1:], len(data) - last)
     assert all_frames(b"") == ([], 0)
     assert all_frames(b"nonsense\n") == ([], 0)
+
+
+@pytest.mark.parametrize("word", [*WORDS[:3], bytes(range(256)), bytes(range(1, 256)) * 40])
+def test_a_write_that_was_broken_off_is_told_from_a_flipped_bit(word: bytes) -> None:
+    before = checked(b"before", "a")
+    frame, first = checked(word, "a", len(before)), len(before)
+    step = 1 + len(frame) // 500
+    for length in range(0, len(frame), step):
+        torn = before + frame[:length]
+        assert is_torn(torn, first, "a")
+        assert is_torn(torn.ljust(len(before + frame), b"\0"), first, "a")
+    for bit in range(0, 8 * len(frame), step):
+        damaged = bytearray(before + frame)
+        damaged[first + bit // 8] ^= 1 << bit % 8
+        assert not is_torn(bytes(damaged), first, "a")
+        assert not is_torn(bytes(damaged) + checked(b"behind", "a", len(damaged)), first, "a")
+
+
+def test_blocks_that_a_loss_of_power_left_out_are_a_broken_write() -> None:
+    before = checked(b"before", "a")
+    data = before + checked(b"more\n" * 4000, "a", len(before))
+    for begin in range(0, len(data), 4096):
+        first = max(begin, len(before))
+        holed = bytearray(data)
+        holed[first : begin + 4096] = bytes(len(holed[first : begin + 4096]))
+        assert is_torn(bytes(holed), len(before), "a")
 
 
 def test_a_private_folder_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -185,8 +185,6 @@ class LocalSimulation:
         append = Journal.append
 
         def logged(journal: Journal, entry: JournalEntry, before: Any) -> JournalEntry:
-            if self.damaged:  # an entry whose results no sink was sure of is cut off
-                self.model.undo(min(len(self.model.batches), entry.number - 1), seen=True)
             self._logging = self._log(entry)
             kept = append(journal, entry, before)
             self.model.append(self._logging)

@@ -180,6 +180,11 @@ _mutant(
     host="local",
 )
 _mutant(
+    "damaged-end-dropped",
+    "a damaged entry at the end of the journal is taken for one that was never whole",
+    (f"{_JOURNAL}._check_end", "if not is_torn(data, end, self._of(path))", "if False"),
+)
+_mutant(
     "retention-of-one-window",
     "the journal keeps one window instead of two",
     ("skws_purging.retention:Retention._passed", "- 2 * length", "- length // 2"),

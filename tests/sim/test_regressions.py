@@ -92,6 +92,10 @@ _REGRESSIONS: Final = {
     "no-checksums": Regression(
         range(6), lambda at: (_RECORDS, _work(6), _STOP, Action("flip", draw=at), _work())
     ),
+    # Killed while sinks have lines behind their marks.
+    "damaged-end-dropped": Regression(
+        (1, 3, 14), lambda draw: (_RECORDS, _work(), _MORE, _failing("kill", 9), Action("flip", draw=draw))
+    ),
     # Draws 5 and 6 rewrite a table beside the snapshot, draw 7 has another run come and go.
     "rewrite-unseen": Regression(
         (5, 6), lambda draw: (Action("upstream", draw=draw), _work()), source="postgres"

@@ -192,7 +192,8 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest = Rest(SystemClock())
         # About so many records in the last micro-batch, and when.
         self._given: tuple[int, float] | None = None
-        self._silent_since: float | None = None  # None once shards were told
+        self._silent_since: float | None = None  # None before, and once shards were told
+        self._working = True  # on a micro-batch that had records; perhaps one of an earlier start
         self._last = False  # read what is there now, and end
         self._over = False
 
@@ -235,7 +236,9 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         silence = start.get(SILENCE, 0)
         if moved:
             self._given = count, now
-            self._silent_since = now
+            self._silent_since, self._working = None, True
+        elif self._working:  # it is done now, so tasks have read it before
+            self._silent_since, self._working = now, False
         elif self._is_silent(now):
             silence, self._silent_since = silence + 1, None
         self._rest.after(busy=moved or self._over)
@@ -280,7 +283,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             idle is not None
             and not self._last
             and self._silent_since is not None
-            and now - self._silent_since > 1.1 * idle / MICROSECOND  # tasks have read later than planned
+            and now - self._silent_since > 1.1 * idle / MICROSECOND  # clocks of executors differ
         )
 
     def _most(self) -> int:

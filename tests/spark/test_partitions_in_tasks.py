@@ -6,6 +6,7 @@ import random
 import time
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +15,14 @@ from pyspark.sql import SparkSession
 
 import skws
 import skws.spark
-from skws.data.batch import RecordBatch
+from skws.data.batch import Record, RecordBatch
 from skws.formats.dead_letters import record_line
 from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.spec.job import Job
 from skws_windows.window import TimeWindow
 from tests.jobs.test_partitions_out_of_step import parts_of
-from tests.queries.test_oracle_partitions import QUERIES, last_told, random_records
+from tests.queries.test_oracle_partitions import QUERIES, START, last_told, random_records
 from tests.spark.streaming.test_oracle_shards import DIVIDED
 from tests.strategies import some
 
@@ -40,6 +41,15 @@ class Row(NamedTuple):
     end: float | None
 
 
+ROWS = {name: DIVIDED.index[name] for name in ("plain", "keyed", "link")}
+AHEAD = [
+    Record(ROWS["keyed"], START - 20, ("beta", 2, 2)),
+    Record(ROWS["plain"], START - 12, ("alpha", 2, 1)),
+]
+BEHIND = [Record(ROWS["link"], START - 21, ("pad", 2, 1)), Record(ROWS["keyed"], START - 13, ("beta", 2, 0))]
+"""Of two files. The last one takes the place of the first, which changes the end of a result."""
+
+
 def _seconds(time: datetime | None) -> float | None:
     return None if time is None else round(time.timestamp(), 6)
 
@@ -53,6 +63,11 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
     records = random_records(rng, 90)
     folder = tmp_path / "in"
     folder.mkdir()
+
+    def write(number: int, some_records: list[Record]) -> None:
+        with (folder / f"{number}.jsonl").open("ab") as file:
+            file.writelines(record_line(one, DIVIDED) + b"\n" for one in some_records)
+
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(40), max_size=3, lateness=lateness)
     found = skws.spark.search(
         spark_one,
@@ -70,11 +85,14 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
     rest = parts_of(rng, records, lateness)
     rates = [rng.choice((3, 8, 20)) for _ in rest]
     try:
+        write(0, AHEAD)
+        write(1, BEHIND[:1])
+        query.processAllAvailable()
+        write(1, BEHIND[1:])
         while any(rest):
             for number, part in enumerate(rest):
                 some_more = rng.randint(1, rates[number])  # none is silent for long while others go on
-                with (folder / f"{number}.jsonl").open("ab") as file:
-                    file.writelines(record_line(one, DIVIDED) + b"\n" for one in part[:some_more])
+                write(number, part[:some_more])
                 rest[number] = part[some_more:]
             query.processAllAvailable()
         time.sleep(1.2 * IDLE)
@@ -83,7 +101,7 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
         query.stop()
     whole = Session(replace(job.stream, lateness=0))
     whole.add_all(list(plans_of(job).values()))
-    expected = whole.take(RecordBatch.of(records))
+    expected = whole.take(RecordBatch.of(sorted([*AHEAD, *BEHIND, *records], key=attrgetter("time"))))
     assert len(expected) > 20
     assert {row["op"] for row in told} == {"+", "-", "~"}
     found_last = last_told(

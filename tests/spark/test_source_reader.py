@@ -11,10 +11,12 @@ import orjson
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from skws.library import schema_of
 from skws.sources.feed import Batch
 from skws.sources.growing_files import FilesFeed
-from skws.spark.source_reader import SourcePartition, SourceReader, reader_of
+from skws.spark.source_reader import SILENCE, Lines, Reading, SourcePartition, SourceReader, reader_of
 from skws_schema.errors import BadRecordsError
+from skws_windows.window import MICROSECOND
 from tests.jobs.watching import YAML, append, customer, order
 
 
@@ -107,6 +109,32 @@ def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pyt
     ends = [reading.latestOffset(at, ReadAllAvailable()) for _ in range(3)]
     assert [end == at for end in ends] == [True, True, False]
     assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
+
+
+def test_shards_are_told_of_a_silence_once_what_was_read_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long Spark works on it; and by the next start, which may be the first to be silent."""
+    append(tmp_path / "in.jsonl", customer(1, 1))
+    now = [0.0]
+    monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: now[0])
+
+    def asked(reading: SourceReader, at: dict[str, Any], when: float) -> dict[str, Any]:
+        now[0] = when
+        return _sent(reading.latestOffset(at, ReadAllAvailable()))
+
+    schema = schema_of(YAML)
+    readers = [
+        SourceReader(Reading(str(tmp_path / "in.jsonl"), schema, idle=10 * MICROSECOND), Lines(schema))
+        for _ in range(2)
+    ]
+    at = asked(readers[0], readers[0].initialOffset(), 0.0)
+    assert asked(readers[0], at, 100.0) == asked(readers[0], at, 109.0) == at
+    silent = asked(readers[0], at, 112.0)
+    assert silent == at | {SILENCE: 1}
+    assert asked(readers[0], silent, 200.0) == silent
+    assert asked(readers[1], silent, 300.0) == asked(readers[1], silent, 309.0) == silent
+    assert asked(readers[1], silent, 312.0) == at | {SILENCE: 2}
 
 
 def test_bad_records_end_the_task_that_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

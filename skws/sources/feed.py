@@ -166,6 +166,46 @@ class Feed(Protocol):
         return
 
 
+class OuterFeed(Feed):
+    """Adds something to the batches of another feed, and to its offsets."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def start(self) -> Offset:
+        return self._feed.start()
+
+    @property
+    def partitioned(self) -> bool:
+        return self._feed.partitioned
+
+    @property
+    def tables_pending(self) -> bool:
+        return self._feed.tables_pending
+
+    def tables(self) -> Iterator[Item]:
+        return self._feed.tables()
+
+    def replay(self, start: Offset, end: Offset) -> Chunk:
+        return self._feed.replay(self._own(start), self._own(end))
+
+    def commit(self, end: Offset) -> None:
+        self._feed.commit(self._own(end))
+
+    def backlog(self, offset: Offset) -> Backlog:
+        return self._feed.backlog(self._own(offset))
+
+    def change_schema(self, schema: Schema) -> None:
+        self._feed.change_schema(schema)
+
+    def close(self) -> None:
+        self._feed.close()
+
+    def _own(self, offset: Offset) -> Offset:
+        """The offset of the inner feed."""
+        raise NotImplementedError
+
+
 class Source(Protocol):
     """The origin of records. ``name`` contains no password.
 

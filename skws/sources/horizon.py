@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from time import time_ns
 from typing import Final, NamedTuple
 
-from skws.data.batch import BadRecord, Chunk, Item, Record
+from skws.data.batch import BadRecord, Chunk, Record
 from skws.data.values import LATEST
 from skws.formats.dead_letters import record_line
-from skws.sources.feed import Backlog, Batch, BatchPlan, Feed, FeedPart, Offset, Source
+from skws.sources.feed import Batch, BatchPlan, Feed, FeedPart, Offset, OuterFeed, Source
 from skws_schema.model import Schema, iso
 from skws_windows.window import duration_text
 
@@ -124,7 +124,7 @@ class BoundedPart(FeedPart):
             yield bounded(chunk, self.latest, Horizon(self.ahead), self.name, schema)
 
 
-class BoundedFeed(Feed):
+class BoundedFeed(OuterFeed):
     """Refuses the records of a feed that are beyond a horizon.
 
     An offset after refusals has their horizon, so that ``replay`` refuses the same records.
@@ -132,27 +132,13 @@ class BoundedFeed(Feed):
 
     def __init__(self, feed: Feed, name: str, schema: Schema, horizon: Horizon) -> None:
         """``name``: the name of the source."""
-        self._feed = feed
+        super().__init__(feed)
         self._name = name
         self._schema = schema
         self._horizon = horizon
         self._told = False
         # A feed may recognize the offset object that it returned.
         self._known: tuple[Offset, Offset] = ({}, {})
-
-    def start(self) -> Offset:
-        return self._feed.start()
-
-    @property
-    def partitioned(self) -> bool:
-        return self._feed.partitioned
-
-    @property
-    def tables_pending(self) -> bool:
-        return self._feed.tables_pending
-
-    def tables(self) -> Iterator[Item]:
-        return self._feed.tables()
 
     def poll(self, start: Offset, limit: int) -> Batch:
         own = self._own(start)
@@ -189,21 +175,11 @@ class BoundedFeed(Feed):
         latest, ahead = latest_between(start, end), self._horizon.ahead or 0
         return None if parts is None else [BoundedPart(part, self._name, latest, ahead) for part in parts]
 
-    def commit(self, end: Offset) -> None:
-        self._feed.commit(self._own(end))
-
-    def backlog(self, offset: Offset) -> Backlog:
-        return self._feed.backlog(self._own(offset))
-
     def change_schema(self, schema: Schema) -> None:
-        self._feed.change_schema(schema)
+        super().change_schema(schema)
         self._schema = schema
 
-    def close(self) -> None:
-        self._feed.close()
-
     def _own(self, offset: Offset) -> Offset:
-        """The offset of the inner feed."""
         if HORIZON not in offset:
             return offset
         if offset is not self._known[0]:

@@ -11,16 +11,15 @@ while by the clock. Where all are idle, the stream has come to its latest record
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from skws.data.batch import Chunk, Ints, Item
+from skws.data.batch import Chunk, Ints
 from skws.data.values import EARLIEST
-from skws.sources.feed import Backlog, Batch, Clock, Feed, Offset
-from skws_schema.model import Schema
+from skws.sources.feed import Batch, Clock, Feed, Offset, OuterFeed
 
 
 class PartitionEnds:
@@ -193,7 +192,7 @@ def stream_time_before(before: Offset | None, after: Offset) -> int | None:
     return final
 
 
-class PartitionedFeed(Feed):
+class PartitionedFeed(OuterFeed):
     """Adds the stream time to the offsets of a feed, so that a run that resumes judges as the one before.
 
     ``lateness`` and ``idle`` in microseconds; ``clock`` says for how long a partition has brought nothing.
@@ -201,23 +200,13 @@ class PartitionedFeed(Feed):
     """
 
     def __init__(self, feed: Feed, clock: Clock, lateness: int, idle: int) -> None:
-        self._feed = feed
+        super().__init__(feed)
         self._clock = clock
         self._lateness = lateness
         self._idle = idle
         self._heard: dict[int, int] = {}  # when each partition last brought something
         # A feed may know the object that it has given.
         self._known: tuple[Offset, Offset, StreamTime] = ({}, {}, StreamTime())
-
-    def start(self) -> Offset:
-        return self._feed.start()
-
-    @property
-    def tables_pending(self) -> bool:
-        return self._feed.tables_pending
-
-    def tables(self) -> Iterator[Item]:
-        return self._feed.tables()
 
     def poll(self, start: Offset, limit: int) -> Batch:
         own, before = self._parts_of(start)
@@ -230,20 +219,8 @@ class PartitionedFeed(Feed):
         self._known = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
         return replace(batch, end=self._known[0])
 
-    def replay(self, start: Offset, end: Offset) -> Chunk:
-        return self._feed.replay(self._parts_of(start)[0], self._parts_of(end)[0])
-
-    def commit(self, end: Offset) -> None:
-        self._feed.commit(self._parts_of(end)[0])
-
-    def backlog(self, offset: Offset) -> Backlog:
-        return self._feed.backlog(self._parts_of(offset)[0])
-
-    def change_schema(self, schema: Schema) -> None:
-        self._feed.change_schema(schema)
-
-    def close(self) -> None:
-        self._feed.close()
+    def _own(self, offset: Offset) -> Offset:
+        return self._parts_of(offset)[0]
 
     def _parts_of(self, offset: Offset) -> tuple[Offset, StreamTime]:
         """The offset of the feed within, and the stream time."""

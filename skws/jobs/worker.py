@@ -77,12 +77,7 @@ class BatchWorker:
         """Apply the commands of an entry, then process its records."""
         before = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
-        final = stream_time(entry.end)
-        if final is not None and self.live.final is None:
-            self.live.settle(self.live.now)  # up to here partitions were in step
-        results += self.live.take(entry.records, ended=entry.ended)
-        if final is not None:
-            results += self.live.settle(final)
+        results += self.live.take(entry.records, ended=entry.ended, settled=stream_time(entry.end))
         late, self._late = self._late, []
         return BatchOutcome(results, late, before)
 
@@ -101,8 +96,6 @@ class BatchWorker:
         recent = list(self.as_logged(entry.recent))
         if recent:
             recent[-1] = replace(recent[-1], final=final)
-        if final is not None and self.live.final is None:
-            self.live.settle(self.live.now)
         self.live.replay(
             entry.records,
             entry.begins,

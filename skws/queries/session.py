@@ -286,9 +286,24 @@ class Session:
         """
         return self._state.order.sort_out(batch)
 
-    def take(self, batch: RecordBatch, *, ended: bool = False) -> list[Result]:
-        """Process a micro-batch, whose records may be in any order; gives the results by time."""
-        return list(self.process(batch, ended=ended))
+    def take(
+        self,
+        batch: RecordBatch,
+        *,
+        ended: bool = False,
+        reached: int | None = None,
+        settled: int | None = None,
+    ) -> list[Result]:
+        """Process a micro-batch, whose records may be in any order; gives the results by time.
+
+        ``reached`` and ``settled``: as of ``replay``.
+        """
+        self._leave_step(settled)
+        results = list(self.process(batch, ended=ended))
+        if reached is not None:
+            self.seek(self.position, reached)
+            results += self.process(NO_RECORDS)
+        return results if settled is None else results + self.settle(settled)
 
     def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[Result]:
         """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
@@ -312,6 +327,7 @@ class Session:
         ``recent``. ``reached`` and ``settled``: the latest time and the stream time after it, None as the
         records say.
         """
+        self._leave_step(settled)
         others = self._readers if record_count(recent) else []
         others = [each for each in others if _is_within(each.keeps, self.stream.window)]
         final = self.final
@@ -465,6 +481,15 @@ class Session:
             each.seek()
         return results
 
+    def final_before(self, settled: int | None) -> int | None:
+        """The stream time before a micro-batch, by that after it; None while the latest record says both."""
+        return self.now if self.final is None and settled is not None else self.final
+
+    def _leave_step(self, settled: int | None) -> None:
+        """Up to here partitions were in step, if nothing has told a stream time yet."""
+        if self.final is None and settled is not None:
+            self.settle(self.now)
+
     def seek(self, position: int, now: int, final: int | None = None) -> None:
         """Move to a position of the stream; the records up to there are not processed, or not all of them.
 
@@ -475,11 +500,6 @@ class Session:
             self._state.order.settle(final)
         for each in self.operators.values():
             each.seek()
-
-    def reach(self, now: int) -> list[Result]:
-        """The stream has come to a time by records that are not the session's; gives what waited for that."""
-        self.seek(self.position, now)
-        return self.take(NO_RECORDS)
 
     def snapshot(self) -> dict[str, bytes]:
         """The states of what is not rebuilt from the log: by query, and one that keyword queries share.

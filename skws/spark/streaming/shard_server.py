@@ -285,15 +285,9 @@ class Shard:
         schemas = list(self._standing.schemas[schemas_before:])
         self._sent.clear()
         batch = unpack(micro_batch.records)
-        new_chunk = None
-        if micro_batch.head.final is not None and live.final is None:
-            results += live.settle(live.now)  # up to here partitions were in step
-        before, final = (live.position, live.now), live.final
-        results += live.take(batch, ended=micro_batch.head.ended)
-        if micro_batch.head.reached is not None:
-            results += live.reach(micro_batch.head.reached)
-        if micro_batch.head.final is not None:
-            results += live.settle(micro_batch.head.final)
+        new_chunk, head = None, micro_batch.head
+        before, final = (live.position, live.now), live.final_before(head.final)
+        results += live.take(batch, ended=head.ended, reached=head.reached, settled=head.final)
         if len(batch):
             latest = int(batch.time.max())
             number, size = micro_batch.head.number, len(micro_batch.records)

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -73,7 +74,9 @@ class LazyGroup(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
 
+@cache
 def _loaded(name: str) -> Any:
+    """The command of that name. Kept: to make one from its function takes as long as a short search."""
     if name == BENCH and not _MEASUREMENTS.is_file():
         raise UsageError("skws bench needs a checkout of the sources: the measurements are not installed")
     module = import_module("bench.commands" if name == BENCH else f"skws.cli.{name}")
@@ -140,6 +143,11 @@ def options(
     """Continuous keyword search over relational data streams."""
 
 
+@cache
+def _parser() -> Any:
+    return typer.main.get_command(app)
+
+
 INTERRUPTED = 130
 _OF_PYDANTIC = "Value error, "  # before the reasons of newer versions of typer
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -163,7 +171,7 @@ def run(arguments: Sequence[str]) -> int:
         use(DEFAULT, _tell)
         expect_long_lived_objects()
         with watch_steps(StepsLine().watch):
-            code = app(args=list(arguments), prog_name="skws", standalone_mode=False)
+            code = _parser()(args=list(arguments), prog_name="skws", standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, OutputClosedError):
         _close_stdout()

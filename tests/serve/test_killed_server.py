@@ -31,7 +31,7 @@ class Follower:
         self.connections = 0
         self._stop = Event()
         self._last: str | None = None
-        self._client = httpx.Client(base_url=url, trust_env=False, timeout=httpx.Timeout(60))
+        self._client = httpx.Client(base_url=url, trust_env=False, verify=False, timeout=httpx.Timeout(60))
         self._path = path
         self._thread = Thread(target=self._run, daemon=True)
         self._thread.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -585,7 +585,8 @@ class LocalSimulation:
         name = rng.choice(names)
         damaged = bytearray(files[name])
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
-        kept = deepcopy(disk.top), list(model.batches), set(model.commands), len(self.pipe.read)
+        batches = [copy(one) for one in model.batches]  # a start notes in each that its results were written
+        kept = deepcopy(disk.top), batches, set(model.commands), len(self.pipe.read)
         posts = {} if self.hook is None else dict(self.hook.taken)
         restore, restore_database = self._save(), self.database.save()
         disk.put(name, bytes(damaged))

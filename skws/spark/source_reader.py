@@ -192,8 +192,8 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rest = Rest(SystemClock())
         # About so many records in the last micro-batch, and when.
         self._given: tuple[int, float] | None = None
-        self._silent_since: float | None = None  # None before, and once shards were told
-        self._working = True  # on a micro-batch that had records; perhaps one of an earlier start
+        self._silent_since: float | None = None  # None if nobody knows, and once shards were told
+        self._working = True  # on a micro-batch with records; perhaps on one of an earlier start
         self._last = False  # read what is there now, and end
         self._over = False
 
@@ -219,7 +219,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         feed, most = self._feed(), self._most()
         at = self._at if self._at == start["feed"] else start["feed"]
-        plan = feed.plan(at, most)
+        plan, answered = feed.plan(at, most), True
         if plan is not None:
             self._polled = None
             end, notices, count, rest = plan.end, plan.notices, most, plan.rest
@@ -227,20 +227,25 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             batch = feed.poll(at, most)
             self._polled = at, batch.end, batch.read
             end, notices, count, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
+            answered = batch.answered
         for notice in notices:
             _tell(notice)
         moved, self._at = end != at, end
         # A server that is away says so, and has given nothing yet.
         self._over = self._last and not rest and (moved or not notices)
         now = time.monotonic()
-        silence = start.get(SILENCE, 0)
+        silent = not moved and answered and self._is_silent(now)
+        silence = start.get(SILENCE, 0) + silent
         if moved:
             self._given = count, now
+            self._silent_since, self._working = now, True
+        elif not answered:  # it may have records
             self._silent_since, self._working = None, True
-        elif self._working:  # it is done now, so tasks have read it before
+        elif self._working:
+            # It is done, but its tasks may have read long after it was planned: so shards are told again.
             self._silent_since, self._working = now, False
-        elif self._is_silent(now):
-            silence, self._silent_since = silence + 1, None
+        elif silent:
+            self._silent_since = None
         self._rest.after(busy=moved or self._over)
         return {"feed": end, SILENCE: silence} if silence else {"feed": end}
 

@@ -11,6 +11,7 @@ import orjson
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from skws.data.batch import NOTHING
 from skws.library import schema_of
 from skws.sources.feed import Batch
 from skws.sources.growing_files import FilesFeed
@@ -111,10 +112,10 @@ def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pyt
     assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
 
 
-def test_shards_are_told_of_a_silence_once_what_was_read_is_done(
+def test_shards_are_told_of_a_silence_also_once_what_was_read_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long Spark works on it; and by the next start, which may be the first to be silent."""
+    """However long Spark works on it or waits for its trigger; also by a start that finds nothing new."""
     append(tmp_path / "in.jsonl", customer(1, 1))
     now = [0.0]
     monkeypatch.setattr("skws.spark.source_reader.time.monotonic", lambda: now[0])
@@ -126,15 +127,23 @@ def test_shards_are_told_of_a_silence_once_what_was_read_is_done(
     schema = schema_of(YAML)
     readers = [
         SourceReader(Reading(str(tmp_path / "in.jsonl"), schema, idle=10 * MICROSECOND), Lines(schema))
-        for _ in range(2)
+        for _ in range(3)
     ]
     at = asked(readers[0], readers[0].initialOffset(), 0.0)
-    assert asked(readers[0], at, 100.0) == asked(readers[0], at, 109.0) == at
-    silent = asked(readers[0], at, 112.0)
-    assert silent == at | {SILENCE: 1}
-    assert asked(readers[0], silent, 200.0) == silent
-    assert asked(readers[1], silent, 300.0) == asked(readers[1], silent, 309.0) == silent
-    assert asked(readers[1], silent, 312.0) == at | {SILENCE: 2}
+    first = asked(readers[0], at, 100.0)
+    assert first == at | {SILENCE: 1}
+    assert asked(readers[0], first, 109.0) == first
+    second = asked(readers[0], first, 112.0)
+    assert second == at | {SILENCE: 2}
+    assert asked(readers[0], second, 200.0) == second
+    assert asked(readers[1], second, 300.0) == asked(readers[1], second, 309.0) == second
+    third = asked(readers[1], second, 312.0)
+    assert third == at | {SILENCE: 3}
+    with monkeypatch.context() as away:
+        away.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
+        assert asked(readers[2], third, 400.0) == asked(readers[2], third, 500.0) == third
+    assert asked(readers[2], third, 501.0) == asked(readers[2], third, 510.0) == third
+    assert asked(readers[2], third, 513.0) == at | {SILENCE: 4}
 
 
 def test_bad_records_end_the_task_that_reads_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

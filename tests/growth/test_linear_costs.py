@@ -421,7 +421,7 @@ def few_in_a_log() -> Iterator[None]:
 
 
 DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
-    (adding_a_search_to_rows, 250),
+    (adding_a_search_to_rows, 500),
     (adding_searches, 5),
     (removing_searches, 5),
     (searches_of_one_text, 5),

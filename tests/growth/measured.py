@@ -41,33 +41,32 @@ class Cost(NamedTuple):
 def cost(work: Work) -> Cost:
     """What a call costs."""
     steps = allocated = held = 0
-
-    def counted() -> None:
-        nonlocal allocated, held
-        now, peak = tracemalloc.get_traced_memory()
-        allocated += max(0, peak - held)
-        held = now
-        tracemalloc.reset_peak()
+    traced_memory, reset_peak = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
     def traced(frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal steps
-        if event == "call":
-            return traced if frame.f_code.co_filename.startswith(_OURS) else None
-        if event == "line":
+        nonlocal steps, allocated, held
+        if event == "line":  # one function: millions of lines run
             steps += 1
-            counted()
+            now, peak = traced_memory()
+            if peak > held:
+                allocated += peak - held
+            held = now
+            reset_peak()
+        elif event == "call" and not frame.f_code.co_filename.startswith(_OURS):
+            return None
         return traced
 
     before = sys.gettrace()
     with _tracked():
-        held, _ = tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
+        held, _ = traced_memory()
+        reset_peak()
         sys.settrace(traced)
         try:
             work()
         finally:
             sys.settrace(before)
-        counted()
+        _, peak = traced_memory()
+    allocated += max(0, peak - held)
     return Cost(steps, allocated)
 
 

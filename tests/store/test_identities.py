@@ -134,7 +134,7 @@ def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 @pytest.mark.parametrize("window", [Unbounded(), TimeWindow(6 * MICROSECOND), CountWindow(5)], ids=str)
 @pytest.mark.parametrize("made", [as_rows, as_columns, as_arrow])
-@seeds(3, 40)
+@seeds(1, 40)
 def test_what_lives_is_what_a_simulation_leaves(
     keys: str, window: Window, made: Callable[[list[Record], Schema], RecordBatch], seed: int
 ) -> None:

@@ -183,6 +183,7 @@ _mutant(
     "damaged-end-dropped",
     "a damaged entry at the end of the journal is taken for one that was never whole",
     (f"{_JOURNAL}._check_end", "if not is_torn(data, end, self._of(path))", "if False"),
+    host="local",
 )
 _mutant(
     "retention-of-one-window",

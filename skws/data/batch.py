@@ -254,6 +254,11 @@ class RecordBatch:
         """The latest time; None without records."""
         return int(self.time.max()) if len(self) else None
 
+    @property
+    def insertions(self) -> int:
+        """The number of records that insert."""
+        return len(self) - (0 if self.delete is None else int(np.count_nonzero(self.delete)))
+
     def parts(self, size: int) -> Iterator[RecordBatch]:
         """The records in batches of about ``size``, of whole blocks if possible, as each is read whole."""
         block = self.rows.block

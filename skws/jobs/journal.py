@@ -71,7 +71,7 @@ class JournalEntry:
 
     @property
     def insertions(self) -> int:
-        return len(self.records) - int(self.records.deletes().sum())
+        return self.records.insertions
 
     @property
     def size(self) -> int:

@@ -20,7 +20,7 @@ from skws.data.batch import NO_RECORDS, Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
-from skws.queries.order import Order, insertions, passed_over
+from skws.queries.order import Order, passed_over
 from skws.queries.partitioning.parts import Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
@@ -119,7 +119,7 @@ class StreamState:
             if not Retention((window,)).over(LogPart(first.now, first.position), settled, end.position):
                 lived = without(logged.batch, recent)
                 self.past_lives = LogPart(logged.batch.latest, end.position)
-                position = first.position - insertions(lived)
+                position = first.position - lived.insertions
                 return (replace(logged, position=position, batch=lived, recent=()), *recent)
         return recent
 

@@ -143,7 +143,7 @@ class Order:
     @property
     def next(self) -> int:
         """The position of the next insertion in order; it may be waiting."""
-        return self.position - insertions(self._waiting)
+        return self.position - self._waiting.insertions
 
     @property
     def final(self) -> int | None:
@@ -174,7 +174,7 @@ class Order:
         if len(batch):
             latest = int(batch.time.max())
             self.latest = latest if self.latest is None else max(self.latest, latest)
-            inserted = insertions(batch)
+            inserted = batch.insertions
             self.position += inserted
             self.counts.tuples += inserted
             self.counts.deletions += len(batch) - inserted
@@ -200,7 +200,7 @@ class Order:
 
     def at_once(self, accepted: RecordBatch) -> OrderedBatch:
         """The records that were accepted last, as they are; without those that were ``passed_over``."""
-        return self._counting(accepted, self.position - insertions(accepted), self.horizon)
+        return self._counting(accepted, self.position - accepted.insertions, self.horizon)
 
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
         """The records that are next in order after a batch was accepted; all of them if the stream has ended.
@@ -208,10 +208,10 @@ class Order:
         Records that were ``passed_over`` take a position, and are left out.
         """
         if not self._lateness and self.final is None:
-            return self._given(accepted, self.position - insertions(accepted))
+            return self._given(accepted, self.position - accepted.insertions)
         waiting = concat_batches([self._waiting, accepted])
         waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
-        first = self.position - insertions(waiting)
+        first = self.position - waiting.insertions
         # Without a lateness, records of the instant that is final are given as they come.
         side: Literal["left", "right"] = "left" if self._lateness else "right"
         ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
@@ -231,10 +231,6 @@ class Order:
         inserted = ~batch.deletes()
         positions = (position + np.cumsum(inserted) - inserted)[stays]
         return OrderedBatch(batch.take(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
-
-
-def insertions(batch: RecordBatch) -> int:
-    return len(batch) - (0 if batch.delete is None else int(batch.delete.sum()))
 
 
 def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:

@@ -26,7 +26,7 @@ from skws.queries.operator import (
     is_shorter,
     record_count,
 )
-from skws.queries.order import PASSED_OVER, Order, insertions, passed_over
+from skws.queries.order import PASSED_OVER, Order, passed_over
 from skws.queries.partitioning.parts import WHOLE, Part
 from skws.results.model import Result
 from skws.spec.query import Query, Stream
@@ -333,7 +333,7 @@ class Session:
         final = self.final
         if lasting:
             first = recent[0].position if record_count(recent) else None
-            self.log_replaced(LogPart(batch.latest, self.position + insertions(batch)), first)
+            self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
         for part in self._parts(batch) if lasting else [batch]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass

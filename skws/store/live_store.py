@@ -50,7 +50,7 @@ class LastingRecords:
 
     @property
     def insertions(self) -> int:
-        return len(self) - int(np.count_nonzero(self.leading.deletes()))
+        return int(np.count_nonzero(self.live)) + self.leading.insertions
 
     @property
     def latest(self) -> int | None:

@@ -18,7 +18,6 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries import session as sessions
 from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch, changed, record_count
-from skws.queries.order import insertions
 from skws.queries.session import Session
 from skws.results.model import Result
 from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
@@ -146,7 +145,7 @@ class Recovered:
         stored = self.files.store(found, str(self.replaced))
         self.files.trim(stored.files)
         records = self.files.read(stored.files, stored.rest)
-        before = self.live.position - insertions(records)
+        before = self.live.position - records.insertions
         part = LogPart(self.live.now, self.live.position)
         self.live.log_replaced(part, recent[0].position if record_count(recent) else None)
         self.lasting = LoggedBatch(before, ALWAYS, records, recent=recent)

@@ -24,7 +24,6 @@ from skws.formats.splits import Holds, PackedPiece
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import plans_over
-from skws.queries.order import insertions
 from skws.queries.partitioning.parts import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
 from skws.results.model import Result
@@ -311,7 +310,7 @@ class SliceRun:
         for batch in batches:
             begin, end = np.searchsorted(batch.time, [self._slice.context, self._slice.end]).tolist()
             if begin:
-                self._skipped += insertions(batch.take(slice(begin)))
+                self._skipped += batch.take(slice(begin)).insertions
             if end > begin:
                 yield batch if end - begin == len(batch) else batch.take(slice(begin, end))
 

@@ -27,7 +27,6 @@ from pyspark.sql import functions as sf
 from skws.data.batch import RecordBatch, concat_batches
 from skws.data.packing import pack, rejoined, unpack
 from skws.queries.operator import SHARED
-from skws.queries.order import insertions
 from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
@@ -432,7 +431,7 @@ def divided(
         if body or chunk.lasting:
             own = replace(chunk, size=len(body))
             if layout.keys is not None:
-                after = insertions(_in_time(unpack(body), chunk, lateness))
+                after = _in_time(unpack(body), chunk, lateness).insertions
                 own = replace(own, position=0, after=after)
             yield group, kind, name, orjson.dumps(asdict(own)), body
 

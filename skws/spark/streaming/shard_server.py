@@ -58,7 +58,7 @@ from skws.jobs.standing_queries import StandingQueries
 from skws.memory import expect_long_lived_objects, return_large_arrays, use
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import LoggedBatch
-from skws.queries.order import insertions, passed_over
+from skws.queries.order import passed_over
 from skws.queries.partitioning.parts import Part
 from skws.queries.session import Session
 from skws.results.model import Result
@@ -341,7 +341,7 @@ class Shard:
         begins = {name: list(map(list, some)) for name, some in live.all_begins().items()}
         self._lasting = Chunk(
             number,
-            live.position - insertions(records),
+            live.position - records.insertions,
             ALWAYS,
             max([ALWAYS if lasting.latest is None else lasting.latest, *(each.latest for each in recent)]),
             live.position,

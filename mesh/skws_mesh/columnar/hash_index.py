@@ -52,8 +52,9 @@ class HashFilter:
 
     def add(self, hashes: Hashes) -> None:
         self._added += len(hashes)
-        places = self._places(hashes)
-        np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
+        for first in range(0, len(hashes), PAIRS):  # a few times the memory of the hashes themselves
+            places = self._places(hashes[first : first + PAIRS])
+            np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
 
     def grow(self) -> None:
         """Double the bitmap; every hash that passed still passes."""

@@ -90,8 +90,8 @@ class Table:
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""
         first, self.size = self.size, self.size + len(rows[0])
-        pairs = zip(self._columns, rows, strict=True)
-        self._columns = [written(column, first, new, least=_LEAST) for column, new in pairs]
+        for number, new in enumerate(rows):  # one by one, so that memory has one column twice at the most
+            self._columns[number] = written(self._columns[number], first, new, least=_LEAST)
         return first
 
     def columns(self) -> tuple[Ints, ...]:
@@ -111,7 +111,8 @@ class Table:
             chosen = np.flatnonzero(kept)
             renumbered = np.full(len(kept), -1, dtype=np.int64)
             renumbered[chosen] = np.arange(left)
-        self._columns = [self._moved(column, chosen) for column in self._columns]
+        for number, column in enumerate(self._columns):  # one by one, as above
+            self._columns[number] = self._moved(column, chosen)
         return renumbered
 
     def follow(self, renumbered: Ints) -> Ints:

@@ -9,8 +9,10 @@ Three joined tables of random words are made in an empty database: customers, pr
 - it is stopped and started again from its checkpoint, until the next new row has led to its alert;
 - ``skws search`` asks the same, first without its index and then with it.
 
-Beside it: the same texts in an FTS5 index of SQLite, and in a GIN index of PostgreSQL itself; neither follows
-changes of joined rows, nor knows joins. Seconds are by the clock; CPU seconds stand behind them.
+Beside it, what else the tables could be kept in: SQLite with FTS5 indexes and triggers that keep them up to
+date, DuckDB (in an environment of its own), and a GIN index of PostgreSQL itself. They are asked for joined
+rows with the words; none tells what changes do to the answer. Seconds are by the clock; CPU seconds stand
+behind them.
 """
 
 from __future__ import annotations
@@ -28,12 +30,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
 from typing import Any, Final
 
+import orjson
 import psycopg2
 
+from bench.peers.environment import python_of
 from bench.soak import memory_of, size_of
 from skws.jobs.metrics import Metrics
 
@@ -44,6 +49,12 @@ EACH: Final = 0.02  # seconds between two looks
 LIMIT: Final = 1_800.0
 QUERY: Final = "w11 w12"
 TABLES: Final = ("customer", "product", "purchase")
+_DUCKDB: Final = Path(__file__).parent / "peers" / "children" / "duckdb_tables.py"
+_COLUMNS: Final = {
+    "customer": ("id", "about", "seen"),
+    "product": ("id", "about", "seen"),
+    "purchase": ("id", "customer", "product", "about", "seen"),
+}
 _TEXT: Final = (
     f"(SELECT string_agg('w' || (random() * {WORDS})::int, ' ') FROM generate_series(1, {TEXT}) WHERE n > 0)"
 )
@@ -256,41 +267,109 @@ def cached_in(folder: Path) -> dict[str, str]:
 
 
 def indexed(shop: Shop, folder: Path) -> Iterator[Line]:
-    yield in_sqlite(shop, folder)
+    yield from in_sqlite(shop, folder)
+    yield from in_duckdb(shop, folder)
     yield in_postgres(shop)
 
 
-def in_sqlite(shop: Shop, folder: Path) -> Line:
-    """The same texts in FTS5, read from the server and indexed."""
+def in_sqlite(shop: Shop, folder: Path) -> Iterator[Line]:
+    """The same tables, read from the server, with FTS5 indexes of their texts."""
     path = folder / "fts.sqlite"
-    with _measured() as line, closing(sqlite3.connect(path)) as database:
-        for name in TABLES:
-            database.execute(f"CREATE VIRTUAL TABLE {name} USING fts5(about, tokenize = 'porter')")
-            with psycopg2.connect(shop.url) as connected, connected.cursor(name) as cursor:
-                cursor.itersize = 20_000
-                cursor.execute(f"SELECT id, about FROM {name}")
-                database.executemany(f"INSERT INTO {name}(rowid, about) VALUES (?, ?)", cursor)
+    with closing(sqlite3.connect(path)) as database:
+        with _measured("SQLite with FTS5 and triggers, all rows", path) as line:
+            for name in TABLES:
+                _fill(shop, database, name)
+            database.commit()
+        yield line
+        changes = ROUNDS * (shop.rows // 10)
+        with _measured(f"{changes:,} updates of it", path) as line:
+            _update(database, changes)
+        yield line
+        with _measured("joined rows of it with both words") as line:
+            database.execute(_joined(*QUERY.split())).fetchall()
+        yield line
+
+
+def _fill(shop: Shop, database: sqlite3.Connection, name: str) -> None:
+    """A table with an index of its texts, which triggers keep up to date (SQLite's manual, FTS5, 4.4.3)."""
+    columns = ", ".join(_COLUMNS[name])
+    database.execute(f"CREATE TABLE {name} ({columns.replace('id', 'id INTEGER PRIMARY KEY', 1)})")
+    database.execute(
+        f"CREATE VIRTUAL TABLE {name}_words USING"
+        f" fts5(about, content = '{name}', content_rowid = 'id', tokenize = 'porter')"
+    )
+    remove = f"INSERT INTO {name}_words({name}_words, rowid, about) VALUES ('delete', old.id, old.about);"
+    insert = f"INSERT INTO {name}_words(rowid, about) VALUES (new.id, new.about);"
+    for event, does in (("INSERT", insert), ("DELETE", remove), ("UPDATE", remove + insert)):
+        database.execute(f"CREATE TRIGGER {name}_{event} AFTER {event} ON {name} BEGIN {does} END")
+    with psycopg2.connect(shop.url) as connected, connected.cursor(name) as cursor:
+        cursor.itersize = 20_000
+        cursor.execute(f"SELECT {columns} FROM {name}")
+        places = ", ".join("?" * len(_COLUMNS[name]))
+        database.executemany(f"INSERT INTO {name}({columns}) VALUES ({places})", cursor)
+
+
+def _update(database: sqlite3.Connection, changes: int) -> None:
+    """Random purchases get other texts, in as many transactions as the server's were changed in."""
+    rng = Random(5)
+    ((most,),) = database.execute("SELECT max(id) FROM purchase").fetchall()
+    for _ in range(ROUNDS):
+        rows = (
+            (" ".join(f"w{rng.randrange(WORDS)}" for _ in range(TEXT)), rng.randint(1, most))
+            for _ in range(changes // ROUNDS)
+        )
+        database.executemany("UPDATE purchase SET about = ?, seen = seen + 1 WHERE id = ?", rows)
         database.commit()
-    line.what, line.disk = "SQLite FTS5, of the same texts", path.stat().st_size
-    return line
+
+
+def _joined(*words: str) -> str:
+    """Asks for the joined rows that have each of the words in some text."""
+    holding = " AND ".join(
+        "("
+        + " OR ".join(
+            f"{letter}.id IN (SELECT rowid FROM {name}_words WHERE {name}_words MATCH '{word}')"
+            for letter, name in zip("cdp", TABLES, strict=True)
+        )
+        + ")"
+        for word in words
+    )
+    return (
+        "SELECT p.id FROM purchase p JOIN customer c ON p.customer = c.id JOIN product d ON p.product = d.id"
+        f" WHERE {holding}"
+    )
+
+
+def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
+    """The same tables in DuckDB, which reads them from CSV files."""
+    python = python_of("duckdb", lambda what: print(what, file=sys.stderr))
+    for name in TABLES:
+        with psycopg2.connect(shop.url) as connected, (folder / f"{name}.csv").open("wb") as file:
+            connected.cursor().copy_expert(f"COPY {name} TO STDOUT WITH (FORMAT csv, HEADER)", file)
+    command = [str(python), str(_DUCKDB), str(folder), *QUERY.split()]
+    told = subprocess.run(command, check=True, capture_output=True)
+    outcome = orjson.loads(told.stdout)
+    yield Line("DuckDB, all rows from CSV files", **outcome["loaded"], disk=outcome["disk"])
+    yield Line("joined rows of it with both words", **outcome["searched"])
 
 
 def in_postgres(shop: Shop) -> Line:
     """The same texts in the server's own index."""
     before = shop.size
-    with _measured() as line:
+    with _measured("PostgreSQL GIN, of the same texts") as line:
         for name in TABLES:
             shop.run(f"CREATE INDEX ON {name} USING gin (to_tsvector('english', about))")
-    line.what, line.cpu, line.disk = "PostgreSQL GIN, of the same texts", None, shop.size - before
+    line.cpu, line.disk = None, shop.size - before
     return line
 
 
 @contextmanager
-def _measured() -> Iterator[Line]:
-    line = Line("", 0.0)
+def _measured(what: str, file: Path | None = None) -> Iterator[Line]:
+    line = Line(what, 0.0)
     begun, cpu = perf_counter(), process_time()
     yield line
     line.seconds, line.cpu = perf_counter() - begun, process_time() - cpu
+    if file is not None:
+        line.disk = file.stat().st_size
 
 
 def main() -> None:

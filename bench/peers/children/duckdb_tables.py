@@ -1,0 +1,51 @@
+"""DuckDB over the tables of ``bench.store``: loads them from CSV files, then joins and searches them.
+
+    python duckdb_tables.py FOLDER WORD WORD
+
+It has no index of words that follows changes, so a search reads all texts. Prints, as JSON, the seconds, the
+CPU seconds and the bytes of each of the two.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import duckdb
+
+TEXTS = ("p.about", "c.about", "d.about")
+
+
+def main(folder: Path, words: list[str]) -> None:
+    database = duckdb.connect(str(folder / "duck.db"))
+    begun, cpu = perf_counter(), process_time()
+    for name in ("customer", "product", "purchase"):
+        database.execute(f"CREATE TABLE {name} AS SELECT * FROM read_csv('{folder / name}.csv')")
+    database.execute("CHECKPOINT")
+    loaded = _spent(begun, cpu)
+    begun, cpu = perf_counter(), process_time()
+    holding = " AND ".join(f"({' OR '.join(_has(text, word) for text in TEXTS)})" for word in words)
+    ((found,),) = database.execute(
+        "SELECT count(*) FROM purchase p JOIN customer c ON p.customer = c.id"
+        f" JOIN product d ON p.product = d.id WHERE {holding}"
+    ).fetchall()
+    searched = _spent(begun, cpu)
+    size = (folder / "duck.db").stat().st_size
+    print(json.dumps({"loaded": loaded, "searched": searched, "found": found, "disk": size}))
+
+
+def _has(text: str, word: str) -> str:
+    return f"list_contains(string_split({text}, ' '), '{word}')"
+
+
+def _spent(begun: float, cpu: float) -> dict[str, Any]:
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": perf_counter() - begun, "cpu": process_time() - cpu, "memory": most}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

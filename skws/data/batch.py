@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -259,19 +259,14 @@ class RecordBatch:
         """The number of records that insert."""
         return len(self) - (0 if self.delete is None else int(np.count_nonzero(self.delete)))
 
+    @property
+    def whole(self) -> RecordBatch:
+        return self
+
     def parts(self, size: int) -> Iterator[RecordBatch]:
         """The records in batches of about ``size``, of whole blocks if possible, as each is read whole."""
-        block = self.rows.block
-        last, places = np.zeros(len(self.rows.blocks), dtype=np.int64), np.arange(len(block))
-        last[block] = places
-        whole = np.flatnonzero(np.maximum.accumulate(last.take(block)) == places) + 1
-        first = 0
-        while first < len(block):
-            at = int(np.searchsorted(whole, first + size))
-            end = int(whole[at]) if at < len(whole) else len(block)
-            end = end if end <= first + 2 * size else first + size
-            yield self.take(slice(first, end))
-            first = end
+        for part in whole_groups(self.rows.block, len(self.rows.blocks), size):
+            yield self.take(part)
 
     def compact(self) -> RecordBatch:
         """The same records, without the other rows of blocks that mostly hold others."""
@@ -287,6 +282,41 @@ class RecordBatch:
 
     def records(self) -> Iterator[Record]:
         return map(Record, self.relation.tolist(), self.time.tolist(), self.rows, self.deletes().tolist())
+
+
+class LongBatch(Protocol):
+    """Records in order, which may be too many to have them all in memory: they are read in parts."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time; None without records."""
+
+    @property
+    def insertions(self) -> int:
+        """The number of records that insert."""
+
+    @property
+    def whole(self) -> RecordBatch:
+        """All of them."""
+
+    def parts(self, size: int) -> Iterator[RecordBatch]:
+        """The records in batches of about ``size``."""
+
+
+def whole_groups(group: npt.NDArray[np.integer], groups: int, size: int) -> Iterator[slice]:
+    """Slices of about ``size``, which cut no group if possible; ``group``: of each place, one of so many."""
+    last, places = np.zeros(groups, dtype=np.int32), np.arange(len(group), dtype=np.int32)
+    last[group] = places
+    whole = np.flatnonzero(np.maximum.accumulate(last.take(group)) == places) + 1
+    first = 0
+    while first < len(group):
+        at = int(np.searchsorted(whole, first + size))
+        end = int(whole[at]) if at < len(whole) else len(group)
+        end = end if end <= first + 2 * size else first + size
+        yield slice(first, end)
+        first = end
 
 
 @dataclass(frozen=True, slots=True)

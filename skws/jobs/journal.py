@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from skws.data.batch import NO_RECORDS, RecordBatch
+from skws.data.batch import NO_RECORDS, LongBatch
 from skws.data.packing import WORD, laid_in, laid_out
 from skws.durable import (
     PRIVATE,
@@ -50,6 +50,7 @@ from skws_purging.retention import LogPart
 class JournalEntry:
     """A micro-batch: the input up to the offset ``end`` of the source and ``control`` of the control folder.
 
+    ``records``: a batch, unless it stands for all up to it and some are in row files.
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
     ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry stands
     for all up to it. ``begins``: of the results that it updated. ``files``: row files that hold the other
@@ -60,7 +61,7 @@ class JournalEntry:
     end: Offset
     control: int
     commands: tuple[JobCommand, ...] = ()
-    records: RecordBatch = NO_RECORDS
+    records: LongBatch = NO_RECORDS
     letters: tuple[str, ...] = ()
     bad: int = 0
     ended: bool = False
@@ -104,7 +105,7 @@ class JournalEntry:
         if not len(self.records) and not recent:
             return head
         space = b" " * (-(len(head) + 1) % WORD)
-        return b"".join((head, space, b"\n", *recent, laid_out(self.records)))
+        return b"".join((head, space, b"\n", *recent, laid_out(self.records.whole)))
 
     @classmethod
     def from_bytes(cls, text: bytes) -> JournalEntry:
@@ -318,7 +319,7 @@ class Journal:
                 if entry.number >= number:
                     return
                 before = segment.before
-                records, final = self._whole(entry).records, stream_time_before(end, entry.end)
+                records, final = self._whole(entry).records.whole, stream_time_before(end, entry.end)
                 yield LoggedBatch(before.position, before.now, records, final, entry.recent)
                 end = entry.end
 
@@ -327,7 +328,7 @@ class Journal:
         for segment in self.segments:
             for entry, _ in self._entries(segment.path):
                 if entry.reached is None:
-                    yield LoggedBatch(segment.before.position, segment.before.now, entry.records)
+                    yield LoggedBatch(segment.before.position, segment.before.now, entry.records.whole)
                 else:
                     yield from entry.recent
 
@@ -443,7 +444,7 @@ class Journal:
         """An entry with the records that are in row files."""
         if not entry.files:
             return entry
-        return replace(entry, records=self._files.read(entry.files, entry.records))
+        return replace(entry, records=self._files.read(entry.files, entry.records.whole))
 
     def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[JournalEntry, int]]:
         """The entries of a segment, with the ends of what stands behind them.
@@ -536,7 +537,7 @@ class Recent:
         if len(entry.records) or entry.recent:
             log_part = LogPart(entry.latest, before.position + entry.insertions)
             final = stream_time_before(self._end, entry.end)
-            batch = LoggedBatch(before.position, before.now, entry.records, final, entry.recent)
+            batch = LoggedBatch(before.position, before.now, entry.records.whole, final, entry.recent)
             self._parts.append((entry.number, log_part, batch))
         self._end = entry.end
 

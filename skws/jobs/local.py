@@ -433,11 +433,12 @@ class LocalWatch:
         self.gauges.spent("sinks", perf_counter() - began)
         self._written = entry.number
         late = [one.record for one in outcome.late]
-        read = concat_batches([entry.records, RecordBatch.of(late)]) if late else entry.records
+        records = entry.records.whole
+        read = concat_batches([records, RecordBatch.of(late)]) if late else records
         self.gauges.delivered(read, results, late)
         self._first_late = self._first_late or next(iter(outcome.late), None)
         if self._onlooker is not None:
-            self._onlooker.add(entry.records)
+            self._onlooker.add(records)
 
     def commit(self) -> None:
         """Make all that was written durable in the sinks, then in the checkpoint, then in the source."""

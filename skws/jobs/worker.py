@@ -77,7 +77,7 @@ class BatchWorker:
         """Apply the commands of an entry, then process its records."""
         before = self.standing.shown() if entry.commands else None
         results = self._apply(entry)
-        results += self.live.take(entry.records, ended=entry.ended, settled=stream_time(entry.end))
+        results += self.live.take(entry.records.whole, ended=entry.ended, settled=stream_time(entry.end))
         late, self._late = self._late, []
         return BatchOutcome(results, late, before)
 

@@ -8,7 +8,16 @@ from hashlib import blake2b
 from itertools import chain, pairwise, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from skws.data.batch import BATCH, NO_RECORDS, OnLate, Record, RecordBatch, unheard, whole_instants
+from skws.data.batch import (
+    BATCH,
+    NO_RECORDS,
+    LongBatch,
+    OnLate,
+    Record,
+    RecordBatch,
+    unheard,
+    whole_instants,
+)
 from skws.queries.evaluator import Counts, Load
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import in_order_of_time, live_tuples, plan_of
@@ -311,7 +320,7 @@ class Session:
 
     def replay(
         self,
-        batch: RecordBatch,
+        batch: LongBatch,
         begins: Begins | None = None,
         *,
         ended: bool = False,
@@ -334,7 +343,7 @@ class Session:
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
-        for part in self._parts(batch) if lasting else [batch]:
+        for part in self._parts(batch) if lasting else [batch.whole]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
         if reached is not None or settled is not None:
@@ -342,7 +351,8 @@ class Session:
             # Before others are rebuilt, which would read again what waits for that here.
             for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
                 pass
-        logged = LoggedBatch(self.position, ALWAYS, batch, final, recent)
+        if others:
+            logged = LoggedBatch(self.position, ALWAYS, batch.whole, final, recent)
         for each in others:
             assert each.keeps is not None  # noqa: S101 - it is within another window
             each.rebuild(self._state.as_it_came(logged, each.keeps))
@@ -353,13 +363,13 @@ class Session:
             for each in self.operators.values():
                 each.expect_begins(begins)
 
-    def _parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+    def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
         """A batch in place of all of a log, which may be very long, in parts.
 
         In one where results are corrected, as when they begin is told with the batch that updates them.
         """
         if self.stream.lateness or self.final is not None:
-            yield batch
+            yield batch.whole
             return
         yield from batch.parts(PART)
 

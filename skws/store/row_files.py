@@ -10,21 +10,21 @@ from __future__ import annotations
 import mmap
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from skws.data.batch import BATCH, RecordBatch, Rows, concat_batches
+from skws.data.batch import BATCH, RecordBatch, Rows, concat_batches, whole_groups
 from skws.data.blocks import ColumnBlock, MappedBlock
-from skws.data.packing import laid_in, laid_out
+from skws.data.packing import laid_in, laid_out, times_in
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
 from skws.store.live_store import LastingRecords
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints
+from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
 
 SUFFIX: Final = ".rows"
 LEAST: Final = BATCH
@@ -34,13 +34,30 @@ MOST: Final = 16
 
 
 class RowFile:
-    """A file that is open. ``portions``: of each its bytes and their checksum. ``rows``: their number."""
+    """A file that is open. ``portions``: of each its bytes and their checksum. ``rows``: their number.
+
+    ``firsts``: the number of the first row of each portion, and behind them ``rows``.
+    """
 
     def __init__(self, path: Path, portions: Sequence[tuple[int, int]]) -> None:
+        """Raises StateError for a file that is missing, or was damaged."""
         self.path = path
         self.portions = portions
-        self.rows = 0
         self._data = mapped(path)
+        self._ends = np.cumsum([0, *(size for size, _ in portions)], dtype=np.int64).tolist()
+        self.firsts = [0]
+        for number, (size, checksum) in enumerate(portions):
+            data = self._bytes(number)
+            if len(data) < size or crc32(data) != checksum:
+                raise damaged(path)
+            self.firsts.append(self.firsts[-1] + len(times_in(data)))
+            self.release()
+        if self._ends[-1] < len(self._data):
+            raise damaged(path, f" behind byte {self._ends[-1]:,}")
+
+    @property
+    def rows(self) -> int:
+        return self.firsts[-1]
 
     @classmethod
     def write(cls, path: Path, batch: RecordBatch) -> tuple[RowFile, RecordBatch]:
@@ -59,24 +76,31 @@ class RowFile:
         return written, written.read()
 
     def read(self) -> RecordBatch:
-        """All records. Raises StateError for a file that was damaged."""
-        at, parts, first = 0, [], 0
-        for size, checksum in self.portions:
-            data = self._data[at : at + size]
-            at += size
-            if len(data) < size or crc32(data) != checksum:
-                raise damaged(self.path)
-            batch, _ = laid_in(data)
-            blocks = []
-            for block in batch.rows.blocks:
-                if isinstance(block, ColumnBlock):  # as all are
-                    blocks.append(MappedBlock(block, self, first))
-                    first += len(block)
-            parts.append(replace(batch, rows=replace(batch.rows, blocks=tuple(blocks))))
-        if at < len(self._data):
-            raise damaged(self.path, f" behind byte {at:,}")
-        self.rows = first
-        return concat_batches(parts)
+        """All records."""
+        return concat_batches([self.portion(number) for number in range(len(self.portions))])
+
+    def portion(self, number: int) -> RecordBatch:
+        """The records of a portion. Its rows are numbered relation by relation."""
+        batch, _ = laid_in(self._bytes(number))
+        first, blocks = self.firsts[number], []
+        for block in batch.rows.blocks:
+            if isinstance(block, ColumnBlock):  # as all are
+                blocks.append(MappedBlock(block, self, first))
+                first += len(block)
+        return replace(batch, rows=replace(batch.rows, blocks=tuple(blocks)))
+
+    def times(self, number: int) -> Ints:
+        """The times of the records of a portion."""
+        return times_in(self._bytes(number))
+
+    def release(self) -> None:
+        """What was read need not stay in memory; what is needed again comes back by itself."""
+        whole = self._data.obj
+        if isinstance(whole, mmap.mmap):
+            whole.madvise(mmap.MADV_DONTNEED)
+
+    def _bytes(self, number: int) -> memoryview:
+        return self._data[self._ends[number] : self._ends[number + 1]]
 
     def told(self, live: Ints) -> dict[str, Any]:
         """What to keep to find its live rows again, whose numbers are given."""
@@ -88,11 +112,11 @@ class RowFile:
         return {"name": self.path.name, "portions": self.portions, "live": bits}
 
     def release_pages(self) -> None:
-        """From now on a row is read here and there: what was read of the others need not stay in memory."""
+        """As ``release``; from now on a row is read here and there, and what is around it is not needed."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
             whole.madvise(mmap.MADV_RANDOM)
-            whole.madvise(mmap.MADV_DONTNEED)
+        self.release()
 
 
 def mapped(path: Path) -> memoryview:
@@ -116,6 +140,91 @@ class Stored:
 
     files: list[dict[str, Any]]
     rest: RecordBatch
+
+
+class _Portion(NamedTuple):
+    """A portion of a file. ``live``: which of its records, in order, live; None if all of them do."""
+
+    file: RowFile
+    number: int
+    live: Flags | None
+
+    def times(self) -> Ints:
+        times = self.file.times(self.number)
+        return times if self.live is None else times[self.live]
+
+    def records(self) -> RecordBatch:
+        batch = self.file.portion(self.number)
+        return batch if self.live is None else batch.take(self.live)
+
+
+class StoredRecords:
+    """Records of row files, and others that come first at their time, all in order of time.
+
+    They are read in parts, so that memory has what is made of them, and not all of them as well.
+    """
+
+    def __init__(self, rest: RecordBatch, portions: Sequence[_Portion]) -> None:
+        self._rest = rest
+        self._portions = portions
+        self._latest: int | None = None
+        self._in_files = -len(rest)
+        for times in self._times():
+            self._in_files += len(times)
+            if len(times):
+                latest = int(times.max())
+                self._latest = latest if self._latest is None else max(self._latest, latest)
+
+    def __len__(self) -> int:
+        return len(self._rest) + self._in_files
+
+    @property
+    def latest(self) -> int | None:
+        """The latest time; None without records."""
+        return self._latest
+
+    @property
+    def insertions(self) -> int:
+        """The number of records that insert."""
+        return self._rest.insertions + self._in_files
+
+    @property
+    def whole(self) -> RecordBatch:
+        """All of them."""
+        return next(self.parts(len(self)), self._rest)
+
+    def parts(self, size: int) -> Iterator[RecordBatch]:
+        """The records in batches of about ``size``, of whole portions if possible."""
+        times = list(self._times())
+        sizes = np.array(list(map(len, times)))
+        firsts, left = np.cumsum(sizes) - sizes, sizes.copy()
+        order = np.argsort(np.concatenate(times), kind="stable").astype(np.int32)
+        del times
+        source = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes).take(order)
+        opened = {0: self._rest}
+        for part in whole_groups(source, len(sizes), size):
+            numbers, sources = order[part], source[part]
+            batches, places = [], []
+            for each in distinct(sources).tolist():
+                if each not in opened:
+                    opened[each] = self._portions[each - 1].records()
+                mine = np.flatnonzero(sources == each)
+                places.append(mine)
+                batches.append(opened[each].take(numbers[mine] - firsts[each]))
+                left[each] -= len(mine)
+            batch = concat_batches(batches)
+            if len(batches) > 1:
+                batch = batch.take(np.argsort(np.concatenate(places)))
+            yield batch
+            opened = {each: records for each, records in opened.items() if left[each]}
+            for file in {portion.file for portion in self._portions}:
+                file.release()
+
+    def _times(self) -> Iterator[Ints]:
+        """The times of the records of each source."""
+        yield self._rest.time
+        for portion in self._portions:
+            yield portion.times()
 
 
 @dataclass(slots=True)
@@ -161,20 +270,21 @@ class RowFiles:
         """Files of this log; others are removed, and were once."""
         return {file: rows[file] for file in self._open.values() if len(rows.get(file, NOTHING))}
 
-    def read(self, files: Sequence[dict[str, Any]], rest: RecordBatch) -> RecordBatch:
-        """The records that were kept, in order of time."""
-        parts = [rest]
+    def read(self, files: Sequence[dict[str, Any]], rest: RecordBatch) -> StoredRecords:
+        """The records that were kept, in order of time. Raises StateError for missing and damaged files."""
+        portions = []
         for told in files:
             name = told["name"]
             file = self._open.get(name) or RowFile(self.folder / name, told["portions"])
             self._open[name] = file
-            batch = file.read()
+            flags: Flags | None = None
             if told["live"] is not None:
                 bits = np.frombuffer(b64decode(told["live"]), dtype=np.uint8)
-                live: Flags = np.unpackbits(bits, count=file.rows).astype(bool)
-                batch = batch.take(live[_numbers(batch.rows)])
-            parts.append(batch)
-        return _in_time(concat_batches(parts))
+                flags = np.unpackbits(bits, count=file.rows).astype(bool)
+            for number in range(len(file.portions)):
+                live = None if flags is None else flags[_numbers(file.portion(number).rows)]
+                portions.append(_Portion(file, number, live))
+        return StoredRecords(rest, portions)
 
     def release_pages(self) -> None:
         """From now on a row is read here and there."""
@@ -203,7 +313,7 @@ def _in_time(batch: RecordBatch) -> RecordBatch:
 
 
 def _numbers(rows: Rows) -> Ints:
-    """The numbers of all rows of a file in it."""
+    """The numbers of some rows of a file in it."""
     numbers = np.empty(len(rows), dtype=np.int64)
     for block, mine, places in rows.by_block():
         if isinstance(block, MappedBlock):

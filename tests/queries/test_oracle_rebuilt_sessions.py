@@ -144,7 +144,7 @@ class Recovered:
         recent = self.live.recent(chain.from_iterable(one.recent or (one,) for one in self.past()))
         stored = self.files.store(found, str(self.replaced))
         self.files.trim(stored.files)
-        records = self.files.read(stored.files, stored.rest)
+        records = self.files.read(stored.files, stored.rest).whole
         before = self.live.position - records.insertions
         part = LogPart(self.live.now, self.live.position)
         self.live.log_replaced(part, recent[0].position if record_count(recent) else None)

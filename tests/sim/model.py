@@ -228,10 +228,10 @@ class Model:
         sorted_out = self._sorted_out(state, entry)
         entry = replace(
             entry,
-            records=RecordBatch.of([*entry.records.records(), *sorted_out]),
+            records=RecordBatch.of([*entry.records.whole.records(), *sorted_out]),
             letters=entry.letters[: entry.bad],
         )
-        records = list(entry.records.records())
+        records = list(entry.records.whole.records())
         read = self._consume(state, records, sorted_out, entry)
         late = self._take(state, records, expected, stream_time(entry.end))
         check(not sorted_out or sorted(sorted_out) == sorted(late), "late are", late, "and not", sorted_out)

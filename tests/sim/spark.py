@@ -537,7 +537,7 @@ class SparkSimulation(LocalSimulation):
             return
         batch = self.model.batches[number - 1]
         before = batch.entry
-        same = list(before.records.records()) == list(entry.records.records())
+        same = list(before.records.whole.records()) == list(entry.records.whole.records())
         check(same and before.commands == commands, f"micro-batch {number} was other when it was repeated")
         raws = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, letters)]
         check(raws[0] == raws[1], f"micro-batch {number} had other bad records")

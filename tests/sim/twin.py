@@ -56,7 +56,7 @@ class Twin:
         final = live.final
         if final is None and stream_time(entry.end) is not None:
             final = live.now  # up to here parts were in step
-        logged = LoggedBatch(live.position, live.now, entry.records, final)
+        logged = LoggedBatch(live.position, live.now, entry.records.whole, final)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
         self._past.append(logged)
         self._entries.append(entry)

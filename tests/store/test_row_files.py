@@ -15,7 +15,7 @@ from skws.data.blocks import MappedBlock
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.store import row_files
 from skws.store.live_store import LastingRecords
-from skws.store.row_files import SUFFIX, RowFiles, Stored
+from skws.store.row_files import SUFFIX, RowFile, RowFiles, Stored
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import Unbounded
@@ -84,7 +84,7 @@ class Held:
 
 def read(folder: Path, stored: Stored) -> list[Record]:
     """What another process finds."""
-    return list(RowFiles(folder).read(stored.files, stored.rest).records())
+    return list(RowFiles(folder).read(stored.files, stored.rest).whole.records())
 
 
 def names(folder: Path) -> list[str]:
@@ -157,9 +157,41 @@ def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
         assert read(tmp_path, stored) == expected
         if rng.random() < 0.3:
             files = RowFiles(tmp_path)
-            held = Held(tmp_path, files.read(stored.files, stored.rest))
+            held = Held(tmp_path, files.read(stored.files, stored.rest).whole)
             held.files = files
     assert now
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
+    """Of several files whose times overlap, some rows dead, with others that are in no file."""
+    rng = Random(seed)
+    rest = [Record(1, rng.randrange(60), (), delete=True)]
+    expected, files = list(rest), []
+    for name in "abc":
+        batch = records(range(rng.randrange(9), rng.randrange(10, 60), rng.randrange(1, 7)))
+        file, _ = RowFile.write(tmp_path / f"{name}{SUFFIX}", batch)
+        stored = file.read()
+        live = np.array([rng.random() < 0.8 for _ in range(len(batch))], dtype=bool)
+        expected += stored.take(live).records()
+        files.append(file.told(np.array([_number(stored, place) for place in np.flatnonzero(live).tolist()])))
+    expected.sort(key=lambda record: record.time)
+    found = RowFiles(tmp_path).read(files, RecordBatch.of(rest))
+    assert list(found.whole.records()) == expected
+    assert len(found) == len(expected)
+    assert found.insertions == len(expected) - 1
+    assert found.latest == expected[-1].time
+    size = rng.randrange(1, 12)
+    parts = list(found.parts(size))
+    assert max(map(len, parts)) <= 2 * size
+    assert [record for part in parts for record in part.records()] == expected
+
+
+def _number(batch: RecordBatch, place: int) -> int:
+    """The number of a row in the file that it is in."""
+    block = batch.rows.blocks[batch.rows.block[place]]
+    assert isinstance(block, MappedBlock)
+    return block.first + int(batch.rows.place[place])
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:

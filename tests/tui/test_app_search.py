@@ -21,6 +21,7 @@ from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.result_drawing import TuplePhrase, sentence
 from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
 from skws_windows.window import parse_window
+from tests.strategies import some
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
 
 
@@ -358,7 +359,7 @@ async def test_whole_trees_are_listed_on_request() -> None:
         assert driver.text().count("└ plays") == 2
 
 
-@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+@some("size", [(80, 24)], [(140, 40)])
 @pytest.mark.parametrize("keys", [(), ("escape",), ("f3",), ("f4",), ("f5",), ("f6",)])
 def test_the_key_line_fits_and_names_how_to_quit(size: tuple[int, int], keys: tuple[str, ...]) -> None:
     @scenario

@@ -54,7 +54,7 @@ class Mutant:
 
 MUTANTS: Final[dict[str, Mutant]] = {}
 """By name."""
-RARE: Final = frozenset({"state-not-secured"})
+RARE: Final = frozenset({"damaged-end-dropped", "state-not-secured"})
 """Need several faults in a row that are seldom drawn; a plan by hand finds them (``test_regressions.py``)."""
 
 

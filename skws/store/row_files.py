@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,20 +60,19 @@ class RowFile:
         return self.firsts[-1]
 
     @classmethod
-    def write(cls, path: Path, batch: RecordBatch) -> tuple[RowFile, RecordBatch]:
-        """Write insertions for good; gives the file, and the same records in it. Raises StateError."""
+    def write(cls, path: Path, parts: Iterable[RecordBatch]) -> RowFile:
+        """Write insertions for good, each part as a portion. Raises StateError."""
         portions = []
         with (
             explained(f"{path}: cannot write"),
             closing(GrowingFile(path, mode=PRIVATE, anew=True)) as file,
         ):
-            for first in range(0, len(batch), BATCH):
-                data = laid_out(batch.take(slice(first, first + BATCH)))
+            for part in parts:
+                data = laid_out(part)
                 file.append(data)
                 portions.append((len(data), crc32(data)))
             file.sync()
-        written = cls(path, portions)
-        return written, written.read()
+        return cls(path, portions)
 
     def read(self) -> RecordBatch:
         """All records."""
@@ -253,10 +252,17 @@ class RowFiles:
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
         """A new file for some live tuples."""
-        file, batch = RowFile.write(self.folder / f"{name}{SUFFIX}", lasting.insertions_of(slots))
+        file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
         self._open[file.path.name] = file
-        lasting.store.directory.move(slots, batch.rows)
+        lasting.store.directory.move(slots, file.read().rows)
         return file
+
+    def _insertions(self, lasting: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
+        """Some live tuples in parts; what is read of the files that they are in is released."""
+        for first in range(0, len(slots), BATCH):
+            yield lasting.insertions_of(slots[first : first + BATCH])
+            for file in self._open.values():
+                file.release()
 
     def _worth_keeping(self, rows: Mapping[Hashable, Ints]) -> set[RowFile]:
         """The files that stay, as enough of their rows live and they are few."""

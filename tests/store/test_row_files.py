@@ -170,7 +170,7 @@ def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
     expected, files = list(rest), []
     for name in "abc":
         batch = records(range(rng.randrange(9), rng.randrange(10, 60), rng.randrange(1, 7)))
-        file, _ = RowFile.write(tmp_path / f"{name}{SUFFIX}", batch)
+        file = RowFile.write(tmp_path / f"{name}{SUFFIX}", batch.parts(5))
         stored = file.read()
         live = np.array([rng.random() < 0.8 for _ in range(len(batch))], dtype=bool)
         expected += stored.take(live).records()

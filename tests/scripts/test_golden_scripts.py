@@ -50,14 +50,14 @@ def test_session(path: Path, tmp_path: Path) -> None:
 
 
 def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
-    """Runs a test with each script on each host; all but one host in turn are slow."""
+    """Runs a test with each script on each host; of every other script one host in turn is not slow."""
     return pytest.mark.parametrize(
         ("path", "host"),
         [
             pytest.param(path, host, id=f"{path.parent.name}/{path.stem}-{host}", marks=marks)
             for n, path in enumerate(paths)
             for which, host in enumerate(HOSTS)
-            for marks in [() if n % len(HOSTS) == which else pytest.mark.slow]
+            for marks in [() if n % (2 * len(HOSTS)) == 2 * which else pytest.mark.slow]
         ],
     )
 
@@ -71,7 +71,7 @@ def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=6)
+@of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=8)
 def test_spark_batch(path: Path, tmp_path: Path, spark: SparkSession) -> None:
     """Searches of replays give the same on Spark; results of one time come in any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)

@@ -226,9 +226,17 @@ def test_of_many_files(files: tuple[Path, int], command: Callable[[Path], int]) 
 @some("number", [4], [40])
 def test_on_spark(tmp_path: Path, number: int) -> None:
     folder, count = written(tmp_path, number)
-    for window in (None, ExpressionWindow("open when cid > 7 close when cid < 8")):
-        assert searched(folder, window, engine=EngineName.SPARK) == count
+    assert searched(folder, None, engine=EngineName.SPARK) == count
     assert matched(folder, EngineName.SPARK) == count
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_of_windows_on_spark(tmp_path: Path) -> None:
+    folder, count = written(tmp_path, 40)
+    window = ExpressionWindow("open when cid > 7 close when cid < 8")
+    assert searched(folder, window, engine=EngineName.SPARK) == count
 
 
 @pytest.mark.spark

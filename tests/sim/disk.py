@@ -75,8 +75,10 @@ class File:
             at, data = self.pending[kept]
             if data is not None:
                 torn = data[: rng.randint(0, len(data))]
-                # Space is given to a file before its bytes arrive.
-                _apply(self.durable, at, torn + bytes(rng.choice((0, 0, len(data) - len(torn)))))
+                _apply(self.durable, at, torn)
+                # Space is given to a file before its bytes arrive; what has space keeps its former bytes.
+                end = at + len(torn) + rng.choice((0, 0, len(data) - len(torn)))
+                self.durable.extend(bytes(max(0, end - len(self.durable))))
         self.data, self.pending = bytearray(self.durable), []
         return lost
 

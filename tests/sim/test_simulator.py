@@ -118,6 +118,21 @@ def test_a_loss_of_power_leaves_what_was_synced() -> None:
     assert None in {content for _, content in found}
 
 
+def test_a_torn_write_over_former_bytes_leaves_the_rest_of_them() -> None:
+    world = World()
+    with world.simulated():
+        world.disk.put("/sim/file", b"former")
+        handle = os.open("/sim/file", os.O_WRONLY)
+        os.write(handle, b"latest")
+        os.close(handle)
+        found = set()
+        for seed in range(200):
+            with_loss = _copied(world.disk)
+            with_loss.lose_power(Random(seed))
+            found.add(with_loss.content("/sim/file"))
+    assert found == {b"latest"[:length] + b"former"[length:] for length in range(7)}
+
+
 def _copied(disk: Disk) -> Disk:
     twin = World().disk
     twin.top = deepcopy(disk.top)

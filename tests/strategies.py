@@ -36,6 +36,11 @@ def examples(number: int, **more: Any) -> settings:
     return settings(max_examples=number if THOROUGH else min(-(-number // 5), 3 + number // 20), **more)
 
 
+def length(few: int, many: int) -> int:
+    """The length of a random stream: ``many`` if the tests are to be thorough."""
+    return many if THOROUGH else few
+
+
 def seeds(few: int, many: int) -> pytest.MarkDecorator:
     """Runs a test with ``few`` seeds, and as a slow test with the others of ``many``."""
     return some("seed", range(few), range(few, many))

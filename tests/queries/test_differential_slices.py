@@ -21,7 +21,7 @@ from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues
-from tests.strategies import examples
+from tests.strategies import examples, length
 
 Packed = list[tuple[PackedPiece, bytes]]
 QUERIES = (
@@ -86,7 +86,9 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
 def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
     """Those of time also of a stream that is out of order."""
     rng = random.Random(seed)
-    records = without_dequeues(schema, random_stream(schema, seed, 250, 5, 0 if seed % 2 else 0.02))
+    records = without_dequeues(
+        schema, random_stream(schema, seed, length(130, 250), 5, 0 if seed % 2 else 0.02)
+    )
     if isinstance(window, TimeWindow) and seed % 3 == 0:
         rng.shuffle(records)
     stream = Stream(schema, window, finite=True)

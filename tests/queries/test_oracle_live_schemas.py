@@ -30,7 +30,7 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Windo
 from tests.jobs.test_schema_changes import WITH_NOTES
 from tests.jobs.watching import SCHEMA as SHOP
 from tests.spark.streaming.test_oracle_shards import CHANGES, SCHEMA, cut, random_records
-from tests.strategies import runs
+from tests.strategies import length, runs
 from tests.windows.test_windowed_standing_queries import stream as shop_stream
 
 EXTRA = 4  # where a relation stands that comes with a change
@@ -62,7 +62,7 @@ class Run:
         self.refused: list[str] = []
         self.changes = 0
 
-    def steps(self, changes: Sequence[Schema] = CHANGES, records: int = 240) -> Iterator[Step]:
+    def steps(self, changes: Sequence[Schema] = CHANGES, records: int = length(140, 240)) -> Iterator[Step]:
         counting: list[Numbered] = []
         for batch in cut(self.rng, random_records(self.rng, records)):
             changed = self._change(changes) if self.rng.random() < 0.4 else None
@@ -143,7 +143,7 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
     for seed in runs(2):
         run = Run(Stream(SCHEMA, window), Query("alpha beta", kind=TOP, options=options), seed, deletes=True)
         shown: set[str] = set()
-        for step in run.steps(records=120):
+        for step in run.steps(records=length(90, 120)):
             left += sum(result.op == "-" for result in step.changed or ())
             for result in [*(step.changed or ()), *step.found]:
                 assert result.place is not None
@@ -175,7 +175,7 @@ SQLS = ["SELECT DISTINCT x FROM plain WHERE x >= 0 AND x < 5", "SELECT x, y FROM
 def test_the_state_of_sql_goes_on(text: str) -> None:
     for seed in runs(4):
         run = Run(Stream(SCHEMA, TimeWindow(12)), Query(text, kind=SQL, options={"force": "yes"}), seed)
-        steps = list(run.steps())
+        steps = list(run.steps(records=240))
         found = [r for step in steps for r in step.found] + run.live.take(RecordBatch.of(()), ended=True)
         assert not any(step.changed for step in steps)
         alone = Session(Stream(SCHEMA, TimeWindow(12)), keywords=False)
@@ -195,7 +195,7 @@ EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - tim
 
 def test_windows_go_on_where_they_are_found_as_before() -> None:
     """A relation comes and goes; results over it are told when their windows end, if it is still there."""
-    counts = [windowed(random.Random(seed)) for seed in range(6)]
+    counts = [windowed(random.Random(seed)) for seed in range(length(3, 6))]
     assert all(found for _, found in counts)
     assert any(with_notes for with_notes, _ in counts)
 

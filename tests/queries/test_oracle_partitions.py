@@ -25,7 +25,7 @@ from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.spark.streaming.shard_runs import KeptShard, lines
 from tests.spark.streaming.test_oracle_shards import DIVIDED, random_row
-from tests.strategies import seeds, some
+from tests.strategies import length, seeds, some
 
 START = 1_000_000
 
@@ -162,7 +162,7 @@ def test_a_late_record_finds_an_earlier_and_a_later_tuple_of_its_key() -> None:
 @seeds(1, 12)
 def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
-    records = random_records(rng, 120)
+    records = random_records(rng, length(80, 120))
     window = TimeWindow(rng.choice((12, 40)))
     job = Job(dict(QUERIES), DIVIDED, window=window, max_size=3, lateness=lateness, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), lateness)
@@ -182,11 +182,11 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
     assert last_told(reader.results) == last_told(expected)
 
 
-@seeds(8, 40)
+@seeds(4, 40)
 def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed: int) -> None:
     """Until then records come in order, and nothing says what is final."""
     rng = random.Random(seed)
-    records, in_step = random_records(rng, 120), rng.randint(1, 80)
+    records, in_step = random_records(rng, length(100, 120)), rng.randint(1, 80)
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(rng.choice((12, 40))), max_size=3)
     session, whole = Session(job.stream), Session(job.stream)
     for one in (session, whole):

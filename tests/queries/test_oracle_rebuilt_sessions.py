@@ -427,7 +427,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str)
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
     calm, broken = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
     told = 0
-    for number in range(60):
+    for number in range(40):
         time = 1_000 + number
         batch = RecordBatch.of(
             [Record(1, time, ("alpha", number % 5)), Record(0, time, ("beta", number % 7))]
@@ -435,12 +435,12 @@ def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str)
         results = calm.take(batch)
         assert lines(broken.take(batch)) == lines(results)
         told += sum(one.name == "added" for one in results)
-        if number == 20:
+        if number == 12:
             for each in (calm, broken):
                 each.replace_log()
                 each.live.add_all(plans_over([added], stream))
                 each.queries += (added,)
-        if number > 20 and number % 8 == 0:
+        if number > 12 and number % 8 == 0:
             broken.rebuild()
     assert told
     assert broken.replaced == 1

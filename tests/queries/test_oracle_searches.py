@@ -21,7 +21,7 @@ from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream
-from tests.strategies import combinations, seeds
+from tests.strategies import combinations, length, seeds
 
 TEXTS = (
     *("alpha beta", "alpha", "beta no", "alpha -no", '"alpha beta"', "al* no", "(alpha OR beta) no"),
@@ -71,7 +71,7 @@ def compare(session: Session, text: str, size: int, most: int, rank: str) -> int
 @combinations("schema, window", [STREAMS, TABLES], WINDOWS)
 def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window, seed: int) -> None:
     rng = random.Random(seed)
-    records = random_stream(schema, seed, 160, 3)
+    records = random_stream(schema, seed, length(96, 160), 3)
     stream = Stream(schema, window, max_size=3, match_names=True)
     session, undisturbed = Session(stream), Session(stream)
     tables = [record for record in records if schema.relations[record.relation].table]
@@ -84,7 +84,7 @@ def test_a_search_finds_what_a_new_query_is_given(schema: Schema, window: Window
     for batch in pieces(moving):
         told += session.take(batch)
         expected += undisturbed.take(batch)
-        for text in rng.sample(TEXTS, 5):
+        for text in rng.sample(TEXTS, 4):
             size, most = rng.choice((1, 2, 3)), rng.choice((1, 3, 1000))
             compare(session, text, size, most, rng.choice(RANKINGS))
         known = {word: searched(session, asked(word, "", 1), 1).found for word in ("alpha", "beta", "pad")}
@@ -142,7 +142,7 @@ def test_phrases_of_stop_words_are_read_in_all_texts() -> None:
 def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
     stream = Stream(STREAMS, TimeWindow(200), max_size=4)
     session, undisturbed = Session(stream), Session(stream)
-    records = random_stream(STREAMS, 1, 150, 3)
+    records = random_stream(STREAMS, 1, 64, 3)
     told, expected = [], []
     for each in (session, undisturbed):
         each.add(asked("alpha beta", "standing", 4))

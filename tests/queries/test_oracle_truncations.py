@@ -19,7 +19,7 @@ from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window
 from tests.paper_modes import engines, net
 from tests.queries.random_streams import DENSE, STREAMS, deleted_singly, dense_rows, random_stream
-from tests.strategies import seeds
+from tests.strategies import length, seeds
 
 OVER = ExpressionWindow("longest match [plain] .{3,12} [keyed]")
 QUERIES = (
@@ -67,7 +67,7 @@ def test_sessions(window: Window, lateness: int, seed: int) -> None:
     rng = random.Random(seed)
     stream = Stream(STREAMS, window, lateness=lateness)
     queries = QUERIES if not isinstance(window, Unbounded) else QUERIES[:3]
-    batches = batches_of(rng, random_stream(STREAMS, seed, 250, 2, 0.02))
+    batches = batches_of(rng, random_stream(STREAMS, seed, length(110, 250), 2, 0.03))
     assert any(record.truncates for batch in batches for record in batch)
     one, each = Session(stream), Session(stream)
     found = told(one, queries, batches)
@@ -80,7 +80,7 @@ def test_sessions(window: Window, lateness: int, seed: int) -> None:
 def test_windows_of_expressions(seed: int) -> None:
     rng = random.Random(seed)
     queries = (Query("alpha beta").over(OVER, allowed=True).named("windowed", 3),)
-    batches = batches_of(rng, random_stream(STREAMS, seed, 150, 3, 0.02))
+    batches = batches_of(rng, random_stream(STREAMS, seed, length(100, 150), 3, 0.03))
     one, each = (Session(Stream(STREAMS, OVER), keywords=False) for _ in range(2))
     found = told(one, queries, batches)
     assert found == told(each, queries, singly(batches, STREAMS))
@@ -94,7 +94,7 @@ def test_windows_of_expressions(seed: int) -> None:
 def test_engines(window: Window, lateness: int, seed: int) -> None:
     """The default one, delta joins, and the paper's meshes."""
     rng = random.Random(seed)
-    stream = dense_rows(rng, 60, [0, 1, 2], truncated=0.04)
+    stream = dense_rows(rng, length(40, 60), [0, 1, 2], truncated=0.05)
     plan = Plan(DENSE, parse_query("alpha beta", DENSE), window, 3, lateness=lateness)
     ends = []
     for one, each in zip(engines(plan), engines(plan), strict=True):
@@ -145,11 +145,11 @@ def test_sql_in_constant_memory_takes_no_truncation() -> None:
 def test_truncations_leave_nothing(lateness: int) -> None:
     session = Session(Stream(STREAMS, Unbounded(), lateness=lateness))
     session.add(QUERIES[0])
-    rows = [Record(0, 1, (f"alpha n{number}", number, number)) for number in range(700)]
+    rows = [Record(0, 1, (f"alpha n{number}", number, number)) for number in range(250)]
     session.take(RecordBatch.of([*rows, Record(1, 1, ("beta", 1, 1))]))
-    for time in range(2, 700):
+    for time in range(2, 250):
         session.take(RecordBatch.of([Record.truncation(0, time)]))
-    assert session.load().live < 750
+    assert session.load().live < 300
     records = session.lasting_records()
     assert records is not None
     assert len(records.records) <= lateness + 2

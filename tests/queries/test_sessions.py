@@ -29,7 +29,7 @@ from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Windo
 from tests.jobs.watching import SCHEMA
 from tests.paper_modes import MODES
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
-from tests.strategies import combinations
+from tests.strategies import combinations, length, seeds
 
 OVER = ExpressionWindow("longest match [customer] .* [order and time - time[-1] < 2 s] per cid")
 QUERIES = (
@@ -59,7 +59,7 @@ def lines(results: list[Result]) -> list[bytes]:
     return sorted(result.to_json() for result in results)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@seeds(2, 5)
 def test_adding_many_at_once_is_adding_each(seed: int) -> None:
     together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
     rng = random.Random(seed)
@@ -168,16 +168,16 @@ SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES
 def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
     """What each step gives: queries come and go in mid-stream, and one stands twice under two names."""
     random = Random(0)
-    static, stream = dense_tables(random), dense_rows(random, 160, [0, 0, 1, 2])
+    static, stream = dense_tables(random), dense_rows(random, length(96, 160), [0, 0, 1, 2])
     live = Session(Stream(DENSE, window, max_size=3, **options), share)
     live.load_tables(static)
     steps = [live.add(Query("alpha beta").named("a", 3))]
     for number in range(0, len(stream), 16):
         steps.append(live.take(RecordBatch.of(stream[number : number + 16])))
-        if number == 48:
+        if number == 32:
             steps.append(live.add(Query("beta ; alpha gamma").named("b", 3)))
             steps.append(live.add(Query("alpha beta").named("c", 3)))
-        if number == 96:
+        if number == 64:
             live.remove("a")
             steps.append(live.change_schema(to_yaml(replace(DENSE, joins=DENSE.joins[1:]))))
     return [*steps, live.take(RecordBatch.of(()), ended=True)]

@@ -25,7 +25,7 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants
 from tests.paper_modes import by, by_paper
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables
-from tests.strategies import COLUMNS, WORDS, Case, cases, combinations, examples, runs
+from tests.strategies import COLUMNS, WORDS, Case, cases, combinations, examples, length, runs
 
 PAIR = Schema(
     "pair",
@@ -91,7 +91,7 @@ def test_dense_streams(least: int, text: str, window: Window) -> None:
     plan, found = Plan(DENSE, parse_query(text, DENSE), window, 3), 0
     for seed in runs(3):
         rng = Random(seed)
-        static, stream = dense_tables(rng), dense_rows(rng, 60, [0, 0, 1, 2])
+        static, stream = dense_tables(rng), dense_rows(rng, length(48, 60), [0, 0, 1, 2])
         outputs = outputs_of(engines(plan), static, stream, least)
         assert outputs == outputs[:1] * len(outputs)
         found += len(outputs[0])

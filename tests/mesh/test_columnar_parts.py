@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws_mesh.columnar import hash_index
+from skws_mesh.columnar import hash_index, store
 from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, WakeStates
 from skws_mesh.columnar.columns import Hashes, Ints
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex
-from skws_mesh.columnar.store import Table
+from skws_mesh.columnar.store import NO_MEMBER, Partials, PartialStore, Table
 from tests.strategies import examples
 
 
@@ -176,3 +176,44 @@ def test_labels_know_of_free_tuples_that_came_after_them() -> None:
     assert labels.of(query, slots).tolist() == [0, 1, 0, 0]
     labels.remap(np.array([-1, 4, -1]))
     assert labels.of(np.array([5, 5]), np.array([4, 1])).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are indexed and some are not yet, while rows come, end, are dropped, and get other slots."""
+    monkeypatch.setattr(store, "_SCANNED", 3)
+    rng = Random(seed)
+    kept, expected = PartialStore(3), list[tuple[int, ...]]()  # the members of each row, and its end
+    ends = np.full(12, 100, dtype=np.int64)  # by slot
+    for turn in range(60):
+        new = [tuple(rng.sample(range(len(ends)), rng.randint(1, 3))) for _ in range(rng.randrange(5))]
+        members = np.array([[*row, *[NO_MEMBER] * (3 - len(row))] for row in new], dtype=np.int64)
+        column = np.zeros(len(new), dtype=np.int64)
+        kept.append(Partials(column, column, members.reshape(-1, 3), column, column + 100).columns())
+        expected += new
+        slots = np.array(rng.sample(range(len(ends)), rng.randrange(4)), dtype=np.int64)
+        found = [row for row, members in enumerate(expected) if set(members) & set(slots.tolist())]
+        assert kept.rows_with(slots).tolist() == found
+        match rng.randrange(6):
+            case 0:
+                ends[slots] = turn
+                earlier = [row for row in found if kept.partials.end[row] > turn]
+                assert kept.end(slots, ends).tolist() == earlier
+                assert (kept.partials.end[found] <= turn).all()
+            case 1:
+                stays = np.array([rng.random() < 0.8 for _ in expected], dtype=bool)
+                kept.keep(stays)
+                expected = [row for row, there in zip(expected, stays.tolist(), strict=True) if there]
+            case 2:
+                there = (kept.partials.end > turn).tolist()
+                order = rng.sample(range(len(ends)), len(ends))
+                kept.compact(turn, np.array(order))
+                moved = np.empty_like(ends)
+                moved[order] = ends
+                ends = moved
+                expected = [
+                    tuple(order[slot] for slot in row)
+                    for row, alive in zip(expected, there, strict=True)
+                    if alive
+                ]
+    assert len(expected) == kept.size

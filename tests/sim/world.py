@@ -28,7 +28,7 @@ from skws.jobs.clock import StoppableClock
 from skws.queries import operator, session
 from skws.queries.keywords import kind
 from skws.store import row_files
-from skws_mesh.columnar import hash_index
+from skws_mesh.columnar import hash_index, store
 from skws_purging import policy
 from skws_schema import budgets as budget
 from skws_schema.yaml.document import to_yaml
@@ -122,6 +122,7 @@ class World:
                 stack.enter_context(patch.object(module, "parse_schema", _parse_schema))
             stack.enter_context(patch.object(checkpoint, "to_yaml", _to_yaml))
             stack.enter_context(patch.object(hash_index, "_LEAST_BITS", _FILTER_BITS))
+            stack.enter_context(patch.object(store, "_SCANNED", 1))
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))

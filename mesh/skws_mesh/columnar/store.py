@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skws_mesh.columnar.columns import Flags, Ints, TupleColumns, written
+from skws_mesh.columnar.columns import Flags, Hashes, Ints, TupleColumns, distinct, index_hashes, written
+from skws_mesh.columnar.hash_index import HashIndex
 
 NO_MEMBER = -1
 
@@ -151,16 +152,23 @@ class TupleStore(Table):
         return TupleColumns(*self.columns())
 
 
+_SCANNED = 4096
+"""Rows without an index by member: so many are compared in the time of a look-up or two."""
+
+
 class PartialStore(Table):
     """Partial results, or results, of up to ``width`` tuples.
 
-    There can be millions, so queries, operators and slots take 32 bits here.
+    There can be millions, so queries, operators and slots take 32 bits here. Where tuples end early, as in a
+    database that is followed, rows are indexed by their members: a change then costs by what it changes.
     """
 
     def __init__(self, width: int) -> None:
         query, operator, members, start, end = Partials.none(width).columns()
         small = (column.astype(np.int32) for column in (query, operator, members))
         super().__init__((*small, start, end))  # type: ignore[arg-type]  # widened when read
+        self._by_member = HashIndex()  # of the first rows
+        self._indexed = 0
 
     @property
     def partials(self) -> Partials:
@@ -180,6 +188,8 @@ class PartialStore(Table):
 
         Returns the new index of each row, -1 if it was dropped.
         """
+        if self._indexed:  # by the former slots
+            self._by_member, self._indexed = HashIndex(), 0
         # Living partials have only live members. NO_MEMBER is -1, and so selects the number behind the last.
         places = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
@@ -192,7 +202,7 @@ class PartialStore(Table):
         Returns the indices of the rows that now end earlier.
         """
         _, _, members, _, end = self.columns()
-        touched = np.flatnonzero(np.isin(members, slots).any(axis=1))
+        touched = self.rows_with(slots)
         if not len(touched):
             return touched
         among = members[touched]
@@ -201,6 +211,38 @@ class PartialStore(Table):
         end[touched] = np.minimum(earliest, end[touched])
         places: Ints = touched[earlier]
         return places
+
+    def rows_with(self, slots: Ints) -> Ints:
+        """The indices of the rows that contain one of some tuples, in order."""
+        if self.size - self._indexed > _SCANNED:
+            self._index()
+        members = self._columns[2][: self.size]
+        rows = np.flatnonzero(np.isin(members[self._indexed :], slots).any(axis=1)) + self._indexed
+        if self._indexed:
+            _, indexed_rows = self._by_member.probe(_hashes(slots))
+            indexed_rows = distinct(indexed_rows)
+            equal = np.isin(members.take(indexed_rows, axis=0), slots).any(axis=1)
+            rows = np.concatenate([indexed_rows.compress(equal), rows])
+        return rows
+
+    def keep(self, kept: Flags) -> Ints:
+        renumbered = super().keep(kept)
+        if self._indexed:
+            self._by_member.remap(renumbered[: self._indexed])
+            self._indexed = int(np.count_nonzero(kept[: self._indexed]))
+        return renumbered
+
+    def _index(self) -> None:
+        """Index the rows that are not indexed yet."""
+        members = self._columns[2][self._indexed : self.size]
+        places = np.flatnonzero(members.ravel() != NO_MEMBER)
+        slots = members.ravel().take(places).astype(np.int64)
+        self._by_member.add(_hashes(slots), places // members.shape[1] + self._indexed)
+        self._indexed = self.size
+
+
+def _hashes(slots: Ints) -> Hashes:
+    return index_hashes(np.zeros(len(slots), dtype=np.int64), slots)
 
 
 def _rows(columns: tuple[Ints, ...], chosen: Ints | Flags | slice) -> Iterator[Ints]:

@@ -70,10 +70,12 @@ class LiveResults:
     def take(self, slots: Ints) -> Iterator[Partials]:
         """Results that contain one of the tuples; they are forgotten."""
         for store in self._stores:
-            touched: Flags = np.isin(store.partials.members, slots).any(axis=1)  # type: ignore[assignment]
-            if touched.any():
+            touched = store.rows_with(slots)
+            if len(touched):
                 yield store.take(touched)
-                store.keep(~touched)
+                remaining = np.ones(store.size, dtype=bool)
+                remaining[touched] = False
+                store.keep(remaining)
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -120,7 +121,9 @@ class Rest:
 def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     """Inside, Ctrl-C, SIGTERM and a closed terminal call ``stop``; a second one raises KeyboardInterrupt.
 
-    Yields the list of signals received. Other threads than the main one receive none.
+    ``stop`` is called in a thread of its own: it may need a lock that the interrupted code holds, such as
+    that of the event which ends a sleep. Yields the list of signals received. Other threads than the main
+    one receive none.
     """
     received: list[int] = []
     if current_thread() is not main_thread():
@@ -131,7 +134,7 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
         received.append(number)
         if len(received) > 1:
             raise KeyboardInterrupt
-        stop()
+        start_new_thread(stop, ())  # of all ways to start a thread the one that takes no lock
 
     former = {
         number: signal.getsignal(number)

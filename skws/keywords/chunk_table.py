@@ -155,7 +155,7 @@ _BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for 
 """White space as blanks."""
 
 
-class Candidates(NamedTuple):
+class CandidateChunks(NamedTuple):
     """Where the alternatives may be: in some chunks of texts, and anywhere in other texts.
 
     ``of_chunk``: the index of each chunk's text.
@@ -180,7 +180,7 @@ class CandidateTexts:
         plain = [part.encode() for part in needed if part.isascii()]
         self._plain = [(len(part), re.compile(re.escape(part))) for part in plain]
 
-    def of(self, texts: Texts) -> Candidates | None:
+    def of(self, texts: Texts) -> CandidateChunks | None:
         """The candidates; None if the alternatives do not narrow them down."""
         if not self._narrow:
             return None
@@ -193,7 +193,7 @@ class CandidateTexts:
             of_chunk, places = of_chunk[plain], places[plain]
             hopeful = [place for place, text in enumerate(texts.at(foreign)) if not self.hopeless(text)]
             across = distinct(np.concatenate([across, foreign[hopeful]]))
-        return Candidates(_chunks_around(data, texts.offsets, of_chunk, places), of_chunk, across)
+        return CandidateChunks(_chunks_around(data, texts.offsets, of_chunk, places), of_chunk, across)
 
     def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
         """The text and the place of each substring that is found, and texts into which others reach."""
@@ -203,7 +203,7 @@ class CandidateTexts:
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
             before = joiners - np.arange(len(joiners))
             offsets = offsets - np.searchsorted(joiners, offsets)
-        found, across = [before[:0]], [before[:0]]
+        hits, across = [before[:0]], [before[:0]]
         for length, start in self._plain:
             places = np.array([match.start() for match in start.finditer(bare)], dtype=np.int64)
             first = np.searchsorted(offsets, places, side="right") - 1
@@ -212,8 +212,8 @@ class CandidateTexts:
                 # What is found at the end of a text may reach into the next ones, and hide what is there.
                 across.append(ranges(first, last - first + 1)[np.repeat(last > first, last - first + 1)])
                 places = places[last == first]
-            found.append(places)
-        places = np.concatenate(found)
+            hits.append(places)
+        places = np.concatenate(hits)
         return (
             np.searchsorted(offsets, places, side="right") - 1,
             places + np.searchsorted(before, places, side="right"),

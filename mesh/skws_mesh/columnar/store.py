@@ -91,8 +91,9 @@ class Table:
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""
         first, self.size = self.size, self.size + len(rows[0])
-        for number, new in enumerate(rows):  # one by one, so that memory has one column twice at the most
-            self._columns[number] = written(self._columns[number], first, new, least=_LEAST)
+        # One by one, so that memory has one column twice at the most.
+        for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
+            self._columns[number] = written(column, first, new, least=_LEAST)
         return first
 
     def columns(self) -> tuple[Ints, ...]:
@@ -224,6 +225,12 @@ class PartialStore(Table):
             equal = np.isin(members.take(indexed_rows, axis=0), slots).any(axis=1)
             rows = np.concatenate([indexed_rows.compress(equal), rows])
         return rows
+
+    def drop(self, rows: Ints) -> None:
+        """Drop some rows."""
+        remaining = np.ones(self.size, dtype=bool)
+        remaining[rows] = False
+        self.keep(remaining)
 
     def keep(self, kept: Flags) -> Ints:
         renumbered = super().keep(kept)

@@ -73,9 +73,7 @@ class LiveResults:
             touched = store.rows_with(slots)
             if len(touched):
                 yield store.take(touched)
-                remaining = np.ones(store.size, dtype=bool)
-                remaining[touched] = False
-                store.keep(remaining)
+                store.drop(touched)
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""
@@ -234,9 +232,7 @@ class EmittedResults(LiveResults):
             events += self._emitter.retractions(ended)
             unlived = places[ended.end <= self._emitter.starts(ended.members)]
             if len(unlived):
-                remains = np.ones(store.size, dtype=bool)
-                remains[unlived] = False
-                store.keep(remains)
+                store.drop(unlived)
         return events
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:

@@ -158,12 +158,26 @@ _BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for 
 class CandidateChunks(NamedTuple):
     """Where the alternatives may be: in some chunks of texts, and anywhere in other texts.
 
-    ``of_chunk``: the index of each chunk's text.
+    ``inside``: the place of a byte in each chunk, and ``of_chunk`` the index of its text, which is ASCII.
     """
 
-    chunks: list[str]
+    data: bytes
+    offsets: Places
+    inside: Places
     of_chunk: Places
     texts: Places
+
+    def chunks(self) -> list[str]:
+        if not len(self.inside):  # as in most batches
+            return []
+        blank = self.data.translate(_BLANK)
+        begins, ends = self.offsets.take(self.of_chunk), self.offsets.take(self.of_chunk + 1)
+        chunk_list = []
+        for first, place, end in zip(begins.tolist(), self.inside.tolist(), ends.tolist(), strict=True):
+            begin, behind = blank.rfind(b" ", first, place), blank.find(b" ", place, end)
+            chunk = self.data[first if begin < 0 else begin + 1 : end if behind < 0 else behind]
+            chunk_list.append(str(chunk, "ascii"))
+        return chunk_list
 
     def places(self) -> Places:
         """The indices of all these texts, in order."""
@@ -193,7 +207,7 @@ class CandidateTexts:
             of_chunk, places = of_chunk[plain], places[plain]
             hopeful = [place for place, text in enumerate(texts.at(foreign)) if not self.hopeless(text)]
             across = distinct(np.concatenate([across, foreign[hopeful]]))
-        return CandidateChunks(_chunks_around(data, texts.offsets, of_chunk, places), of_chunk, across)
+        return CandidateChunks(data, texts.offsets, places, of_chunk, across)
 
     def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
         """The text and the place of each substring that is found, and texts into which others reach."""
@@ -219,18 +233,6 @@ class CandidateTexts:
             places + np.searchsorted(before, places, side="right"),
             distinct(np.concatenate(across)),
         )
-
-
-def _chunks_around(data: bytes, offsets: Places, of_chunk: Places, places: Places) -> list[str]:
-    """The chunks of some texts, all of ASCII, around some bytes."""
-    blank = data.translate(_BLANK)
-    begins, ends = offsets.take(of_chunk), offsets.take(of_chunk + 1)
-    chunks_found = []
-    for first, place, end in zip(begins.tolist(), places.tolist(), ends.tolist(), strict=True):
-        begin, behind = blank.rfind(b" ", first, place), blank.find(b" ", place, end)
-        chunk = data[first if begin < 0 else begin + 1 : end if behind < 0 else behind]
-        chunks_found.append(str(chunk, "ascii"))
-    return chunks_found
 
 
 Bitmaps: TypeAlias = npt.NDArray[np.int16]
@@ -356,7 +358,7 @@ class ChunkTable(PredicateMemory[int]):
             if self._of_phrases:
                 whole = candidates.places()
             else:
-                bits_of_chunks = np.array(list(map(self.__getitem__, candidates.chunks)), dtype=np.int16)
+                bits_of_chunks = np.array(list(map(self.__getitem__, candidates.chunks())), dtype=np.int16)
                 np.bitwise_or.at(bits_of_texts, candidates.of_chunk, bits_of_chunks)
             bits_of_texts[whole] |= np.array(list(map(self._found, texts.at(whole))), dtype=np.int16)
         pieces = np.split(bits_of_texts, np.cumsum([len(bits) for _, bits in parts])[:-1])

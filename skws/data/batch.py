@@ -261,6 +261,7 @@ class RecordBatch:
 
     @property
     def whole(self) -> RecordBatch:
+        """The batch itself, as of ``LongBatch``."""
         return self
 
     def parts(self, size: int) -> Iterator[RecordBatch]:

@@ -166,21 +166,17 @@ class StoredRecords:
     def __init__(self, rest: RecordBatch, portions: Sequence[_Portion]) -> None:
         self._rest = rest
         self._portions = portions
-        self._latest: int | None = None
+        self.latest: int | None = None
+        """The latest time; None without records."""
         self._in_files = -len(rest)
         for times in self._times():
             self._in_files += len(times)
             if len(times):
                 latest = int(times.max())
-                self._latest = latest if self._latest is None else max(self._latest, latest)
+                self.latest = latest if self.latest is None else max(self.latest, latest)
 
     def __len__(self) -> int:
         return len(self._rest) + self._in_files
-
-    @property
-    def latest(self) -> int | None:
-        """The latest time; None without records."""
-        return self._latest
 
     @property
     def insertions(self) -> int:
@@ -200,7 +196,7 @@ class StoredRecords:
         order = np.argsort(np.concatenate(times), kind="stable").astype(np.int32)
         del times
         source = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes).take(order)
-        opened = {0: self._rest}
+        opened, files = {0: self._rest}, {portion.file for portion in self._portions}
         for part in whole_groups(source, len(sizes), size):
             numbers, sources = order[part], source[part]
             batches, places = [], []
@@ -216,7 +212,7 @@ class StoredRecords:
                 batch = batch.take(np.argsort(np.concatenate(places)))
             yield batch
             opened = {each: records for each, records in opened.items() if left[each]}
-            for file in {portion.file for portion in self._portions}:
+            for file in files:
                 file.release()
 
     def _times(self) -> Iterator[Ints]:

@@ -52,11 +52,11 @@ from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning, plan_keys
 from skws.results.frames import result_table
 from skws.sources.partitions import PartitionEnds
-from skws.spark.batch import BatchRun
 from skws.spark.data_source import PARTITION, piece_source
 from skws.spark.local_java import is_local
 from skws.spark.pieces import PARTS, SHARED, shared_pieces
 from skws.spark.session import packages_zip
+from skws.spark.sliced_search import BatchRun
 from skws.spark.source_reader import RECORDS as FIRST
 from skws.spark.source_reader import Pieces, Reading, SourceReader
 from skws.spark.streaming.layout import Division, Layout

@@ -13,7 +13,7 @@ from skws.data.batch import Chunk
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
 from skws.sources.partitions import PartitionEnds, named
-from skws.spark.batch import PIECES, piece_row
+from skws.spark.sliced_search import PIECES, piece_row
 from skws.spark.streaming.layout import Layout
 from skws_mesh.columnar.columns import Ints
 from skws_schema.model import Schema

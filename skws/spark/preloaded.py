@@ -35,8 +35,8 @@ from skws.spark.sockets import temporary_folder
 BATCH: Final = (
     "pyspark.daemon",
     "pyspark.worker",
-    "skws.spark.batch",
-    "skws.spark.batch",
+    "skws.spark.sliced_search",
+    "skws.spark.sliced_search",
     "skws.queries.keywords.engine",
 )
 LIVE: Final = (

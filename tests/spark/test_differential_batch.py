@@ -15,8 +15,8 @@ from skws.queries.kinds import moment
 from skws.queries.partitioning.slices import SMALL
 from skws.replay_search import Search
 from skws.results.model import Result
-from skws.spark.batch import RangesRun, looked_at
 from skws.spark.replay import replay_run
+from skws.spark.sliced_search import RangesRun, looked_at
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import Query, RankingChoice, TopChoice

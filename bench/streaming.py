@@ -37,7 +37,7 @@ from skws.jobs.log import Log
 from skws.results.model import LiveResult
 from skws.sinks.base import SinkRun
 from skws.spark.streaming.layout import Wanted
-from skws.spark.streaming.watch import SparkWatch
+from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND, TimeWindow

@@ -50,7 +50,7 @@ _ANSWERS: Final = "answers.jsonl"
 _QUERIES: Final = "queries.json"
 _HOSTS: Final = {
     EngineName.LOCAL: ("skws.jobs.local", "LocalWatch"),
-    EngineName.SPARK: ("skws.spark.streaming.watch", "SparkWatch"),
+    EngineName.SPARK: ("skws.spark.streaming.spark_watch", "SparkWatch"),
 }
 """Module and class of each host. A host loads when a job asks for it."""
 _JOIN_SECONDS: Final = 30.0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from threading import Thread
 
 from skws.spark.streaming.layout import Wanted
-from skws.spark.streaming.watch import SparkWatch
+from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from tests.jobs.watching import Collected, Notes

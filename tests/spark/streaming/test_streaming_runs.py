@@ -14,7 +14,7 @@ import pytest
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.spark.streaming.watch import SparkWatch
+from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
 from skws.spec.query import PATTERN, SQL, Query
 from skws.state_database import NAME

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from skws.extras import missing_extra
 
 if TYPE_CHECKING:
-    from skws.spark.library import RECORDS, Source, search
+    from skws.spark.dataframe_search import RECORDS, Source, search
     from skws.spark.shard_state import state
 
 __all__ = ["RECORDS", "Source", "search", "state"]

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.frames import COLUMNS, result_table
 from skws.results.model import Result
+from skws.spark.dataframe_search import COLUMNS as RESULT_COLUMNS
+from skws.spark.dataframe_search import share_packages
 from skws.spark.faults import brief_errors
-from skws.spark.library import COLUMNS as RESULT_COLUMNS
-from skws.spark.library import share_packages
 from skws.spark.streaming.layout import blobs_at
 from skws.spark.streaming.processor import MeshProcessor, ShardProgress
 from skws.spark.streaming.shard_server import Shard

@@ -47,7 +47,7 @@ def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
 
 def test_the_api_page_has_signatures_and_docstrings(site: Path) -> None:
     text = re.sub(r"<[^>]+>", "", (site / "api" / "index.html").read_text(encoding="utf-8"))
-    assert {"skws.library.search", "skws.spark.library.search", "SchemaError"} <= set(
+    assert {"skws.library.search", "skws.spark.dataframe_search.search", "SchemaError"} <= set(
         re.findall(r"[\w.]+", text)
     )
     assert "Queries over a stream that is fed batch by batch." in text

@@ -15,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from skws.cli.main import run
 from skws.spark.preloaded import PreloadedPython
-from skws.spark.session import start_session
+from skws.spark.spark_session import start_session
 from tests.commands import Outcome, Skws
 from tests.strategies import THOROUGH
 

@@ -75,7 +75,7 @@ def _write(rows: list[Row], times: list[int], path: Path) -> None:
 _SPARK: Final = f"""
 import sys
 from time import perf_counter
-from skws.spark.session import start_session
+from skws.spark.spark_session import start_session
 from pyspark.sql import functions as F
 session = start_session("local[1]")
 readings = session.read.parquet(sys.argv[1])

@@ -55,10 +55,10 @@ from skws.sources.partitions import PartitionEnds
 from skws.spark.data_source import PARTITION, piece_source
 from skws.spark.local_java import is_local
 from skws.spark.pieces import PARTS, SHARED, shared_pieces
-from skws.spark.session import packages_zip
 from skws.spark.sliced_search import BatchRun
 from skws.spark.source_reader import RECORDS as FIRST
 from skws.spark.source_reader import Pieces, Reading, SourceReader
+from skws.spark.spark_session import packages_zip
 from skws.spark.streaming.layout import Division, Layout
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.job import AHEAD, Job

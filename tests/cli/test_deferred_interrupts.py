@@ -13,7 +13,7 @@ import pytest
 
 from skws.cli.terminal import ProgressBar, StepsLine
 from skws.progress import Progress
-from skws.spark.session import interrupts_deferred
+from skws.spark.spark_session import interrupts_deferred
 from skws_schema.budgets import OverBudgetError, StepBudget, watch_steps
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from skws.spark.session import packages_zip
+from skws.spark.spark_session import packages_zip
 
 # Without a site there is no installation of skws to fall back on; the dependencies are put back by hand.
 EVERY_MODULE = """

@@ -9,7 +9,7 @@ from tests.commands import python
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FAILING = """
-from skws.spark.session import start_session
+from skws.spark.spark_session import start_session
 
 jvm = start_session("local[1]").sparkContext._jvm
 broken = jvm.java.io.IOException("Broken pipe")

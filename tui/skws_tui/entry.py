@@ -68,7 +68,7 @@ def new_job(request: UiRequest, events: EventQueue) -> LiveJob:
 
 def _spark_host(job: LiveJob) -> Host:
     job.log("info", "Spark is starting")
-    from skws.spark.session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark only
+    from skws.spark.spark_session import session_ahead  # noqa: PLC0415 - loads PySpark, for Spark only
 
     ahead = session_ahead(job.request.job.master)  # while other modules load
     return job.host_with(ahead=ahead)

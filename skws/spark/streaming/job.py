@@ -43,7 +43,7 @@ from skws.spark.faults import (
     streaming_fault,
     without_java,
 )
-from skws.spark.session import live_master, stopped
+from skws.spark.spark_session import live_master, stopped
 from skws.spark.streaming.layout import Layout, Wanted, moved
 from skws.spark.streaming.processor import LOCAL_FILES, OUTPUT, STATE_FILES, STATE_STORE, MeshProcessor
 from skws.spark.streaming.reader import Reading, beginning

@@ -29,7 +29,7 @@ from skws.sinks.sink_addresses import open_sinks
 from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
-from skws.spark.session import Ahead, interrupts_deferred, live_master, start_session, stopped
+from skws.spark.spark_session import Ahead, interrupts_deferred, live_master, start_session, stopped
 from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger

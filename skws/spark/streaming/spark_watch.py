@@ -30,10 +30,10 @@ from skws.sources.addresses import parse_source
 from skws.sources.retry import retry
 from skws.spark.faults import plain_errors
 from skws.spark.spark_session import Ahead, interrupts_deferred, live_master, start_session, stopped
-from skws.spark.streaming.job import ShardedJob
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
+from skws.spark.streaming.sharded_job import ShardedJob
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.backend import OperatorState

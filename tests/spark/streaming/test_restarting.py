@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 
 from skws.jobs.clock import StoppableClock
 from skws.spark.faults import PassingError, SparkFailedError, brief_errors, passing, streaming_fault
-from skws.spark.streaming.job import ATTEMPTS, RestartingStream
+from skws.spark.streaming.sharded_job import ATTEMPTS, RestartingStream
 from skws_schema.errors import BadRecordsError
 from tests.jobs.watching import Notes
 

@@ -16,9 +16,9 @@ from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
 from skws.queries.partitioning.parts import Part, Partitioning
-from skws.spark.streaming.job import servers_ahead
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardStats
+from skws.spark.streaming.sharded_job import servers_ahead
 from skws.spec.job import Job
 from skws.spec.query import Query
 from skws_mesh.backend import states_of

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bench.snapshots import ROOT, make_file
-from skws.index.cache import database_index
 from skws.index.database import DatabaseIndex
+from skws.index.index_cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine

@@ -16,7 +16,7 @@ import numpy as np
 
 from skws.data.batch import Record, RecordBatch
 from skws.durable import CACHE, cache_folder
-from skws.index.cache import open_tables
+from skws.index.index_cache import open_tables
 from skws.index.kept import TABLES
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

@@ -598,7 +598,7 @@ def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
 
 def _best_of_database(results: Results, source: Database, plan: Plan, most: int | None) -> Iterator[Result]:
     """The best results, by the same index on disk as ``skws search``."""
-    from skws.index.cache import database_index, passed_over  # noqa: PLC0415 - for databases only
+    from skws.index.index_cache import database_index, passed_over  # noqa: PLC0415 - for databases only
 
     database = database_index(source, plan.schema, None, lambda _: None)
     results.bad.take(passed_over(database.tables))

@@ -165,7 +165,7 @@ class Search:
     @contextmanager
     def _running(self, report: ReportProgress) -> Iterator[None]:
         if self.plan is not None and sourced(self.job.schema):
-            from skws.index.cache import pinned  # noqa: PLC0415 - an index needs Arrow
+            from skws.index.index_cache import pinned  # noqa: PLC0415 - an index needs Arrow
 
             schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)

@@ -8,7 +8,7 @@ from time import perf_counter
 from skws.cli.run import ALL, of_all
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.formats import BadRecordLog
-from skws.index.cache import database_index, passed_over
+from skws.index.index_cache import database_index, passed_over
 from skws.progress import Progress
 from skws.queries.keywords.diagnosis import TypedSearch
 from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of

@@ -21,7 +21,7 @@ def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
 def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
     """All rows of some tables that have a source of their own. Raises SkwsError."""
     # Loaded only where there are such tables: an index needs Arrow.
-    from skws.index.cache import open_tables  # noqa: PLC0415
+    from skws.index.index_cache import open_tables  # noqa: PLC0415
     from skws.index.table import PART  # noqa: PLC0415
 
     for table in open_tables(schema):
@@ -44,6 +44,6 @@ def passed_over_in_sources(schema: Schema) -> list[BadRecord]:
     """The values that are missing in the tables that have a source of their own. Raises SkwsError."""
     if not sourced(schema):
         return []
-    from skws.index.cache import open_tables, passed_over  # noqa: PLC0415 - as above
+    from skws.index.index_cache import open_tables, passed_over  # noqa: PLC0415 - as above
 
     return list(passed_over(open_tables(schema)))

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skws.index.cache import as_batches, make_parts
 from skws.index.database import DatabaseIndex
+from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import PART, arrow_schema
 from skws.keywords.parse import parse_query

@@ -11,7 +11,7 @@ import pytest
 
 from skws.durable import CACHE
 from skws.formats.rows import RowReader
-from skws.index.cache import as_batches, database_index
+from skws.index.index_cache import as_batches, database_index
 from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan

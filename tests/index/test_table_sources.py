@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 import skws
 from skws.durable import cache_folder
 from skws.formats import Replay
-from skws.index.cache import open_tables
+from skws.index.index_cache import open_tables
 from skws.index.kept import TABLES
 from skws.index.postings import Gathered, IndexFile, Postings, packed
 from skws.keywords.analysis import tokens

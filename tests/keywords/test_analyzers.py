@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
-from skws.index.cache import as_batches, make_parts
 from skws.index.database import DatabaseIndex
+from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import arrow_schema
 from skws.keywords.analysis import stem, stop_words

@@ -10,7 +10,7 @@ import pytest
 from bench.ranking import PLACES, PUBLISHED, SAKILA, STACK_EXCHANGE, Question, measured, mondial
 from bench.snapshots import make_file
 from skws.data.batch import Record, batched
-from skws.index.cache import database_index
+from skws.index.index_cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts

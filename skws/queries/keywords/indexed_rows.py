@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from skws.data.blocks import ArrowBlock
-from skws.index.cache import open_tables
+from skws.index.index_cache import open_tables
 from skws.index.reach import Numbers, Reach, StandingKeywordRows, Tuples
 from skws.index.table import Joined, TableIndex
 from skws.keywords.match import Matcher

@@ -28,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from skws.durable import damaged, missing
-from skws.index.cache import pinned
+from skws.index.index_cache import pinned
 from skws.jobs.clock import StoppableClock
 from skws.jobs.log import Log
 from skws.jobs.standing_queries import StandingQueries

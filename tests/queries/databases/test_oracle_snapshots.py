@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from skws.data.batch import Record
 from skws.formats.rows import RowReader
-from skws.index.cache import as_batches, make_parts
 from skws.index.database import DatabaseIndex
+from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query

@@ -202,7 +202,7 @@ def _data(words: list[str], opts: SearchOptions) -> Data:
 
 
 def _search_database(data: Data, query: Query, opts: SearchOptions, written: OutputFormat) -> None:
-    from skws.cli.database import search_database  # noqa: PLC0415 - loads its index
+    from skws.cli.database_search import search_database  # noqa: PLC0415 - loads its index
 
     described = describe(data, opts, quiet=opts.quiet, followed=False)
     page = opts.limit is None and opts.top is None and written in _FOR_PEOPLE

@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 
 from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, batched, concat_batches
-from skws.data.values import MalformedError, MissingError, timestamp
+from skws.data.value_conversion import MalformedError, MissingError, timestamp
 from skws.extras import installed
 from skws.formats import BadRecordLog, Replay, Split, plan
 from skws.formats.files import SUFFIXES

@@ -17,7 +17,7 @@ from skws.data.arrow import filled, flags, integers
 from skws.data.batch import BadRecord, Ints, RecordBatch
 from skws.data.blocks import ColumnBlock, Nullable, Values
 from skws.data.texts import Texts
-from skws.data.values import EARLIEST, LATEST
+from skws.data.value_conversion import EARLIEST, LATEST
 from skws.formats.nested import has_nested
 from skws.formats.rows import FLAT, Origins, RowReader, column_of
 from skws_schema.model import AttributeType, Schema

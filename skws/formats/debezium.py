@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from skws.data.batch import BadRecord, Record
-from skws.data.values import LONGEST, MalformedError, Micros, shown
+from skws.data.value_conversion import LONGEST, MalformedError, Micros, shown
 from skws.formats.rows import (
     UNAVAILABLE,
     RowReader,

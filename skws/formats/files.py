@@ -25,7 +25,7 @@ from typing import IO, Any, Final, TypeAlias
 
 import orjson
 
-from skws.data.values import TOO_DEEP
+from skws.data.value_conversion import TOO_DEEP
 from skws.durable import explained
 from skws.formats.exact_json import loads
 from skws.results.model import dumped

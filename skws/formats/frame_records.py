@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skws.data.batch import Chunk
-from skws.data.values import LARGEST, Unreadable
+from skws.data.value_conversion import LARGEST, Unreadable
 from skws.formats.parquet_files import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
 from skws.formats.sampling import SampleRow, Samples

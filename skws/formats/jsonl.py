@@ -26,7 +26,7 @@ import orjson
 
 from skws.data.batch import BadRecord, Chunk, Ints, Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, Values, packed_integers
-from skws.data.values import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
+from skws.data.value_conversion import EARLIEST, LARGEST, LATEST, SMALLEST, MalformedError, timestamp
 from skws.formats.debezium import ChangeReader, changed_table, is_change
 from skws.formats.exact_json import loads
 from skws.formats.files import (

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from skws.data.values import EARLIEST, EXACT, MalformedError, timestamp
+from skws.data.value_conversion import EARLIEST, EXACT, MalformedError, timestamp
 from skws.formats import jsonl
 from skws.formats.debezium import is_change
 from skws.formats.files import BOM, Split, opened

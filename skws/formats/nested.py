@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from skws.data.batch import BadRecord, Record
-from skws.data.values import MalformedError, shown
+from skws.data.value_conversion import MalformedError, shown
 from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
 from skws_schema.infer.column_profile import digits
 from skws_schema.model import PLACE, Schema

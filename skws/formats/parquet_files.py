@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from skws.data.arrow import STORED, integers, numbers
 from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, merged
 from skws.data.blocks import ArrowBlock
-from skws.data.values import (
+from skws.data.value_conversion import (
     EARLIEST,
     LATEST,
     Convert,

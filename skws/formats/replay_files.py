@@ -26,7 +26,7 @@ from skws.data.batch import (
     records_of,
 )
 from skws.data.packing import pack, unpack
-from skws.data.values import LATEST
+from skws.data.value_conversion import LATEST
 from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Format, Split, Spool, ignore
 from skws.formats.jsonl import reads_columns

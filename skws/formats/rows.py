@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from skws.data.batch import BadRecord, Record
-from skws.data.values import (
+from skws.data.value_conversion import (
     LARGEST,
     NOT_FINITE,
     SMALLEST,

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from skws.data.values import TOO_DEEP, MalformedError, Unreadable, shown
+from skws.data.value_conversion import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
 from skws.formats.debezium import changed_table, exact_row, is_change, unwrapped
 from skws.formats.exact_json import loads

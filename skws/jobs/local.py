@@ -13,7 +13,7 @@ from uuid import uuid4
 import orjson
 
 from skws.data.batch import NO_RECORDS, NOTHING, BadRecord, Chunk, Item, Record, RecordBatch, concat_batches
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.formats.dead_letters import Late, late_letters, late_notice, malformed, unwritable_notice
 from skws.index import tell_missing
 from skws.jobs.checkpoint import Checkpoint

@@ -16,7 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.blocks import Block
-from skws.data.values import TEXT_CONVERSIONS, MalformedError, integer_of_int, number_of_text, refusal, shown
+from skws.data.value_conversion import (
+    TEXT_CONVERSIONS,
+    MalformedError,
+    integer_of_int,
+    number_of_text,
+    refusal,
+    shown,
+)
 from skws.data.versions import EXPECTED, known_key
 from skws.keywords.query import Condition, Interval, Scope, Test, Versus
 from skws_schema.errors import QueryError, nearest

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from skws.data.values import LATEST
+from skws.data.value_conversion import LATEST
 from skws.results.model import Result, ResultTuple
 from skws_schema.model import iso
 

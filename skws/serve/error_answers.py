@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from skws.data.values import shown
+from skws.data.value_conversion import shown
 from skws.serve.served_job import NotReadyError
 from skws_schema.budgets import TimeLimitError
 from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError

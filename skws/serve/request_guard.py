@@ -23,7 +23,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from skws.data.values import shown
+from skws.data.value_conversion import shown
 from skws.hosts import LOOPBACK, address_of, host_name
 from skws.serve.error_answers import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT

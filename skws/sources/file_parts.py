@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from skws.data.batch import Chunk, Record
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.formats.files import Format, Split
 from skws.formats.nested import has_nested
 from skws.formats.splits import chunks, read_split

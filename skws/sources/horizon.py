@@ -13,7 +13,7 @@ from time import time_ns
 from typing import Final, NamedTuple
 
 from skws.data.batch import BadRecord, Chunk, Record
-from skws.data.values import LATEST
+from skws.data.value_conversion import LATEST
 from skws.formats.dead_letters import record_line
 from skws.sources.feed import Batch, BatchPlan, Feed, FeedPart, Offset, OuterFeed, Source
 from skws_schema.model import Schema, iso

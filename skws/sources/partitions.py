@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from skws.data.batch import Chunk, Ints
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.sources.feed import Batch, Clock, Feed, Offset, OuterFeed
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
-from skws.data.values import EXACT, MalformedError, MissingError, conversion
+from skws.data.value_conversion import EXACT, MalformedError, MissingError, conversion
 from skws.formats.rows import RowReader, typed_rows
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws_schema.errors import SourceError, nearest, nearest_file

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from skws.data.arrow import flags, integers, of_integers, texts_at
 from skws.data.blocks import ArrowBlock
-from skws.data.values import (
+from skws.data.value_conversion import (
     EARLIEST,
     LATEST,
     TEXT_CONVERSIONS,

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from skws.data.batch import Record, RecordBatch
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.formats.rows import RecordReader
 from skws.jobs.journal import JournalEntry
 from skws.keywords.match import Matcher

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record
-from skws.data.values import EARLIEST, MalformedError
+from skws.data.value_conversion import EARLIEST, MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.postgres.copied import CopiedRows
 from skws.sources.postgres.spool import SnapshotSpool

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, Static
 
-from skws.data.values import timestamp
+from skws.data.value_conversion import timestamp
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job
 from skws_windows.window import MICROSECOND

@@ -14,7 +14,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.timer import Timer
 
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.jobs.control import Move
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics

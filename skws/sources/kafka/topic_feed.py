@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from skws.data.batch import Chunk, Item
-from skws.data.values import EARLIEST
+from skws.data.value_conversion import EARLIEST
 from skws.sources.feed import (
     Backlog,
     Batch,

@@ -30,7 +30,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Fetched
 
 from skws.data.batch import BadRecord, Chunk, Item, Record
-from skws.data.values import EARLIEST, LATEST, MalformedError, shown
+from skws.data.value_conversion import EARLIEST, LATEST, MalformedError, shown
 from skws.formats.debezium import ChangeReader, is_change
 from skws.formats.exact_json import loads
 from skws.formats.files import not_json

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import orjson
 
 from skws.data.batch import BadRecord, Item, Record
-from skws.data.values import MalformedError
+from skws.data.value_conversion import MalformedError
 from skws.formats.rows import RowReader
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables

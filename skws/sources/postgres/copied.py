@@ -23,7 +23,7 @@ from skws.data.arrow import integers
 from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
-from skws.data.values import EARLIEST, MalformedError, timestamp
+from skws.data.value_conversion import EARLIEST, MalformedError, timestamp
 from skws.formats.bare_columns import held, typed
 from skws.formats.rows import RowReader
 from skws_schema.model import AttributeType, Schema

@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.worker import Worker
 
-from skws.data.values import MalformedError, timestamp
+from skws.data.value_conversion import MalformedError, timestamp
 from skws.jobs.metrics import Metrics
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted

@@ -21,7 +21,7 @@ from skws.index.index_cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
 from skws.spec.query import RankingChoice

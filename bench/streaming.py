@@ -34,7 +34,7 @@ from bench.load import HEAVY, KEYED, Load
 from bench.processes import processor_seconds
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import SinkRun
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.spark_watch import SparkWatch

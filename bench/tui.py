@@ -18,7 +18,7 @@ from textual.message import Message
 
 from skws.cli.demo import movie_files
 from skws.replay_search import Search
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_schema.yaml.load import load_schema

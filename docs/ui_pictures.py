@@ -20,7 +20,7 @@ from textual.widgets import Input, TextArea
 
 from docs.stepped_run import SteppedRun
 from skws.cli.demo import PAPER_QUERY, movie_files
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.networks_screen import NetworksScreen

@@ -42,7 +42,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
 from skws.results.frames import results_html
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.addresses import (
     KAFKA,
     Database,

@@ -61,7 +61,7 @@ from skws.queries.partitioning.slices import (
     plan_slices,
     why_whole,
 )
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.query import Query, Stream
 from skws_schema.budgets import check
 from skws_schema.errors import SkwsError

@@ -25,7 +25,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
 from skws.queries.partitioning.slices import SMALL
 from skws.queries.session import Session, bounded_session
-from skws.results.model import LiveResult, Result
+from skws.results.result import LiveResult, Result
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import PATTERN

@@ -9,7 +9,7 @@ from dataclasses import replace
 from skws.data.batch import OnLate, unheard
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from tests.oracles.oracle import Shape, shape_of

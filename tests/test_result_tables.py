@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from skws.results.frames import COLUMNS, result_table
-from skws.results.model import Result, ResultTuple, Score
+from skws.results.result import Result, ResultTuple, Score
 
 
 def random_result(rng: random.Random, number: int) -> Result:

@@ -26,7 +26,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.query import Query, Stream
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema

@@ -18,7 +18,7 @@ from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
 from skws.queries.sql import to_json, to_text
 from skws.replay_search import Search
-from skws.results.model import dumped
+from skws.results.result import dumped
 from skws.sinks.base import destination
 from skws.sinks.text import escaped
 from skws.spec.enums import EngineName

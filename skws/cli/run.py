@@ -16,7 +16,7 @@ from skws.keywords.plan import many_networks
 from skws.progress import unreported
 from skws.queries.keywords.diagnosis import TypedSearch, why_nothing
 from skws.replay_search import Search
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat

@@ -18,8 +18,8 @@ import orjson
 from skws.data.batch import BadRecord, Record
 from skws.durable import GrowingFile, explained
 from skws.formats.rows import TRUNCATE
-from skws.results.model import JsonRow, LiveResult
 from skws.results.names import json_row
+from skws.results.result import JsonRow, LiveResult
 from skws.spec.enums import OnError
 from skws_schema.errors import BadRecordsError, SkwsError, UsageError, counted
 from skws_schema.model import Schema, iso

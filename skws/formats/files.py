@@ -28,7 +28,7 @@ import orjson
 from skws.data.value_conversion import TOO_DEEP
 from skws.durable import explained
 from skws.formats.exact_json import loads
-from skws.results.model import dumped
+from skws.results.result import dumped
 from skws_schema.errors import SourceError
 
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

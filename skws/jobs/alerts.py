@@ -17,7 +17,7 @@ from skws.jobs.log import Log
 from skws.keywords.scope import with_left_out
 from skws.queries.keywords.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
-from skws.results.model import LiveResult, Result
+from skws.results.result import LiveResult, Result
 from skws.sinks.sink_addresses import parse_sink
 from skws.spec.query import (
     APPEND_ONLY,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # what a host is made of loads with it
     from skws.queries.keywords.diagnosis import EmptyResult
     from skws.queries.operator import QueryPlan
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws.results.model import LiveResult
+    from skws.results.result import LiveResult
     from skws.sinks.base import SinkRun
     from skws.sources.replays import TimeBuckets
     from skws_mesh.backend import OperatorState

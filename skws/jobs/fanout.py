@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from skws.data.batch import BadRecord
 from skws.formats.dead_letters import dead_letter, unwritable_notice
 from skws.jobs.alerts import Alert, Limiter
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import NONE, Sink, SinkProgress, SinkRun, WholeSink
 from skws.sinks.file_sinks import BatchFile
 from skws.sinks.sink_addresses import parse_sink

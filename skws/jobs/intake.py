@@ -12,7 +12,7 @@ from skws.data.batch import NOTHING, BadRecord, Item
 from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, malformed
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
-from skws.results.model import EncodedResult, LiveResult
+from skws.results.result import EncodedResult, LiveResult
 from skws.sources.addresses import is_postgres, parse_source
 from skws.sources.feed import Backlog, Batch, Feed, Offset, Source, redacted
 from skws.sources.partitions import PartitionedFeed

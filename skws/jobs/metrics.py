@@ -15,7 +15,7 @@ import orjson
 from skws.data.batch import Record, RecordBatch
 from skws.durable import replaced
 from skws.queries.evaluator import Load
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.text import escaped
 from skws.sources.feed import Backlog
 from skws.spec.job import Job

@@ -14,7 +14,7 @@ from skws.memory import making_long_lived_objects
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan, changed
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, Query, Stream

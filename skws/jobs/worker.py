@@ -14,7 +14,7 @@ from skws.jobs.journal import Journal, JournalEntry, PriorState, Whole
 from skws.jobs.standing_queries import StandingQueries
 from skws.queries.operator import LoggedBatch, QueryPlan
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.feed import Offset
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job

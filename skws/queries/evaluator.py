@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from skws.data.batch import Ints, Record, RecordBatch
-from skws.results.model import LiveResult, Result
+from skws.results.result import LiveResult, Result
 from skws_windows.window import TICKS_PER_ARRIVAL, Window
 
 

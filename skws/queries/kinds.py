@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from skws.extras import KINDS as ADDED
 from skws.extras import extension
 from skws.queries.operator import SHARED, Key, LiveOperator, QueryPlan, StreamState
-from skws.results.model import LiveResult, Result, instant_of
+from skws.results.result import LiveResult, Result, instant_of
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest

@@ -22,7 +22,7 @@ from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matche
 from skws.queries.keywords.updates import Begin
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning.parts import Part
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import Query, Stream
 from skws_mesh.backend import OperatorUse
 from skws_purging.retention import LogPart, Retention

@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from skws.results.model import FRESHNESS, ScorePart
+from skws.results.result import FRESHNESS, ScorePart
 from skws.spec.query import DEFAULT
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema

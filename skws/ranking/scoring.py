@@ -43,7 +43,7 @@ from skws.ranking.text_statistics import (
     fans,
 )
 from skws.ranking.upper_bounds import UpperBounds
-from skws.results.model import Result, Score
+from skws.results.result import Result, Score
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Result, Score, TopChange, instant_of
+from skws.results.result import Result, Score, TopChange, instant_of
 from skws.spec.query import TopChoice
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError

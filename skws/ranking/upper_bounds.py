@@ -9,7 +9,7 @@ import numpy as np
 
 from skws.ranking.rankings import Floats, Product, log_of_fans
 from skws.ranking.text_statistics import fans
-from skws.results.model import Rank
+from skws.results.result import Rank
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, cells, kinds_of
 from skws_mesh.columnar.live import LiveTuples
 from skws_mesh.columnar.store import Partials

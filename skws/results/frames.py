@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import pyarrow as pa
 
 from skws.data.value_conversion import LATEST
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws_schema.model import iso
 
 _MICROSECOND: Final = 1_000_000

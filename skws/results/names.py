@@ -26,7 +26,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.json import Encoder
 
-from skws.results.model import JsonRow
+from skws.results.result import JsonRow
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.model import AttributeType, Relation, Row, Schema, iso
 from skws_windows.window import MICROSECOND

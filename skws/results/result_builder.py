@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.keywords.plan import Plan
-from skws.results.model import Joins, Made, Op, Result, ResultTuple
 from skws.results.names import Lanes, Named, id_of, ids, lanes, shown_ids
+from skws.results.result import Joins, Made, Op, Result, ResultTuple
 from skws_mesh.candidate_networks import CandidateNetwork, Wording, carried
 from skws_mesh.columnar.columns import NOTHING, Ints, distinct, kinds_of, written
 from skws_mesh.columnar.store import Table

@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from skws.jobs.control import JobCommand
-from skws.results.model import LiveResult, Op
+from skws.results.result import LiveResult, Op
 from skws.serve.events import SEGMENT, EventFiles, EventLog, EventPosition, Kind, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import SinkRun

@@ -29,7 +29,7 @@ from skws.keywords.parse import parse_query
 from skws.queries.keywords.diagnosis import EmptyResult
 from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.serve.error_answers import FAULTS, Fault, Json, error_body, handle_errors
 from skws.serve.events import EventPosition, SearchEvent
 from skws.serve.measures import Measures

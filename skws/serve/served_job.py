@@ -20,7 +20,7 @@ from skws.keywords.suggest import completions
 from skws.queries.keywords.searching import Searched
 from skws.queries.kinds import plan_of
 from skws.queries.operator import QueryPlan
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import EventPosition
 from skws.serve.saved import SavedSearch

@@ -24,7 +24,7 @@ import orjson
 
 from skws.data.batch import BadRecord
 from skws.durable import explained
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.text import DEFAULT_WIDTH, escaped
 from skws.sources.feed import SystemClock
 from skws.sources.retry import retry

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import DESCRIBED, NONE, BatchSink, SinkError, SinkRun, persistently
 from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 

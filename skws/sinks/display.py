@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
 from skws.keywords.query import Condition, KeywordQuery, Versus
-from skws.results.model import Result, ResultTuple, instant_of
+from skws.results.result import Result, ResultTuple, instant_of
 from skws.sinks.base import Encoder
 from skws.sinks.row_names import RowNames
 from skws.sinks.text import (

@@ -16,7 +16,7 @@ from typing import Final
 from zlib import crc32
 
 from skws.durable import GrowingFile, explained, synced
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import NONE, BatchSink, JsonLinesEncoder, SinkError, SinkProgress, SinkRun, destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.spec.enums import OutputFormat

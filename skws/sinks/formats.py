@@ -9,7 +9,7 @@ from typing import IO, Any, Final, Generic, TypeVar
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import (
     NONE,
     BatchSink,

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from skws.formats.dead_letters import unwritable
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import NONE, BatchSink, SinkProgress, SinkRun, persistently
 from skws.sources.kafka.client import SILENT, described, transient
 from skws.sources.kafka.topic_address import Settings, TopicAddress

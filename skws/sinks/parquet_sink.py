@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import Encoder
 
 ROW_GROUP: Final = 10_000

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema
 
 _NAMING: Final = ("name", "title", "label", "subject", "headline")

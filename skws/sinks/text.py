@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from skws.results.model import LiveResult, Result, Score, ScorePart
+from skws.results.result import LiveResult, Result, Score, ScorePart
 from skws_schema.drawing import branches
 from skws_schema.errors import counted
 

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 
 from skws import __version__
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import NONE, PostingSink, SinkError, SinkProgress, SinkRun
 from skws.sinks.file_sinks import AppendedFile
 from skws.sources.feed import redacted

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.frames import COLUMNS, result_table
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spark.dataframe_search import COLUMNS as RESULT_COLUMNS
 from skws.spark.dataframe_search import share_packages
 from skws.spark.faults import brief_errors

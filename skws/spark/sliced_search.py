@@ -59,7 +59,7 @@ from skws.queries.partitioning.slices import (
     plan_parts,
     plan_slices,
 )
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import Query, Stream
 from skws_schema.budgets import check
 from skws_schema.model import Schema

@@ -13,7 +13,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import SQL, Query, Stream
 from skws_bounds.query_run import UnionRun
 from skws_bounds.sql_reader import parse_sql

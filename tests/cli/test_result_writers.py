@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.replay_search import Search
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.sinks.display import fair_share
 from skws.sinks.formats import open_writer
 from skws.sinks.parquet_sink import ParquetEncoder

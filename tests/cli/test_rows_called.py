@@ -10,7 +10,7 @@ from textual.theme import BUILTIN_THEMES
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.results.model import JsonRow, Result, ResultTuple
+from skws.results.result import JsonRow, Result, ResultTuple
 from skws.sinks.formats import open_writer
 from skws.sinks.row_names import RowNames, is_name
 from skws.spec.enums import OutputFormat

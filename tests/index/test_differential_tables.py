@@ -22,7 +22,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema

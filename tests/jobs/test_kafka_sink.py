@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from skws.jobs.fanout import SinkFanout
 from skws.jobs.local import LocalWatch
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.sink_addresses import parse_sink
 from skws_schema.errors import SchemaError, StateError, UsageError

@@ -17,7 +17,7 @@ from skws.data.batch import RecordBatch
 from skws.jobs.control import JobCommand, Move, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.enums import OnError

@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from skws.jobs.fanout import SinkFanout
-from skws.results.model import LiveResult, Result, ResultTuple, Score, ScorePart
+from skws.results.result import LiveResult, Result, ResultTuple, Score, ScorePart
 from skws.sinks import webhook
 from skws.sinks.base import Sink, SinkError, SinkRun
 from skws.sinks.formats import StdoutSink

@@ -13,7 +13,7 @@ import pytest
 from skws.jobs.control import ControlFolder, JobCommand, RunControl
 from skws.jobs.intake import LEAST, MOST, RESULTS, BatchSizer
 from skws.jobs.local import LocalWatch
-from skws.results.model import LiveResult, ResultTuple
+from skws.results.result import LiveResult, ResultTuple
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import OnError

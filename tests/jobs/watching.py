@@ -12,7 +12,7 @@ import orjson
 
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import Sink, SinkRun
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import EngineName

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from skws.data.batch import Record
 from skws.queries.order import PASSED_OVER
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_schema.model import Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Window
 

@@ -22,7 +22,7 @@ from skws.formats.splits import Holds, PackedPiece
 from skws.parallel import overlap
 from skws.queries.kinds import moment
 from skws.replay_search import Cuts, Search
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query import SQL, Query, RankingChoice, TopChoice

@@ -13,7 +13,7 @@ from msgspec import structs
 from skws.data.batch import Record, RecordBatch
 from skws.queries.patterns.pattern_text import PatternQuery, read_query
 from skws.queries.patterns.stream import PatternStream
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_patterns.hcq import ConjunctiveQuery, root_of_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern

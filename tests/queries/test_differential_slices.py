@@ -16,7 +16,7 @@ from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
 from skws.queries.partitioning.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -21,7 +21,7 @@ from skws.queries.partitioning.parts import (
     plan_keys,
 )
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import Query, Stream
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Join, Row, Schema

@@ -16,7 +16,7 @@ from skws.jobs.control import JobCommand
 from skws.queries.kinds import plans_of
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, named
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.job import Job

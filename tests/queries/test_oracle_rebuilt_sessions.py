@@ -19,7 +19,7 @@ from skws.queries import session as sessions
 from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch, changed, record_count
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
 from skws.store import row_files
 from skws.store.row_files import RowFiles

@@ -12,7 +12,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import SQL, TOP, Query, Stream
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema

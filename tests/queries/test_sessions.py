@@ -19,7 +19,7 @@ from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.queries.sql import row_result
 from skws.queries.windowed.windowed_kind import WindowedOperator
-from skws.results.model import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
+from skws.results.result import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError

@@ -16,7 +16,7 @@ from skws.queries.operator import Begins, LoggedBatch
 from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.query import TOP, Query, RankingChoice, Stream, TopChoice
 from skws_purging.retention import LogPart, Retention
 from skws_windows.window import CountWindow, TimeWindow, Window

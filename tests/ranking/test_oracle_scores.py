@@ -13,7 +13,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.spec.query import RankingChoice
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

@@ -13,7 +13,7 @@ from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.patterns.pattern_text import text_match
 from skws.queries.session import Session
 from skws.replay_search import Search
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query, Stream
 from skws_patterns.hcq import is_hierarchical, parse_conjunctive_query

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.results.model import Result
 from skws.results.names import json_row
+from skws.results.result import Result
 from skws.spec.query import Query, Stream
 from skws_schema.graph import Edge, edges, edges_from
 from skws_schema.model import Row, Schema

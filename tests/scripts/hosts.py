@@ -14,7 +14,7 @@ from skws.queries.operator import LoggedBatch as Past
 from skws.queries.partitioning.parts import Partitioning
 from skws.queries.session import Session
 from skws.replay_search import Search
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.spec.enums import EngineName
 from skws.spec.job import Job

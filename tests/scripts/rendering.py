@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 
 
 def line_of(result: LiveResult) -> str:

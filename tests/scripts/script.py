@@ -43,7 +43,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.patterns.pattern_explanation import AutomatonDrawing
 from skws.queries.patterns.pattern_text import read_query
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, SQL, Query

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from skws.jobs.control import JobCommand
-from skws.results.model import LiveResult, Result, ResultTuple
+from skws.results.result import LiveResult, Result, ResultTuple
 from skws.serve.event_publisher import DIGESTED, EventPublisher
 from skws.serve.events import SEGMENT, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.query import Query
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.language.pattern_parser import parse_pattern

@@ -24,7 +24,7 @@ from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.operator import changed
 from skws.queries.order import PASSED_OVER
-from skws.results.model import LiveResult, Result
+from skws.results.result import LiveResult, Result
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 from skws.spec.query import KEYWORDS, PATTERN, Query

@@ -13,7 +13,7 @@ import orjson
 import pyarrow.parquet as pq
 
 from skws.jobs.alerts import Rate
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sinks.base import SinkRun
 from tests.sim.hook import Hook
 from tests.sim.model import Line, Model, check, net

@@ -15,7 +15,7 @@ from skws.jobs.control import JobCommand
 from skws.jobs.journal import JournalEntry
 from skws.jobs.worker import BatchWorker
 from skws.queries.operator import LoggedBatch
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job
 

@@ -14,7 +14,7 @@ from skws.formats.jsonl_order import timed_blocks
 from skws.queries.kinds import moment
 from skws.queries.partitioning.slices import SMALL
 from skws.replay_search import Search
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spark.replay import replay_run
 from skws.spark.sliced_search import RangesRun, looked_at
 from skws.spec.enums import EngineName, OnError

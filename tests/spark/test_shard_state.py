@@ -16,7 +16,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job
 from skws.state_database import NAME, StateDatabase

@@ -14,7 +14,7 @@ from skws.cli.demo import movie_files
 from skws.jobs.clock import Turns
 from skws.keywords.match import Matcher
 from skws.replay_search import Search
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws_schema.budgets import TimeLimitError

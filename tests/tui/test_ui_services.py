@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.spec.query import Stream, completed, last_word
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema

@@ -21,7 +21,7 @@ from skws.keywords.plan import Plan
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.queries.windowed.windowed_engine import WindowedEngine
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws.spec.query import Query, Stream

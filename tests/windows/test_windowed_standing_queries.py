@@ -15,7 +15,7 @@ from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.queries.windowed.windowed_engine import WindowedEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.job import Job
 from skws.spec.query import (
     KEYWORDS,

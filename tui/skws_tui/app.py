@@ -18,7 +18,7 @@ from skws.data.value_conversion import EARLIEST
 from skws.jobs.control import Move
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sinks.text import visible
 from skws_schema.errors import SkwsError, UsageError, counted, without_picture
 from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed

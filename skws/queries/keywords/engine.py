@@ -29,7 +29,7 @@ from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.updates import Begin, CorrectedUpdates, updates_of
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
 from skws.store.live_store import LastingRecords, LiveStore

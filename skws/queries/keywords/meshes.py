@@ -12,7 +12,7 @@ from msgspec.structs import replace as struct_replace
 
 from skws.keywords.match import EXCLUDED
 from skws.keywords.plan import Plan
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_mesh.backend import Mesh
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

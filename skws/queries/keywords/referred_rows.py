@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from skws.keywords.plan import Plan
 from skws.keywords.query import Term
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_schema.errors import counted
 from skws_schema.graph import Edge, present_edges
 from skws_schema.model import Relation, Row

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
 from skws.ranking.scoring import Scoring
-from skws.results.model import Result
 from skws.results.names import Lanes, digest_of_join, lanes, same_shown
+from skws.results.result import Result
 from skws.results.result_builder import (
     Interpretations,
     NetworkTemplate,

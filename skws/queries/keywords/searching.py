@@ -27,7 +27,7 @@ from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate
 from skws.ranking.upper_bounds import UpperBounds
-from skws.results.model import Result, TopChange
+from skws.results.result import Result, TopChange
 from skws.store.directory import TupleDirectory
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct

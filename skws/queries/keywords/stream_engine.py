@@ -12,7 +12,7 @@ from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.engine import KeywordEngine
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.queries.order import StreamOrder
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import ToldUpdates
 from skws_schema.model import Row, Schema
 from skws_windows.window import Window

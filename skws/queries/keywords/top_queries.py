@@ -20,7 +20,7 @@ from skws.queries.keywords.keyword_plans import SearchPlan, keyword_plan, rankin
 from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
-from skws.results.model import Result, Score, TopChange
+from skws.results.result import Result, Score, TopChange
 from skws.spec.query import (
     WINDOW,
     Query,

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 from msgspec.structs import replace
 
-from skws.results.model import Changed, LiveResult, Result, ResultTuple, instant_of
+from skws.results.result import Changed, LiveResult, Result, ResultTuple, instant_of
 from skws.spec.enums import ToldUpdates
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND, ArrivalWindow, Window

@@ -14,8 +14,8 @@ import numpy as np
 from skws.data.batch import Ints, RecordBatch
 from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.patterns.pattern_text import PatternQuery
-from skws.results.model import Result, ResultTuple
 from skws.results.names import TupleNames
+from skws.results.result import Result, ResultTuple
 from skws.spec.query import PATTERN, Query
 from skws_patterns.tuple_evaluator import Mark, Valuation
 from skws_patterns.tuple_evaluator import TupleEvaluator as Automaton

@@ -24,7 +24,7 @@ from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Holding, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import TupleBatch, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints

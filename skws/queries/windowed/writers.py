@@ -15,8 +15,8 @@ from typing import Final
 
 import orjson
 
-from skws.results.model import dumped
 from skws.results.names import json_row
+from skws.results.result import dumped
 from skws.sinks.base import Encoder
 from skws.sinks.text import escaped, fitted, instant, padded, value_text, visible
 from skws_schema import drawing

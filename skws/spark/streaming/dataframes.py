@@ -30,7 +30,7 @@ from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
 from skws.results.frames import COLUMNS, result_table
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.partitions import AwaitedPartitions, final_of
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch

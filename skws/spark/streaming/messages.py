@@ -19,7 +19,7 @@ from skws.sources.feed import Backlog
 from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
-    from skws.results.model import Result
+    from skws.results.result import Result
     from skws.spec.query import Query
 
 _LENGTHS: Final = Struct("<II")

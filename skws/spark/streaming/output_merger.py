@@ -28,7 +28,7 @@ from skws.jobs.log import Log
 from skws.jobs.metrics import Gauges
 from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
-from skws.results.model import EncodedResult, LiveResult
+from skws.results.result import EncodedResult, LiveResult
 from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import RECORDS, BatchHeader
 from skws.spark.streaming.run_directory import Output, RunDirectory

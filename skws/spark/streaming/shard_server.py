@@ -61,7 +61,7 @@ from skws.queries.operator import LoggedBatch
 from skws.queries.order import passed_over
 from skws.queries.partitioning.parts import Part
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spark.streaming.messages import (
     BEHIND,
     PAST,

@@ -12,7 +12,7 @@ import pytest
 from skws.cli.main import run
 from skws.jobs.alerts import Alert, Limiter, Rate, Reloading, read_alerts
 from skws.jobs.fanout import Routing
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 from skws.sinks.base import SinkError, SinkRun
 from skws.sinks.sink_addresses import open_sinks, parse_sink
 from skws.sinks.webhook import HookProgram

@@ -23,7 +23,7 @@ from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.addresses import all_tables
 from skws.spec.query import RankingChoice
 from skws_schema.errors import QueryError

@@ -16,7 +16,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.session import bounded_session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
 from skws.spec.query import Query, Stream
 from skws_schema.errors import UsageError

@@ -13,7 +13,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

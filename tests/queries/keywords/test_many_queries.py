@@ -13,7 +13,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.keywords.word_queries import why_no_delta_joins
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import DENSE, dense_rows, dense_tables

@@ -18,7 +18,7 @@ from skws.keywords.plan import Plan
 from skws.keywords.scope import with_left_out
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.session import Session
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sources.kafka.topic_reader import final_rows
 from skws.spec.enums import ToldUpdates
 from skws.spec.query import PATTERN, Query, Stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from skws.queries.keywords.updates import ShardUpdates
-from skws.results.model import Result, ResultTuple
+from skws.results.result import Result, ResultTuple
 
 
 def version(op: str, title: str, start: float, end: float | None) -> Result:

@@ -17,7 +17,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.results.result_builder import ResultLabels
 from skws.spec.enums import EvaluatorName
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind

@@ -11,7 +11,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job

@@ -12,7 +12,7 @@ import pytest
 from skws.data.batch import Record
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.queries.partitioning.parts import Partitioning
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job
 from skws.spec.query import PATTERN, Query

@@ -23,7 +23,7 @@ from skws.queries.keywords.updates import ShardUpdates
 from skws.queries.kinds import moment
 from skws.queries.operator import LoggedBatch
 from skws.queries.partitioning.parts import Part, Partitioning, plan_keys
-from skws.results.model import LiveResult
+from skws.results.result import LiveResult
 from skws.sources.partitions import STREAM_TIME
 from skws.spark.streaming.layout import (
     Blob,

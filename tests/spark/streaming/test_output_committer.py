@@ -14,7 +14,7 @@ from skws.data.batch import BadRecord, Record, RecordBatch
 from skws.data.packing import pack
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
-from skws.results.model import JsonRow, LiveResult, Result, ResultTuple
+from skws.results.result import JsonRow, LiveResult, Result, ResultTuple
 from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from skws.results.model import JsonRow
 from skws.results.names import json_row
+from skws.results.result import JsonRow
 from skws.sinks.text import value_text
 from skws_schema.model import Schema
 from skws_tui.services.live_rows import LiveRows

@@ -21,7 +21,7 @@ from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
-from skws.results.model import LiveResult, Result
+from skws.results.result import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice

@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from skws.results.model import Result
+from skws.results.result import Result
 
 CAPACITY: Final = 5_000
 

@@ -17,7 +17,7 @@ from rich.style import Style
 from rich.text import Text
 
 from skws.keywords.match import Span
-from skws.results.model import Result, ResultTuple, Score
+from skws.results.result import Result, ResultTuple, Score
 from skws.sinks.row_names import RowNames
 from skws.sinks.text import (
     DrawnTuple,

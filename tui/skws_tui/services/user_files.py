@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from skws.durable import explained, replaced
-from skws.results.model import Result
+from skws.results.result import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import Writer, plain_encoder
 from skws.sinks.text import visible

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
-from skws.results.model import Result
+from skws.results.result import Result
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import nameable
 from skws_schema.model import Schema

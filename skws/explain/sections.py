@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from skws.explain.branch import Branch, Role
 from skws.explain.observed import Observed
+from skws.keywords.keyword_query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.keywords.plan import Plan
-from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Slot, Term, Wildcard
 from skws.queries.partitioning.parts import KeyPartitioning, key_partitioning, why_not_by_key
 from skws.queries.partitioning.slices import why_whole
 from skws.spec.query import KEYWORDS, Query, ranking_options

@@ -19,8 +19,8 @@ import orjson
 from skws.data.blocks import ArrowBlock
 from skws.index.postings import IndexFile, IndexFolder, IndexParts, appended, data_file, save
 from skws.index.table import PART, Joined, TableIndex
+from skws.keywords.keyword_query import Condition
 from skws.keywords.match import Matcher
-from skws.keywords.query import Condition
 from skws_mesh.columnar.columns import NOTHING, NULL, Hashes, Ints, TupleColumns, distinct, index_hashes
 from skws_mesh.columnar.hash_index import MERGED, HashFilter, HashIndex, Run, StoredEntries, run_of
 from skws_mesh.columnar.live import KeySets

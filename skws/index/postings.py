@@ -26,9 +26,18 @@ import orjson
 import pyarrow as pa
 
 from skws.keywords.analysis import tokens
+from skws.keywords.keyword_query import (
+    Alternative,
+    Condition,
+    Fuzzy,
+    Phrase,
+    Prefix,
+    Term,
+    Wildcard,
+    WordAlternative,
+)
 from skws.keywords.leaves import has_form, parts, within
 from skws.keywords.occurrences import occurrences_in
-from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard, WordAlternative
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_schema.model import Analyzer
 

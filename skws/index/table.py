@@ -18,8 +18,8 @@ from skws.data.arrow import STORED, of_integers
 from skws.data.blocks import ArrowBlock
 from skws.index.postings import IndexParts, Postings
 from skws.index.values import join_values
+from skws.keywords.keyword_query import Alternative, Condition
 from skws.keywords.match import Matcher
-from skws.keywords.query import Alternative, Condition
 from skws.keywords.scope import satisfying
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws_schema.model import Relation

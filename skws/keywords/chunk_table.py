@@ -23,8 +23,8 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.data.texts import Column, Places, Texts
 from skws.keywords.analysis import JOINERS, MEMORABLE, PIECE, Token, analyse, chunks, spelled, stems
+from skws.keywords.keyword_query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 from skws.keywords.leaves import WordPredicates, contains, literals, parts, withdraw
-from skws.keywords.query import Alternative, Condition, Fuzzy, Phrase, Prefix, Term, Wildcard
 from skws_mesh.columnar.columns import distinct, ranges
 from skws_schema.model import Analyzer
 

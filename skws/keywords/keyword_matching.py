@@ -17,10 +17,10 @@ from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block
 from skws.keywords.analysis import chunks, stems
 from skws.keywords.chunk_table import PredicateMemory
+from skws.keywords.keyword_query import Alternative, Condition, KeywordQuery, Slot
 from skws.keywords.leaves import contains, pairs_of
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.plan import Plan
-from skws.keywords.query import Alternative, Condition, KeywordQuery, Slot
 from skws.keywords.scope import satisfying
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Ints

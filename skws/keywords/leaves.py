@@ -14,7 +14,16 @@ from whoosh.support.levenshtein import damerau_levenshtein
 
 from skws.keywords import syntax
 from skws.keywords.analysis import MEMORABLE, PIECE, UNSPACED, Token, fold, spelled, tokens
-from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Scope, Term, Wildcard, WordAlternative
+from skws.keywords.keyword_query import (
+    Alternative,
+    Fuzzy,
+    Phrase,
+    Prefix,
+    Scope,
+    Term,
+    Wildcard,
+    WordAlternative,
+)
 from skws.keywords.syntax import fault
 from skws_schema.model import Analyzer, Groups, Schema
 

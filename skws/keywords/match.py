@@ -20,8 +20,8 @@ from skws.data.blocks import Block
 from skws.data.texts import Column
 from skws.keywords.analysis import Token, tokens
 from skws.keywords.chunk_table import Bitmaps, ChunkTable, Numbered
+from skws.keywords.keyword_query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.leaves import runs, satisfies
-from skws.keywords.query import Alternative, Condition, KeywordQuery, Phrase, Slot
 from skws.keywords.scope import satisfied, satisfying, text_satisfies
 from skws_schema.model import Analyzer, Row, Schema
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from skws.keywords import syntax
 from skws.keywords.analysis import APOSTROPHES, tokens
+from skws.keywords.keyword_query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.leaves import TermScope, alternatives_of, places_of, synonyms_of
-from skws.keywords.query import Alternative, Condition, KeywordQuery, Scope, Slot
 from skws.keywords.scope import (
     ComparedAttribute,
     compare,

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
-from skws.keywords.query import KeywordQuery
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws.spec.query import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks

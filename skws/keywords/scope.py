@@ -25,7 +25,7 @@ from skws.data.value_conversion import (
     shown,
 )
 from skws.data.versions import EXPECTED, known_key
-from skws.keywords.query import Condition, Interval, Scope, Test, Versus
+from skws.keywords.keyword_query import Condition, Interval, Scope, Test, Versus
 from skws_schema.errors import QueryError, nearest
 from skws_schema.model import COMPARED, AttributeType, Op, Relation, Row, Schema, Value, VersionOrder, meant
 

@@ -9,7 +9,7 @@ from typing import Final
 from whoosh.spelling import ListCorrector
 
 from skws.keywords.analysis import fold, tokens
-from skws.keywords.query import Fuzzy, Slot, Term
+from skws.keywords.keyword_query import Fuzzy, Slot, Term
 from skws.spec.query import last_word
 from skws_schema.model import Analyzer
 

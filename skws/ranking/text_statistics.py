@@ -10,8 +10,8 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.keywords.analysis import chunks
 from skws.keywords.chunk_table import ChunkMemory, hopeless
+from skws.keywords.keyword_query import Phrase, Slot
 from skws.keywords.match import Matcher, occurrences
-from skws.keywords.query import Phrase, Slot
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_mesh.columnar.hash_index import concat_pairs
 from skws_mesh.columnar.live import LiveTuples

@@ -8,9 +8,9 @@ from typing import Final
 
 from rich.cells import cell_len
 
+from skws.keywords.keyword_query import Condition, KeywordQuery, Versus
 from skws.keywords.match import highlight
 from skws.keywords.plan import Plan
-from skws.keywords.query import Condition, KeywordQuery, Versus
 from skws.results.result import Result, ResultTuple, instant_of
 from skws.sinks.base import Encoder
 from skws.sinks.row_names import RowNames

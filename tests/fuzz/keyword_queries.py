@@ -8,9 +8,9 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
-from skws.keywords.query import KeywordQuery
 from skws.spec.query import Query
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import AttributeType, Row, Schema, Value

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.keywords.analysis import MEMORABLE, PIECE, analyse, fold, stems, tokens
+from skws.keywords.keyword_query import Phrase, Term
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
-from skws.keywords.query import Phrase, Term
 from tests.keywords.test_analyzers import SCHEMA as ANALYSED
 from tests.keywords.texts_and_queries import MOVIE, SCHEMA, terms, texts
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock
 from skws.keywords.chunk_table import ChunkMemory
 from skws.keywords.keyword_matching import JointMatcher
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
-from skws.keywords.query import KeywordQuery
 from skws_schema.errors import QueryError
 from skws_schema.model import Row
 from skws_schema.yaml.load import parse_schema

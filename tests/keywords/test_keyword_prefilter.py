@@ -13,7 +13,7 @@ from whoosh.lang.porter2 import exceptional_forms
 
 from skws.keywords.analysis import PIECE, fold, stem
 from skws.keywords.chunk_table import FOLDING, ChunkTable, hopeless, unstemmed
-from skws.keywords.query import Alternative, Fuzzy, Phrase, Prefix, Term, Wildcard
+from skws.keywords.keyword_query import Alternative, Fuzzy, Phrase, Prefix, Term, Wildcard
 from tests.strategies import examples
 
 _SUFFIXES = """

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import skws
 from skws.keywords.analysis import stems
+from skws.keywords.keyword_query import Phrase
 from skws.keywords.leaves import contains, pairs_of
-from skws.keywords.query import Phrase
 from tests.strategies import examples
 
 WORDS = ("red", "blue", "lake", "stone", "x-y")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from skws.keywords.keyword_query import Condition, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
 from skws.keywords.parse import MAX_SLOTS, parse_query
-from skws.keywords.query import Condition, KeywordQuery, Phrase, Prefix, Scope, Slot, Term
 from skws.keywords.scope import with_left_out
 from skws_schema.errors import QueryError
 from skws_schema.model import Join

@@ -9,8 +9,18 @@ from typing import Any
 
 from skws.data.versions import known_key
 from skws.keywords.analysis import Token, tokens
+from skws.keywords.keyword_query import (
+    Condition,
+    Fuzzy,
+    KeywordQuery,
+    Phrase,
+    Prefix,
+    Slot,
+    Term,
+    Versus,
+    Wildcard,
+)
 from skws.keywords.match import EXCLUDED
-from skws.keywords.query import Condition, Fuzzy, KeywordQuery, Phrase, Prefix, Slot, Term, Versus, Wildcard
 from skws_schema.model import COMPARED, Row, Schema
 
 

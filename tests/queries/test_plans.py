@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.parse import parse_query
-from skws.keywords.query import KeywordQuery
 from skws_schema.model import Schema
 from tests.commands import Skws
 from tests.places import ROOT

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from skws.data.batch import BadRecord, Record
 from skws.formats import Replay, read_split
 from skws.keywords.analysis import fold, tokens
+from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.keywords.query import KeywordQuery
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
 from skws_schema.errors import SourceError
 from skws_schema.model import Possible, Relation, Row, Schema, sourced

@@ -21,10 +21,10 @@ import numpy as np
 from skws.data.texts import Texts
 from skws.keywords import leaves
 from skws.keywords.analysis import stem, stems, stop_words
+from skws.keywords.keyword_query import Alternative, Condition, Phrase, Slot, Term
 from skws.keywords.leaves import alternatives_of, contains
 from skws.keywords.match import Matcher
 from skws.keywords.occurrences import occurrences
-from skws.keywords.query import Alternative, Condition, Phrase, Slot, Term
 from skws.keywords.scope import satisfying
 from skws.keywords.suggest import Vocabulary
 from skws.keywords.syntax import Word

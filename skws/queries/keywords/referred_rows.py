@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from skws.keywords.keyword_query import Term
 from skws.keywords.plan import Plan
-from skws.keywords.query import Term
 from skws.results.result import Result
 from skws_schema.errors import counted
 from skws_schema.graph import Edge, present_edges

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from skws.keywords.analysis import MEMORABLE, analyse
+from skws.keywords.keyword_query import Alternative, Fuzzy, Prefix, Wildcard
 from skws.keywords.leaves import has_form, parts, within
-from skws.keywords.query import Alternative, Fuzzy, Prefix, Wildcard
 from skws_mesh.columnar.columns import NOTHING, Ints, ranges
 from skws_schema.model import Analyzer
 

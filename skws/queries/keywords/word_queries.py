@@ -10,8 +10,8 @@ import numpy as np
 
 from skws.data.batch import Rows
 from skws.keywords.keyword_matching import FEW_WORDS, WordMatching, matcher_of, spread, words_of
+from skws.keywords.keyword_query import Alternative, Condition, Slot
 from skws.keywords.plan import Plan
-from skws.keywords.query import Alternative, Condition, Slot
 from skws.keywords.scope import satisfied
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import MeshTenant

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from skws.keywords.keyword_query import Alternative, Condition
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
-from skws.keywords.query import Alternative, Condition
 from skws_patterns.hcq import (
     ConjunctiveQuery,
     parse_conjunctive_query,

@@ -31,7 +31,7 @@ from skws.spark.streaming.layout import Layout, Wanted
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
 
 _RECORDS: Final = 200_000  # of a micro-batch

@@ -24,7 +24,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result, ResultTuple
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import Unbounded

@@ -19,7 +19,7 @@ from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.yaml.load import parse_schema
 
 SCHEMA = """

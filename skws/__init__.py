@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skws.library import Results, Session, search
-    from skws.spec.query import Query
+    from skws.spec.query_spec import Query
     from skws_schema.errors import SkwsError
 
 __version__ = "0.1.0"
@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 __all__ = ["Query", "Results", "Session", "SkwsError", "search"]
 
 _HOME = {
-    "Query": "skws.spec.query",
+    "Query": "skws.spec.query_spec",
     "Results": "skws.library",
     "Session": "skws.library",
     "SkwsError": "skws_schema.errors",

@@ -55,7 +55,7 @@ from skws.sources.addresses import (
 from skws.sources.feed import redacted
 from skws.sources.inferred_schemas import schema_for
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
-from skws.spec.query import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
+from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, counted, nearest
 from skws_schema.infer.infer import infer
 from skws_schema.model import AttributeType, Schema, sourced

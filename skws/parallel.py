@@ -62,7 +62,7 @@ from skws.queries.partitioning.slices import (
     why_whole,
 )
 from skws.results.result import LiveResult
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.budgets import check
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema

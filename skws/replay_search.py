@@ -28,7 +28,7 @@ from skws.queries.session import Session, bounded_session
 from skws.results.result import LiveResult, Result
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import PATTERN
+from skws.spec.query_spec import PATTERN
 from skws_schema.budgets import explain_refusals
 from skws_schema.model import sourced
 

@@ -27,7 +27,7 @@ from skws.memory import expect_long_lived_objects
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.results.result import LiveResult
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
 from skws_windows.window import parse_window

@@ -24,7 +24,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.memory import expect_long_lived_objects
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_windows.window import parse_window
 
 NUMBERS: Final = (1_000, 100_000, 1_000_000)

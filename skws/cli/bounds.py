@@ -23,7 +23,7 @@ from skws.sinks.base import destination
 from skws.sinks.text import escaped
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import SQL, Query
+from skws.spec.query_spec import SQL, Query
 from skws_bounds.normal_form import Union
 from skws_bounds.repairs import repairs
 from skws_bounds.verdict import check as decide

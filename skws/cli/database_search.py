@@ -18,7 +18,7 @@ from skws.sinks.formats import open_writer
 from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import TOP, Query, RankingChoice
+from skws.spec.query_spec import TOP, Query, RankingChoice
 from skws_schema.errors import counted
 
 

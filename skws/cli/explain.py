@@ -19,7 +19,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_windows.window import ExpressionWindow, parse_window

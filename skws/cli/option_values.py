@@ -15,7 +15,7 @@ from skws.keywords.scope import with_left_out
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job, read_ahead
-from skws.spec.query import DEFAULT, Query, RankingChoice, TopChoice
+from skws.spec.query_spec import DEFAULT, Query, RankingChoice, TopChoice
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema

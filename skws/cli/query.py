@@ -15,7 +15,7 @@ from skws.cli.option_values import pattern_query, query_text
 from skws.cli.terminal import tell
 from skws.jobs.control import ControlFolder, JobCommand
 from skws.sinks.text import escaped, visible
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import SkwsError, UsageError
 
 app = typer.Typer(help="Standing queries of a running job.", no_args_is_help=True, rich_markup_mode=None)

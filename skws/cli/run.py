@@ -21,7 +21,7 @@ from skws.sinks.base import destination
 from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import SIZE
+from skws.spec.query_spec import SIZE
 from skws_schema.errors import counted
 
 Order: TypeAlias = Callable[[Iterator[Result]], Iterator[Result]]

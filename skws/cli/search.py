@@ -15,7 +15,7 @@ from skws.cli.data import Data, command_of, describe, engine_of, finite_data, py
 from skws.sources.addresses import SQLITE, all_tables, is_postgres, is_sqlite
 from skws.spec.enums import SUFFIXES, EngineName, OutputFormat, Sort, ToldUpdates
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema, sourced
 from skws_windows.window import Unbounded, parse_window

@@ -30,7 +30,7 @@ from skws.spec.enums import (
     ToldUpdates,
 )
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
+from skws.spec.query_spec import KEYWORDS, TOP, Query, RankingChoice, TopChoice, ranking_options, top_options
 from skws_schema.errors import SkwsError, UsageError
 from skws_windows.window import MICROSECOND
 

@@ -17,7 +17,7 @@ from skws.formats import BadRecordLog, Replay
 from skws.sinks.base import destination
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import UsageError, counted
 from skws_windows.automata.regular import Selection
 

@@ -17,7 +17,7 @@ from skws.keywords.keyword_query import Alternative, Condition, Fuzzy, Phrase, P
 from skws.keywords.plan import Plan
 from skws.queries.partitioning.parts import KeyPartitioning, key_partitioning, why_not_by_key
 from skws.queries.partitioning.slices import why_whole
-from skws.spec.query import KEYWORDS, Query, ranking_options
+from skws.spec.query_spec import KEYWORDS, Query, ranking_options
 from skws_mesh.candidate_networks import CandidateNetwork, OperatorPrefix, node_text, prefix_tree
 from skws_mesh.cngen import CNGen
 from skws_mesh.tree import Tree, neighbours

@@ -19,7 +19,7 @@ from skws.queries.keywords.keyword_plans import ranking_of, top_of
 from skws.queries.kinds import KINDS, moment
 from skws.results.result import LiveResult, Result
 from skws.sinks.sink_addresses import parse_sink
-from skws.spec.query import (
+from skws.spec.query_spec import (
     APPEND_ONLY,
     EXPLAIN,
     GROUP,

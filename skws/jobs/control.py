@@ -28,7 +28,7 @@ from skws.durable import PRIVATE, GrowingFile, explained, private_folder, replac
 from skws.jobs.clock import Pace, StoppableClock, replay_rate
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import SourceError
 
 if TYPE_CHECKING:  # what a host is made of loads with it

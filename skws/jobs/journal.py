@@ -39,7 +39,7 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, record_count
 from skws.sources.feed import Offset
 from skws.sources.partitions import stream_time_before
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws.store.live_store import LastingRecords
 from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS

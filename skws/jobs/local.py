@@ -36,7 +36,7 @@ from skws.sources.feed import Batch, Offset, Source
 from skws.sources.partitions import stream_time
 from skws.sources.replays import ReplayFeed
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_mesh.backend import OperatorState, states_of
 from skws_mesh.candidate_networks import Prefix
 from skws_purging.retention import LogPart, Retention

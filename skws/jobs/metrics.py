@@ -19,7 +19,7 @@ from skws.results.result import LiveResult
 from skws.sinks.text import escaped
 from skws.sources.feed import Backlog
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import counted
 from skws_windows.window import MICROSECOND
 

@@ -17,7 +17,7 @@ from skws.queries.session import Session
 from skws.results.result import Result
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query, Stream
+from skws.spec.query_spec import KEYWORDS, Query, Stream
 from skws_schema.errors import SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import SchemaChange
 from skws_schema.yaml.load import parse_schema

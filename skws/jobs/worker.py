@@ -18,7 +18,7 @@ from skws.results.result import Result
 from skws.sources.feed import Offset
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
 
 

@@ -11,7 +11,7 @@ from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_mesh.cngen import CNGen, TooManyKindsError, count_networks
 from skws_mesh.mesh_kinds import MeshChoice
 from skws_mesh.tree import NodeOrder

@@ -10,7 +10,7 @@ from whoosh.spelling import ListCorrector
 
 from skws.keywords.analysis import fold, tokens
 from skws.keywords.keyword_query import Fuzzy, Slot, Term
-from skws.spec.query import last_word
+from skws.spec.query_spec import last_word
 from skws_schema.model import Analyzer
 
 _SHORT: Final = 5

@@ -10,7 +10,7 @@ from skws.extras import extension
 from skws.queries.operator import SHARED, Key, LiveOperator, QueryPlan, StreamState
 from skws.results.result import LiveResult, Result, instant_of
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
+from skws.spec.query_spec import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, Stream
 from skws_schema.errors import UsageError, nearest
 
 Kind: TypeAlias = Callable[[Query, Stream], QueryPlan]

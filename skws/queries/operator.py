@@ -23,7 +23,7 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.order import Order, passed_over
 from skws.queries.partitioning.parts import Part
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_mesh.backend import OperatorUse
 from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import memory_checked

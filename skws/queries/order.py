@@ -14,7 +14,7 @@ import numpy as np
 
 from skws.data.batch import OnLate, Record, RecordBatch, concat_batches, unheard
 from skws.queries.evaluator import Counts, OrderedBatch
-from skws.spec.query import Stream
+from skws.spec.query_spec import Stream
 from skws_mesh.columnar.columns import Flags, Ints
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import TICKS_PER_ARRIVAL, before_arrival

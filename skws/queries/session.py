@@ -38,7 +38,7 @@ from skws.queries.operator import (
 from skws.queries.order import PASSED_OVER, Order, passed_over
 from skws.queries.partitioning.parts import WHOLE, Part
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_mesh.backend import OperatorUse
 from skws_purging.lifespans import ALWAYS
 from skws_purging.retention import LogPart, Retention

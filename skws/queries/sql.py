@@ -15,7 +15,7 @@ from skws.index import with_sources
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState, check_stays
 from skws.results.result import JsonRow, Result, ResultTuple
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_bounds.maxref import Failure
 from skws_bounds.normal_form import Atom, Domain, TextSpan, Union
 from skws_bounds.query_run import Output, UnionRun

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.results.result import FRESHNESS, ScorePart
-from skws.spec.query import DEFAULT
+from skws.spec.query_spec import DEFAULT
 from skws_schema.errors import UsageError, nearest
 from skws_schema.model import Schema
 

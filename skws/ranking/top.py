@@ -13,7 +13,7 @@ import orjson
 from msgspec.structs import replace
 
 from skws.results.result import Result, Score, TopChange, instant_of
-from skws.spec.query import TopChoice
+from skws.spec.query_spec import TopChoice
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema

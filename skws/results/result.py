@@ -19,7 +19,7 @@ from skws.extras import installed
 if TYPE_CHECKING:
     import networkx
 
-    from skws.spec.query import Query
+    from skws.spec.query_spec import Query
 
 FRESHNESS: Final = "freshness"
 """The part that fades: it halves with every half-life."""

@@ -20,7 +20,7 @@ from skws.results.result import LiveResult, Op
 from skws.serve.events import SEGMENT, EventFiles, EventLog, EventPosition, Kind, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import SinkRun
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_windows.window import parse_duration
 
 DIGESTED: Final = 1_000

@@ -45,7 +45,7 @@ from skws.serve.request_guard import (
 from skws.serve.saved import SavedSearch
 from skws.serve.served_job import NotReadyError, ServedJob, marked
 from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, message
-from skws.spec.query import (
+from skws.spec.query_spec import (
     KEYWORDS,
     TOP,
     WINDOWED,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from skws.jobs.alerts import alert_of, flag
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import parse_duration
 

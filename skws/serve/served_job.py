@@ -26,7 +26,7 @@ from skws.serve.events import EventPosition
 from skws.serve.saved import SavedSearch
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.job import Job
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.budgets import within
 from skws_schema.errors import SkwsError, UsageError
 from skws_schema.model import Schema

@@ -20,7 +20,7 @@ from skws.spark.faults import plain_errors
 from skws.spark.local_java import is_local
 from skws.spark.sliced_search import BatchRun, RangesRun, blocks_in_order, looked_at, replay_pieces
 from skws.spark.spark_session import interrupts_deferred, start_session, worker_memory
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 
 _INTERVAL: Final = 0.2  # seconds
 

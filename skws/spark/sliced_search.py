@@ -60,7 +60,7 @@ from skws.queries.partitioning.slices import (
     plan_slices,
 )
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.budgets import check
 from skws_schema.model import Schema
 from skws_windows.window import Window

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from skws.memory import asked
 from skws.spec.enums import DEFAULT_MAX_SIZE, EngineName, EvaluatorName, OnError, ToldUpdates, check_master
-from skws.spec.query import (
+from skws.spec.query_spec import (
     FORMULA,
     KEYWORDS,
     LOOKBACK,

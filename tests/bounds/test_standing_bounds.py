@@ -14,7 +14,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import SQL, Query, Stream
+from skws.spec.query_spec import SQL, Query, Stream
 from skws_bounds.query_run import UnionRun
 from skws_bounds.sql_reader import parse_sql
 from skws_schema.errors import BadRecordsError

@@ -20,7 +20,7 @@ from skws.replay_search import Search
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_windows.window import CountWindow, ExpressionWindow, Window
 from tests.jobs.watching import QUERY, SCHEMA, Collected, Notes, opened, request, steps

@@ -18,7 +18,7 @@ from skws.queries.keywords.keyword_plans import keyword_plan
 from skws.queries.keywords.operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.spec.job import Job
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
 from tests.commands import Skws

@@ -11,7 +11,7 @@ from skws.explain.branch import to_text
 from skws.explain.sharding import ShardCosts, shard_costs
 from skws.formats import BadRecordLog
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import parse_schema
 from tests.commands import Skws

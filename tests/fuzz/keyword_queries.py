@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.model import AttributeType, Row, Schema, Value
 from skws_schema.yaml.load import parse_schema

@@ -21,7 +21,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice, Stream, TopChoice
+from skws.spec.query_spec import Query, RankingChoice, Stream, TopChoice
 from skws_schema.yaml.load import load_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import parse_window

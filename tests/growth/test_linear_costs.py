@@ -33,7 +33,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
+from skws.spec.query_spec import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
 from skws_mesh.candidate_networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile

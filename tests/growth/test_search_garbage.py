@@ -9,7 +9,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
-from skws.spec.query import RANK, Query, Stream
+from skws.spec.query_spec import RANK, Query, Stream
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import Unbounded
 

@@ -15,7 +15,7 @@ from skws.index.table import PART, arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws.store.live_store import LiveStore
 from skws_mesh.columnar.columns import NULL, index_hashes
 from skws_mesh.columnar.hash_index import MERGED

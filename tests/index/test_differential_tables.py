@@ -23,7 +23,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.operator import USUAL_SIZES, Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_schema.errors import QueryError
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

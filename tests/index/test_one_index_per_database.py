@@ -19,7 +19,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.sources.addresses import database_at
 from skws.sources.postgres.catalog import PostgresDatabase
 from skws.sources.sqlite import SqliteDatabase
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
 from skws_schema.yaml.load import parse_schema

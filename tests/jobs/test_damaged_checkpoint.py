@@ -23,7 +23,7 @@ from skws.jobs import journal as journals
 from skws.jobs.local import LocalWatch
 from skws.sinks.sink_addresses import open_sinks
 from skws.spec.enums import OnError
-from skws.spec.query import PATTERN, Query
+from skws.spec.query_spec import PATTERN, Query
 from skws.state_database import NAME
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Join, Relation

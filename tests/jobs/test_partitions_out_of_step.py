@@ -19,7 +19,7 @@ from skws.queries.kinds import plans_of
 from skws.queries.session import Session
 from skws.sources.partitions import StreamTime
 from skws.spec.job import IDLE, Job
-from skws.spec.query import PATTERN, Query
+from skws.spec.query_spec import PATTERN, Query
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.clocks import HandClock
 from tests.jobs.watching import Collected, Notes, abandon, append, customer, lines, order, request, steps

@@ -10,7 +10,7 @@ import pytest
 
 from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
-from skws.spec.query import PATTERN, Query
+from skws.spec.query_spec import PATTERN, Query
 from skws_schema.errors import SchemaError
 from skws_schema.yaml.load import parse_schema
 from tests.jobs.watching import (

@@ -22,7 +22,7 @@ from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
 from skws.spec.enums import OnError
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.yaml.load import load_schema
 from tests.strategies import examples
 

@@ -17,7 +17,7 @@ from skws.results.result import LiveResult, ResultTuple
 from skws.sinks.base import SinkError
 from skws.sources.stdin import StdinSource
 from skws.spec.enums import OnError
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema import budgets
 from skws_schema.budgets import MemoryBudget
 from skws_schema.errors import BadRecordsError, MemoryBudgetError, UsageError

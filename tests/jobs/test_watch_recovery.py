@@ -11,7 +11,7 @@ import pytest
 from skws.jobs.checkpoint import VERSION
 from skws.jobs.control import JobCommand
 from skws.jobs.local import LocalWatch
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws.state_database import NAME, StateDatabase, StateKind
 from skws_schema.errors import SchemaError, StateError, UsageError
 from skws_windows.window import CountWindow

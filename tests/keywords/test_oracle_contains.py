@@ -13,7 +13,7 @@ from skws.keywords.parse import parse_query
 from skws.queries.patterns.pattern_text import pattern_notes, read_query, text_match
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan, contains_keyword, window_notes
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.errors import SkwsError
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import TimeWindow, parse_window

@@ -25,7 +25,7 @@ from skws.replay_search import Cuts, Search
 from skws.results.result import LiveResult
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import SQL, Query, RankingChoice, TopChoice
+from skws.spec.query_spec import SQL, Query, RankingChoice, TopChoice
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

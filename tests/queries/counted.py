@@ -11,7 +11,7 @@ from skws.extras import KINDS
 from skws.queries.evaluator import Evaluator, OrderedBatch
 from skws.queries.operator import SeparatePlan, StreamState
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.errors import UsageError
 from skws_windows.window import Window
 

@@ -17,7 +17,7 @@ from skws.queries.evaluator import Counts
 from skws.queries.partitioning.slices import SliceRun, Slicing, in_order, plan_slices
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import KEYWORDS, Query, RankingChoice, Stream, TopChoice
+from skws.spec.query_spec import KEYWORDS, Query, RankingChoice, Stream, TopChoice
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.queries.random_streams import STREAMS, TABLES, random_stream, without_dequeues

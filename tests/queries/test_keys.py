@@ -22,7 +22,7 @@ from skws.queries.partitioning.parts import (
 )
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Join, Row, Schema
 from skws_schema.yaml.load import parse_schema

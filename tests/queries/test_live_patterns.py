@@ -21,7 +21,7 @@ from skws.queries.patterns.pattern_text import read_query
 from skws.queries.patterns.stream import PatternStream
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import PATTERN, Query, Stream
+from skws.spec.query_spec import PATTERN, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import PatternError, UsageError
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

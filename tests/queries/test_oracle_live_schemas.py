@@ -20,7 +20,7 @@ from skws.queries.patterns.stream import PatternStream
 from skws.queries.session import Session
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
-from skws.spec.query import GROUP, PATTERN, SIZE, SQL, TOP, Query, Stream
+from skws.spec.query_spec import GROUP, PATTERN, SIZE, SQL, TOP, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange, nameable
 from skws_schema.model import Schema

@@ -20,7 +20,7 @@ from skws.results.result import Result
 from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, named
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, SIZE, TOP, Query
+from skws.spec.query_spec import PATTERN, SIZE, TOP, Query
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND, TimeWindow
 from tests.spark.streaming.shard_runs import KeptShard, lines

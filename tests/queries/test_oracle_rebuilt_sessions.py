@@ -20,7 +20,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.operator import Begins, LoggedBatch, changed, record_count
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
+from skws.spec.query_spec import APPEND_ONLY, GROUP, HALF_LIFE, PATTERN, SIZE, TOP, WINDOW, Query, Stream
 from skws.store import row_files
 from skws.store.row_files import RowFiles
 from skws_purging.lifespans import ALWAYS

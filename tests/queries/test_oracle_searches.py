@@ -14,7 +14,7 @@ from skws.queries.keywords.searching import Best, Searched
 from skws.queries.kinds import plan_of
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import RANK, Query, Stream
+from skws.spec.query_spec import RANK, Query, Stream
 from skws_mesh.columnar.store import Partials
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import QueryError, UsageError

@@ -13,7 +13,7 @@ from skws.keywords.plan import Plan
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.spec.query import SQL, TOP, Query, Stream
+from skws.spec.query_spec import SQL, TOP, Query, Stream
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

@@ -21,7 +21,7 @@ from skws.queries.sql import row_result
 from skws.queries.windowed.windowed_kind import WindowedOperator
 from skws.results.result import AsGiven, EncodedResult, Result, ResultTuple, Score, TopChange
 from skws.spec.enums import EvaluatorName
-from skws.spec.query import TOP, Query, Stream
+from skws.spec.query_spec import TOP, Query, Stream
 from skws_schema.errors import QueryError, UsageError
 from skws_schema.yaml.document import to_yaml
 from skws_schema.yaml.load import parse_schema

@@ -17,7 +17,7 @@ from skws.queries.partitioning.parts import WHOLE, Part, Partitioning
 from skws.queries.session import Session
 from skws.ranking.top import Top, event_time, unknown
 from skws.results.result import Result
-from skws.spec.query import TOP, Query, RankingChoice, Stream, TopChoice
+from skws.spec.query_spec import TOP, Query, RankingChoice, Stream, TopChoice
 from skws_purging.retention import LogPart, Retention
 from skws_windows.window import CountWindow, TimeWindow, Window
 from tests.queries.random_streams import TABLES, random_stream

@@ -14,7 +14,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result, ResultTuple
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import Live, Oracle, instants

@@ -13,7 +13,7 @@ from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.ranking.top import Top, TopCandidates, candidate, event_time, group_namer, unknown
 from skws.results.result import Result, ResultTuple, Score, ScorePart
-from skws.spec.query import RankingChoice, TopChoice
+from skws.spec.query_spec import RankingChoice, TopChoice
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Unbounded, Window
 from tests.oracles.oracle import instants

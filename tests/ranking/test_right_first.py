@@ -18,7 +18,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.ranking.rankings import Match, keyword_weight
 from skws.sources.addresses import all_tables
 from skws.sources.sqlite import SqliteDatabase
-from skws.spec.query import RankingChoice
+from skws.spec.query_spec import RankingChoice
 from skws_schema.model import Row
 from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded

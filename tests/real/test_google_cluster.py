@@ -15,7 +15,7 @@ from skws.queries.session import Session
 from skws.replay_search import Search
 from skws.results.result import LiveResult
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, Query, Stream
+from skws.spec.query_spec import PATTERN, Query, Stream
 from skws_patterns.hcq import is_hierarchical, parse_conjunctive_query
 from skws_patterns.hcq_automaton import automaton_of
 from skws_patterns.language.compile import compile_pattern

@@ -19,7 +19,7 @@ from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.results.names import json_row
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.graph import Edge, edges, edges_from
 from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import load_schema

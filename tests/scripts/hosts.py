@@ -18,7 +18,7 @@ from skws.results.result import LiveResult
 from skws.sources.feed import Batch, Feed, Offset, Source
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.model import Schema
 from tests.formats.replays import write_replay
 from tests.jobs.watching import Collected, Notes

@@ -46,7 +46,7 @@ from skws.queries.patterns.pattern_text import read_query
 from skws.results.result import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, SQL, Query
+from skws.spec.query_spec import PATTERN, SQL, Query
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.errors import SkwsError
 from skws_schema.model import Schema

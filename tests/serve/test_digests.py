@@ -14,7 +14,7 @@ from skws.serve.event_publisher import DIGESTED, EventPublisher
 from skws.serve.events import SEGMENT, EventPosition, SearchEvent
 from skws.serve.saved import SavedSearch
 from skws.sinks.base import SinkRun
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from tests.jobs.watching import SCHEMA
 
 DAY = 86_400_000_000

@@ -32,7 +32,7 @@ from skws.sinks.formats import StdoutSink
 from skws.sinks.webhook import Delivery, Endpoint, WebhookSink
 from skws.spec.enums import EngineName, OnError, OutputFormat
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws.spec.query_spec import KEYWORDS, PATTERN, Query
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError, UsageError

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from skws.results.result import LiveResult
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_patterns.hcq import parse_conjunctive_query
 from skws_patterns.language.pattern_parser import parse_pattern
 from skws_schema.model import Row, Schema, iso

@@ -27,7 +27,7 @@ from skws.queries.order import PASSED_OVER
 from skws.results.result import LiveResult, Result
 from skws.sources.partitions import stream_time
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, PATTERN, Query
+from skws.spec.query_spec import KEYWORDS, PATTERN, Query
 from skws_schema.model import Row, Schema, iso
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 from tests.oracles.oracle import Difference, Network, Oracle, Shape, instants, shape_of

@@ -547,7 +547,7 @@ _mutant(
 _mutant(
     "size-not-limited",
     "a query that a command adds has the size of the job, and not its own",
-    ("skws.spec.query:Query.named", "self.max_size or max_size", "max_size"),
+    ("skws.spec.query_spec:Query.named", "self.max_size or max_size", "max_size"),
 )
 _mutant(
     "memory-short",

@@ -45,7 +45,7 @@ from skws.spark.streaming.run_directory import (
 from skws.spark.streaming.shard_server import FEW_BYTES, ShardServer, _answered
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema import errors
 from skws_schema.errors import NotYetError, SourceError
 from tests.sim.local import LocalSimulation

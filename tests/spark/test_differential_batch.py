@@ -19,7 +19,7 @@ from skws.spark.replay import replay_run
 from skws.spark.sliced_search import RangesRun, looked_at
 from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice, TopChoice
+from skws.spec.query_spec import Query, RankingChoice, TopChoice
 from skws_schema.errors import BadRecordsError
 from skws_schema.model import Schema
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow, Unbounded, Window

@@ -15,7 +15,7 @@ import pytest
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import ArrowBlock, ColumnBlock
 from skws.queries.session import Session
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws.store.identities import Identities
 from skws_purging.lifespans import StreamTuple
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value

@@ -13,7 +13,7 @@ from skws.cli.demo import movie_files
 from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query, RankingChoice
+from skws.spec.query_spec import Query, RankingChoice
 from skws_tui.services.live_job import MOST_BEST
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults, ListOrder, ListSelection

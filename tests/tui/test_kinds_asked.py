@@ -15,7 +15,7 @@ from skws.queries.keywords.keyword_plans import ranking_of, top_of
 from skws.replay_search import Search
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import TopChoice
+from skws.spec.query_spec import TopChoice
 from skws_schema.errors import UsageError
 from skws_schema.yaml.load import load_schema
 from skws_tui.services.request import UiRequest, live_job

@@ -18,7 +18,7 @@ from skws.data.batch import Record, RecordBatch
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.results.result import Result, ResultTuple
-from skws.spec.query import Stream, completed, last_word
+from skws.spec.query_spec import Stream, completed, last_word
 from skws_schema.errors import SchemaError, SkwsError, UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema

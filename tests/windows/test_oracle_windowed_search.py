@@ -24,7 +24,7 @@ from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import LiveResult
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.model import Analyzer, Attribute, AttributeType, Join, Relation, Schema
 from skws_windows.window import ExpressionWindow, Unbounded
 from tests.jobs.watching import ran

@@ -17,7 +17,7 @@ from skws.queries.session import Session
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
 from skws.spec.job import Job
-from skws.spec.query import (
+from skws.spec.query_spec import (
     KEYWORDS,
     TOP,
     Query,

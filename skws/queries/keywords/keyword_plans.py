@@ -10,7 +10,7 @@ from skws.keywords.plan import Plan
 from skws.queries.operator import QueryPlan
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import EvaluatorName
-from skws.spec.query import (
+from skws.spec.query_spec import (
     ALLOWED,
     APPEND_ONLY,
     DEFAULT,

@@ -16,7 +16,7 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.operator import NOTHING_LIVES, SHARED, Begins, LiveOperator, QueryPlan, StreamState
 from skws.queries.order import Order
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws.store.live_store import LastingRecords
 from skws_mesh.backend import OperatorUse
 from skws_schema.errors import UsageError

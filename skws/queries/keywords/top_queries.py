@@ -21,7 +21,7 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.operator import Begins, LoggedBatch, Operator, QueryPlan, StreamState
 from skws.ranking.top import Top
 from skws.results.result import Result, Score, TopChange
-from skws.spec.query import (
+from skws.spec.query_spec import (
     WINDOW,
     Query,
     RankingChoice,

@@ -19,7 +19,7 @@ import orjson
 
 from skws.data.batch import Ints, RecordBatch
 from skws.data.blocks import Block, integers_of
-from skws.spec.query import KEYWORDS, Query, Stream
+from skws.spec.query_spec import KEYWORDS, Query, Stream
 from skws_schema.graph import edges_from
 from skws_schema.model import Relation, Row, Schema, Value, sourced
 from skws_windows.window import TimeWindow, Unbounded, Window

@@ -36,7 +36,7 @@ from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import moment
 from skws.queries.partitioning.slices import Slice, SliceRun, Slicing, in_order, summed
 from skws.results.result import EncodedResult, LiveResult, Result
-from skws.spec.query import KEYWORDS, TOP, Query, Stream
+from skws.spec.query_spec import KEYWORDS, TOP, Query, Stream
 from skws_schema.budgets import check
 from skws_windows.window import MICROSECOND, TimeWindow, Window
 

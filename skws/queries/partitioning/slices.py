@@ -27,7 +27,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import WHOLE, KeyPartitioning, Part, Partitioning, plan_keys
 from skws.queries.session import Session, bounded_session
 from skws.results.result import Result
-from skws.spec.query import KEYWORDS, PATTERN, TOP, Query, Stream
+from skws.spec.query_spec import KEYWORDS, PATTERN, TOP, Query, Stream
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
 

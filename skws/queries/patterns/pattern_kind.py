@@ -21,7 +21,7 @@ from skws.queries.partitioning.parts import Part
 from skws.queries.patterns.pattern_text import PatternQuery, pattern_notes, read_query
 from skws.queries.patterns.stream import PatternStream, ReadTuple
 from skws.results.result import Result
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_patterns.columnar_evaluator import (
     MOST_RESULTS,
     ColumnarEvaluator,

@@ -16,7 +16,7 @@ from skws.queries.evaluator import Evaluator, Load, OrderedBatch
 from skws.queries.patterns.pattern_text import PatternQuery
 from skws.results.names import TupleNames
 from skws.results.result import Result, ResultTuple
-from skws.spec.query import PATTERN, Query
+from skws.spec.query_spec import PATTERN, Query
 from skws_patterns.tuple_evaluator import Mark, Valuation
 from skws_patterns.tuple_evaluator import TupleEvaluator as Automaton
 from skws_schema.budgets import Held, memory_checked, register

@@ -12,7 +12,7 @@ from typing import Final
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
 from skws.queries.windowed.writers import witness_text
-from skws.spec.query import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
+from skws.spec.query_spec import AGGREGATES, FORMULA, LOOKBACK, PAIRS, PER, SELECT, Query
 from skws_schema.errors import QueryError, SchemaError, SkwsError, UsageError, nearest
 from skws_schema.evolution import nameable
 from skws_schema.model import Analyzer, Attribute, AttributeType, Relation, Schema

@@ -21,7 +21,7 @@ from skws.queries.windowed.stream_windows import NOT_BEGUN, WindowSpan
 from skws.queries.windowed.window_plan import admit, check_same_windows, window_notes
 from skws.queries.windowed.windowed_engine import WindowedEngine
 from skws.results.result import Result
-from skws.spec.query import ALLOWED, SIZE, WINDOW, Query, Stream
+from skws.spec.query_spec import ALLOWED, SIZE, WINDOW, Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.evolution import nameable
 from skws_windows.window import ExpressionWindow

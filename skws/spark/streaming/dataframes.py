@@ -36,7 +36,7 @@ from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
 from skws.spark.streaming.processor import OUTPUT, MeshProcessor, ShardProgress
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_mesh.columnar.columns import Ints
 from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import UsageError

@@ -30,7 +30,7 @@ from skws.queries.operator import SHARED
 from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.spark.streaming.messages import Chunk
 from skws.spark.streaming.processor import BLOBS, Kind, ShardProgress
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_purging.lifespans import ALWAYS, Front
 from skws_schema.errors import UsageError

@@ -20,7 +20,7 @@ from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
     from skws.results.result import Result
-    from skws.spec.query import Query
+    from skws.spec.query_spec import Query
 
 _LENGTHS: Final = Struct("<II")
 

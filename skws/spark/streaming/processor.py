@@ -30,7 +30,7 @@ from skws.memory import freeze_loaded_objects
 from skws.queries.partitioning.parts import Part
 from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_client import ShardClient
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import window_text

@@ -49,7 +49,7 @@ from skws.sources.addresses import parse_source
 from skws.sources.feed import Offset
 from skws.spark.streaming.layout import Layout
 from skws.spec.job import Job
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.errors import SourceError, UsageError
 
 SEGMENT_BYTES: Final = 8 << 20

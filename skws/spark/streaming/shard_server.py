@@ -73,7 +73,7 @@ from skws.spark.streaming.messages import (
     Worked,
 )
 from skws.spec.job import Job
-from skws.spec.query import KEYWORDS, Query
+from skws.spec.query_spec import KEYWORDS, Query
 from skws_mesh.backend import OperatorState, Sleep, merge_states
 from skws_mesh.candidate_networks import Prefix, prefix_of
 from skws_purging.lifespans import ALWAYS

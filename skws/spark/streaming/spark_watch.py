@@ -35,7 +35,7 @@ from skws.spark.streaming.output_merger import OutputCommitter, OutputMerger
 from skws.spark.streaming.run_directory import CommandLog, ReplayControl, RunDirectory
 from skws.spark.streaming.sharded_job import ShardedJob
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_mesh.backend import OperatorState
 from skws_mesh.candidate_networks import Prefix
 from skws_schema.errors import SkwsError, UsageError

@@ -16,7 +16,7 @@ from skws.results.result import Result, ResultTuple
 from skws.sinks.base import SinkError, SinkRun
 from skws.sinks.sink_addresses import open_sinks, parse_sink
 from skws.sinks.webhook import HookProgram
-from skws.spec.query import TOP, Query
+from skws.spec.query_spec import TOP, Query
 from skws_schema.errors import ConfigurationError
 from tests.jobs.watching import (
     SCHEMA,

@@ -11,7 +11,7 @@ from skws.keywords.parse import parse_query
 from skws.queries.kinds import plan_of, plans_of
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import SkwsError
 from skws_schema.yaml.load import parse_schema
 

@@ -18,7 +18,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.session import bounded_session
 from skws.results.result import Result
 from skws.spec.enums import EvaluatorName
-from skws.spec.query import Query, Stream
+from skws.spec.query_spec import Query, Stream
 from skws_schema.errors import UsageError
 from skws_schema.model import Join, Relation, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window

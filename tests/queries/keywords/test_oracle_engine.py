@@ -21,7 +21,7 @@ from skws.queries.session import Session
 from skws.results.result import Result
 from skws.sources.kafka.topic_reader import final_rows
 from skws.spec.enums import ToldUpdates
-from skws.spec.query import PATTERN, Query, Stream
+from skws.spec.query_spec import PATTERN, Query, Stream
 from skws_mesh.candidate_networks import CandidateNetwork
 from skws_schema.errors import QueryError
 from skws_schema.model import Row, Schema

@@ -15,7 +15,7 @@ from skws.results.result import LiveResult
 from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from skws.jobs.control import JobCommand
 from skws.spark.streaming.run_directory import COMMANDS, Output, Register, RunDirectory, commands_between
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import StateError
 from tests.durable.disks import Fault, FullDisk
 from tests.jobs.watching import request

@@ -12,7 +12,7 @@ from skws.data.texts import Texts
 from skws.jobs.control import JobCommand
 from skws.sources.feed import Backlog
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 
 RECORDS = [
     Record(2, 5, ("a\x00b", None, 3.5, True)),

@@ -15,7 +15,7 @@ from skws.queries.partitioning.parts import Partitioning
 from skws.results.result import LiveResult
 from skws.spark.streaming.layout import Wanted
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, Query
+from skws.spec.query_spec import PATTERN, Query
 from skws_schema.errors import UsageError
 from skws_windows.window import TimeWindow
 from tests.formats.replays import write_replay

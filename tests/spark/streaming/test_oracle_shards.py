@@ -40,7 +40,7 @@ from skws.spark.streaming.processor import ShardProgress
 from skws.spark.streaming.shard_server import CHUNK_BYTES, FEW_BYTES
 from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query import PATTERN, SIZE, TOP, WINDOW, Query
+from skws.spec.query_spec import PATTERN, SIZE, TOP, WINDOW, Query
 from skws.store.lifespan_resolver import fronts_of, fronts_to_bytes
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_purging.lifespans import ALWAYS, Front

@@ -27,7 +27,7 @@ from skws.spark.streaming import shard_server
 from skws.spark.streaming.messages import Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardServer, servers_beside
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of

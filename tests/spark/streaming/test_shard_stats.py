@@ -20,7 +20,7 @@ from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardStats
 from skws.spark.streaming.sharded_job import servers_ahead
 from skws.spec.job import Job
-from skws.spec.query import Query
+from skws.spec.query_spec import Query
 from skws_mesh.backend import states_of
 from skws_windows.window import ExpressionWindow, TimeWindow, parse_window
 from tests.spark.streaming.shard_runs import all_shards, micro_batch_of

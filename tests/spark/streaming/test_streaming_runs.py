@@ -16,7 +16,7 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName, OnError
-from skws.spec.query import PATTERN, SQL, Query
+from skws.spec.query_spec import PATTERN, SQL, Query
 from skws.state_database import NAME
 from skws_schema.errors import BadRecordsError, SchemaError, SourceError, StateError, UsageError
 from skws_schema.model import Relation

@@ -24,7 +24,7 @@ from skws.jobs.log import Level, Log
 from skws.results.result import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
-from skws.spec.query import KEYWORDS, WINDOWED, Query, RankingChoice
+from skws.spec.query_spec import KEYWORDS, WINDOWED, Query, RankingChoice
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest

@@ -17,7 +17,7 @@ from skws.keywords.match import Matcher
 from skws.queries.operator import QueryPlan
 from skws.queries.session import Session
 from skws.spec.enums import EvaluatorName
-from skws.spec.query import Stream
+from skws.spec.query_spec import Stream
 from skws_schema.model import Row
 from skws_windows.window import CountWindow, ExpressionWindow, TimeWindow
 

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from skws.spec.query import DEFAULT, WINDOW, Query, RankingChoice, TopChoice, corrected
+from skws.spec.query_spec import DEFAULT, WINDOW, Query, RankingChoice, TopChoice, corrected
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
 

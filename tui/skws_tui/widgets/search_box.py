@@ -18,7 +18,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input
 
 from skws.sinks.text import visible
-from skws.spec.query import completed
+from skws.spec.query_spec import completed
 from skws_schema.errors import without_picture
 from skws_schema.model import Schema
 from skws_tui.error_boundary import OffThread, TooLongError

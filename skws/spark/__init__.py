@@ -7,7 +7,7 @@ before anything of PySpark is loaded.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from skws.extras import missing_extra
 
@@ -17,13 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORDS", "Source", "search", "state"]
 
+# A search loads nothing of the state of shards.
+_HOME: Final = {
+    "RECORDS": "skws.spark.dataframe_search",
+    "Source": "skws.spark.dataframe_search",
+    "search": "skws.spark.dataframe_search",
+    "state": "skws.spark.shard_state",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        # A search needs no more than itself.
-        module = import_module(f"{__name__}.{'shard_state' if name == 'state' else 'library'}")
+        module = import_module(_HOME[name])
     except ModuleNotFoundError as error:
         raise missing_extra(error) or error from None
     return getattr(module, name)

@@ -74,6 +74,17 @@ def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None
     return [str(texts[first:end], "utf-8") for first, end in bounds]
 
 
+def reader_of(data: bytes) -> pa.BufferReader:
+    """Reads ``data``, copied into memory that is Arrow's own.
+
+    A thread of Arrow may be the last to release what it read, when Python has already begun to end. To
+    release an object of Python's it would wait for Python's lock, be ended there, and so abort the process.
+    """
+    memory = pa.allocate_buffer(len(data), memory_pool=pa.system_memory_pool())
+    memoryview(memory).cast("B")[:] = data
+    return pa.BufferReader(memory)
+
+
 def of_integers(values: Ints) -> pa.Array:
     """An int64 array, over the same memory where the integers have 64 bits."""
     memory = pa.py_buffer(np.ascontiguousarray(values, dtype=np.int64))

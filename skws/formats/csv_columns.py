@@ -15,6 +15,7 @@ from typing import IO, Final
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from skws.data.arrow import reader_of
 from skws.data.batch import Chunk, Item
 from skws.formats.bare_columns import BareColumns
 from skws.formats.files import BOM, Advance, Split, ignore, opened
@@ -109,7 +110,7 @@ class _Parse:
             return None
         try:
             table = pv.read_csv(
-                pa.BufferReader(data),
+                reader_of(data),
                 pv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(data) + 1),
                 pv.ParseOptions(
                     delimiter=self._delimiter,

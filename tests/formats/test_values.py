@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.arrow import flags, integers, of_integers, texts_at
+from skws.data.arrow import flags, integers, of_integers, reader_of, texts_at
 from skws.data.blocks import ArrowBlock
 from skws.data.value_conversion import (
     EARLIEST,
@@ -189,3 +189,11 @@ def test_texts_at_places_are_those_of_the_array(
     array = pa.array(texts, pa.string()).slice(first)
     places = np.array([number % len(array) for number in numbers] if len(array) else [], dtype=np.int64)
     assert texts_at(array, places) == [texts[first + place] for place in places.tolist()]
+
+
+@pytest.mark.parametrize("data", [b"", b"1,2\n"])
+def test_what_arrow_reads_is_its_own(data: bytes) -> None:
+    reader = reader_of(data)
+    assert reader.read() == data
+    reader.seek(0)
+    assert reader.read_buffer().address != pa.py_buffer(data).address

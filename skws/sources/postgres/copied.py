@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 from pyarrow import csv
 
-from skws.data.arrow import integers
+from skws.data.arrow import integers, reader_of
 from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
@@ -133,7 +133,7 @@ def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Arra
     """The texts of a relation's attributes, or of one attribute."""
     names = [str(place) for place in range(-1, number)]  # the first is the position of the relation
     table = csv.read_csv(
-        pa.BufferReader(lines),
+        reader_of(lines),
         csv.ReadOptions(column_names=names, block_size=len(lines) + 1, use_threads=False),
         csv.ParseOptions(delimiter="\t", quote_char=False, escape_char=False, ignore_empty_lines=False),
         csv.ConvertOptions(

@@ -47,17 +47,22 @@ AHEAD = [
 ]
 BEHIND = [Record(ROWS["link"], START - 21, ("pad", 2, 1)), Record(ROWS["keyed"], START - 13, ("beta", 2, 0))]
 """Of two files. The last one takes the place of the first, which changes the end of a result."""
+END = Record(ROWS["link"], START + 1_000, ("pad", None, None))
+"""Later than all others."""
 
 
 def _seconds(time: datetime | None) -> float | None:
     return None if time is None else round(time.timestamp(), 6)
 
 
-@some("seed, lateness", [(0, 0)], [(1, 5), (2, 0), (3, 5)])
+@some("seed, lateness, silent", [(0, 0, False)], [(1, 5, True), (2, 0, True), (3, 5, True)])
 def test_files_of_any_rates_give_what_the_sorted_stream_gives(
-    spark_one: SparkSession, tmp_path: Path, seed: int, lateness: int
+    spark_one: SparkSession, tmp_path: Path, seed: int, lateness: int, silent: bool
 ) -> None:
-    """Batches are planned as soon as four records wait; matches come once the files are silent."""
+    """Batches are planned as soon as four records wait.
+
+    Matches come once the files are silent, or with a later record of each.
+    """
     rng = random.Random(seed)
     records = random_records(rng, 90)
     folder = tmp_path / "in"
@@ -94,13 +99,23 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
                 write(number, part[:some_more])
                 rest[number] = part[some_more:]
             query.processAllAvailable()
-        time.sleep(1.2 * IDLE)
+        if silent:
+            time.sleep(1.2 * IDLE)
+        else:
+            for number in range(len(rest)):
+                write(number, [END])
         query.processAllAvailable()
     finally:
         query.stop()
     whole = Session(job.stream)  # with its lateness, within which matches wait for records to the end
     whole.add_all(list(plans_of(job).values()))
-    expected = whole.take(RecordBatch.of(sorted([*AHEAD, *BEHIND, *records], key=attrgetter("time"))))
+    expected = whole.take(
+        RecordBatch.of(
+            sorted(
+                [*AHEAD, *BEHIND, *records, *([] if silent else [END] * len(rest))], key=attrgetter("time")
+            )
+        )
+    )
     assert len(expected) > 20
     assert {row["op"] for row in told} == {"+", "-", "~"}
     found_last = last_told(

@@ -1,6 +1,6 @@
 """Processor time of all processes of a live search on Spark, by what they do.
 
-Read from /proc: the driver, its descendants, and the servers, which are nobody's children.
+Read from /proc: the driver, its descendants, and the servers of its folder, which are nobody's children.
 """
 
 from __future__ import annotations
@@ -38,8 +38,16 @@ def _own() -> Iterator[Path]:
         own |= more
     for number in parents:
         path = Path(f"/proc/{number}")
-        if number in own or _part(path) == "server":
+        if number in own or (_part(path) == "server" and _folder(path) == _folder(Path("/proc/self"))):
             yield path
+
+
+def _folder(process: Path) -> str:
+    """Where a process works; other runs on the machine have servers, too."""
+    try:
+        return os.readlink(process / "cwd")
+    except OSError:
+        return ""
 
 
 def _part(process: Path) -> str:

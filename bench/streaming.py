@@ -2,6 +2,7 @@
 
     python -m bench.streaming latency --rate 1000 --seconds 60
     python -m bench.streaming throughput --minutes 300 --shards 2
+    python -m bench.streaming library --minutes 300 --shards 2
 
 Latency: a file grows by so many tuples a second, each stamped with the clock
 as it is written; a result's latency is from the stamp of its youngest tuple
@@ -13,6 +14,10 @@ last (``in-process``: all of it, by the loop of one process); ``stage`` counts o
 the time from when a batch was read to when its results were delivered, not that in
 which the source read and decoded.
 
+``library``: the same file as a ``Source`` of ``skws.spark.search``, which tasks read, in a session with the
+settings that its documentation names; results go to the driver as Arrow. It also tells what Spark's batches
+are made of, by its own progress.
+
 Both tell the processor time of each process meanwhile, which other work on
 the machine changes less than the clock.
 """
@@ -20,6 +25,8 @@ the machine changes less than the clock.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,6 +34,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median, quantiles
 from threading import Thread, Timer
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -36,11 +44,16 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.results.result import LiveResult
 from skws.sinks.base import SinkRun
+from skws.spark import Source, search
+from skws.spark.spark_session import start_session
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.spark_watch import SparkWatch
 from skws.spec.enums import EngineName
 from skws.spec.job import Job
 from skws_windows.window import MICROSECOND, TimeWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 LIVE = 24_000
 SKIPPED = 2  # batches that do not count
@@ -173,6 +186,58 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
         print(f"  {part}: {1e6 * each:.1f} us of processor time a tuple")
 
 
+def library(minutes: int, shards: int, cores: int, load: Load) -> None:
+    # Batches that are done: when, processor time by then, results.
+    batches: list[tuple[float, dict[str, float], int]] = []
+
+    def collect(found: DataFrame, _: int) -> None:
+        results = found.toArrow().num_rows
+        batches.append((time.perf_counter(), processor_seconds(), results))
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        start_session(f"local[{cores}]")
+        .builder.config("spark.sql.shuffle.partitions", str(shards))
+        .config("spark.sql.codegen.wholeStage", "false")
+        .getOrCreate()
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "load.jsonl"
+        tuples = load.write(path, minutes * 60)
+        results = search(
+            spark, Source(path), load.query, schema=load.schema(), max_size=load.max_size, shards=shards
+        )
+        query = (
+            results.writeStream.foreachBatch(collect)
+            .option("checkpointLocation", f"{folder}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress = [orjson.loads(one.json) for one in query.recentProgress]
+        sizes = [_read_bytes(one["sources"][0]["endOffset"]) for one in progress]
+        total = path.stat().st_size
+    spark.stop()
+    (began, before, _), (ended, after, _) = batches[SKIPPED - 1], batches[len(sizes) - 1]
+    counted = round(tuples * (sizes[-1] - sizes[SKIPPED - 1]) / total)
+    print(
+        f"library: {cores} cores, {shards} shards: {counted:,} tuples in {len(sizes) - SKIPPED} batches, "
+        f"{counted / (ended - began):,.0f} tuples/s; {sum(number for *_, number in batches):,} results"
+    )
+    for part, seconds in after.items():
+        print(
+            f"  {part}: {1e6 * (seconds - before.get(part, 0.0)) / counted:.1f} us of processor time a tuple"
+        )
+    for phase in progress[-1]["durationMs"]:
+        spent = [one["durationMs"].get(phase, 0) for one in progress[SKIPPED:]]
+        print(f"  {phase}: {median(spent):.0f} ms a batch")
+
+
+def _read_bytes(offset: dict[str, dict[str, dict[str, list[int]]]]) -> int:
+    """How many bytes of all files are before an offset."""
+    return sum(position[1] for position in offset["feed"]["files"].values())
+
+
 def in_process(minutes: int, load: Load) -> None:
     """The same replay by the loop of one process: what Spark is held against."""
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("latency", "throughput", "in-process"))
+    parser.add_argument("what", choices=("latency", "throughput", "library", "in-process"))
     parser.add_argument("--rate", type=int, default=1000, help="tuples a second")
     parser.add_argument("--seconds", type=float, default=60, help="measured, behind the warm-up")
     parser.add_argument("--minutes", type=int, default=300, help="of the load's time, 1,200 tuples each")
@@ -205,6 +270,8 @@ def main() -> None:
     load = KEYED if given.keyed else HEAVY
     if given.what == "latency":
         latency(given.rate, given.seconds, given.shards, given.cores)
+    elif given.what == "library":
+        library(given.minutes, given.shards, given.cores, load)
     elif given.what == "in-process":
         in_process(given.minutes, load)
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 
 from skws.results.frames import COLUMNS, result_table
 from skws.results.result import Result, ResultTuple, Score
@@ -66,5 +67,18 @@ def test_a_table_has_the_rows_of_its_results(number: int) -> None:
     rng = random.Random(number)
     results = [random_result(rng, n) for n in range(number)]
     table = result_table(iter(results))
+    table.validate(full=True)
+    assert table.equals(pa.Table.from_pylist(list(map(row_of, results)), schema=COLUMNS))
+
+
+@pytest.mark.parametrize("number", [1, 50, 10_001])
+def test_tuples_that_results_share_are_in_each_of_their_rows(number: int) -> None:
+    rng = random.Random(number)
+    pool = [one for n in range(20) for one in random_result(rng, n).tuples]
+    results = [
+        replace(random_result(rng, n), _tuples=tuple(rng.choices(pool, k=rng.randrange(5))))
+        for n in range(number)
+    ]
+    table = result_table(results)
     table.validate(full=True)
     assert table.equals(pa.Table.from_pylist(list(map(row_of, results)), schema=COLUMNS))

@@ -80,6 +80,16 @@ def _batch(results: Sequence[Result]) -> pa.RecordBatch:
 
 def _tuples(shown: Sequence[ResultTuple]) -> pa.Array:
     """Tuples as a column of TUPLE structs."""
+    distinct = {id(each): each for each in shown}
+    if len(distinct) == len(shown):
+        return _tuple_structs(shown)
+    # Results that are found together share most of their tuples.
+    places = dict(zip(distinct, range(len(distinct)), strict=True))
+    indices = pa.array([places[id(each)] for each in shown], pa.int32())
+    return _tuple_structs([*distinct.values()]).take(indices)
+
+
+def _tuple_structs(shown: Sequence[ResultTuple]) -> pa.Array:
     values = [[*each.row.items()] for each in shown]
     pairs = list(chain.from_iterable(values))
     names = pa.array([name for name, _ in pairs], pa.string())

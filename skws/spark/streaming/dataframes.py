@@ -29,8 +29,7 @@ from skws.data.packing import expanded, pack, unpack
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
-from skws.results.frames import COLUMNS, result_table
-from skws.results.result import Result
+from skws.results.frames import COLUMNS
 from skws.sources.partitions import AwaitedPartitions, final_of
 from skws.spark.streaming.layout import Division
 from skws.spark.streaming.messages import BatchHeader, MicroBatch
@@ -77,7 +76,7 @@ def searched(
 
 def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
     if part:
-        yield result_table(map(Result.from_json, expanded(blob).split(b"\n")))
+        yield pa.ipc.open_stream(expanded(blob)).read_all()
     elif late := orjson.loads(blob)["late_letters"]:
         yield pa.Table.from_pylist(list(map(_late_row, late)), schema=COLUMNS)
 
@@ -96,6 +95,8 @@ def _late_row(letter: str) -> dict[str, Any]:
 
 class FrameProcessor(MeshProcessor):
     """The shards of a search over streaming DataFrames. ``tables``: packed rows of static relations."""
+
+    _tabular = True
 
     def __init__(self, name: str, job: Job, division: Division, tables: bytes, idle: int) -> None:
         super().__init__(name, job, {})

@@ -109,7 +109,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The arguments of a server. ``daemon``: the server ends when this process does.
+    """The arguments of a server. ``daemon``: the server ends when this process does. ``tabular``: results are
+    wanted as tables of Arrow, not as lines of JSON.
 
     ``request``: the pickled job. Four Python processes and more only pass it on: it would take each of them
     two seconds to load what it refers to.
@@ -119,6 +120,7 @@ class Setup:
     share: Part
     socket: Path
     daemon: int
+    tabular: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,7 @@ class MeshProcessor(StatefulProcessor):
     _given = ""  # what its state is to remember of this start
     _partitions: Sequence[Sequence[int]] = ()  # and of the partitions behind the micro-batches of a task
     _fresh = ShardProgress()
+    _tabular = False  # see ``Setup``
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
         self._run = run
@@ -185,7 +186,7 @@ class MeshProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803, ARG002 - Spark's name
     ) -> Iterator[Row]:
         share = self._shares[key[0]]
-        client = ShardClient(self._run_name(), self._request, share)
+        client = ShardClient(self._run_name(), self._request, share, tabular=self._tabular)
         try:
             entry = self._store.find("mark", "")
             mark = self._fresh if entry is None else ShardProgress(**orjson.loads(entry[1]))

@@ -57,7 +57,7 @@ class ShardClient:
     ``python``: the program that starts one. ``daemon``: the process with which
     a server ends that is started here. Of a worker it is its parent, which
     forked it and lives as long as the executor. ``silence``: see ``SILENCE``; a server that is given up
-    loses its socket, so that the next client starts another one.
+    loses its socket, so that the next client starts another one. ``tabular``: see ``Setup``.
     """
 
     def __init__(
@@ -68,11 +68,13 @@ class ShardClient:
         daemon: int | None = None,
         python: str = sys.executable,
         silence: float = SILENCE,
+        *,
+        tabular: bool = False,
     ) -> None:
         self._python = python
         self._silence = silence
         self._path = socket_dir(run) / f"{share.number}.socket"
-        setup = Setup(request, share, self._path, daemon or _daemon())
+        setup = Setup(request, share, self._path, daemon or _daemon(), tabular)
         try:
             self._connection = self._reached(setup)
         except FileNotFoundError:

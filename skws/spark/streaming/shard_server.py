@@ -36,12 +36,12 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Event, Thread
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import orjson
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, BadRecord, Record, RecordBatch
 from skws.data.packing import compressed, pack, unpack
 from skws.formats.dead_letters import (
     KEPT,
@@ -498,10 +498,13 @@ RESULTS_A_BLOB: Final = 5_000
 class ShardServer:
     """Answers the messages of tasks; ``epoch`` is that of the mesh, -1 without one.
 
-    ``few_bytes``: as of ``Shard``.
+    ``few_bytes``: as of ``Shard``. ``tabular``: as of ``Setup``.
     """
 
-    def __init__(self, request: Job, share: Part, *, few_bytes: int = FEW_BYTES) -> None:
+    def __init__(
+        self, request: Job, share: Part, *, few_bytes: int = FEW_BYTES, tabular: bool = False
+    ) -> None:
+        self._encode = encoded_tables if tabular else encoded_lines
         self._new_shard = partial(Shard, request, share, few_bytes=few_bytes)
         self._shard = self._new_shard()
         self._next = 0
@@ -540,12 +543,48 @@ class ShardServer:
         self.epoch = -1  # until all is done, the mesh belongs to no epoch
         worked = self._shard.work(micro_batch)
         self.epoch = epoch + 1
-        return replace(worked, results=[], stats={}, blobs=blobs_of(worked))
+        return replace(worked, results=[], stats={}, blobs=blobs_of(worked, self._encode))
 
 
-def blobs_of(worked: Worked) -> list[bytes]:
-    """Compressed lines: stats in the first blob, then results, RESULTS_A_BLOB to a blob."""
-    lines, unwritable = encoded_each(worked.results, lambda result: result.parsed.pack())
+EncodedResults: TypeAlias = tuple[list[bytes], list[BadRecord]]
+"""Blobs of RESULTS_A_BLOB results each, and those results that cannot be written."""
+
+
+def encoded_lines(results: Sequence[Result]) -> EncodedResults:
+    """Results as lines of JSON (``Result.from_json``)."""
+    lines, unwritable = encoded_each(results, lambda result: result.parsed.pack())
+    parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
+    return list(map(b"\n".join, parts)), unwritable
+
+
+def encoded_tables(results: Sequence[Result]) -> EncodedResults:
+    """Results as tables (``result_table``), each a stream of Arrow."""
+    import pyarrow as pa  # noqa: PLC0415 - lines need no Arrow, which takes long to load
+
+    from skws.results.frames import result_table  # noqa: PLC0415 - as above
+
+    unwritable: list[BadRecord] = []
+    try:
+        table = result_table(results)
+    except (SkwsError, MemoryError):
+        raise
+    except Exception:  # of one result; the others are written
+        rows, unwritable = encoded_each(results, lambda result: result_table([result.parsed]))
+        table = pa.concat_tables([result_table([]), *rows])
+    blobs = []
+    for batch in table.combine_chunks().to_batches(RESULTS_A_BLOB):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_batch(batch)
+        blobs.append(sink.getvalue().to_pybytes())
+    return blobs, unwritable
+
+
+def blobs_of(
+    worked: Worked, encode: Callable[[Sequence[Result]], EncodedResults] = encoded_lines
+) -> list[bytes]:
+    """Stats in the first blob, then results, compressed."""
+    encoded, unwritable = encode(worked.results)
     stats = worked.stats
     if unwritable:
         reasons = [f"{place(one)}: {one.reason}" for one in unwritable[:KEPT]]
@@ -558,8 +597,7 @@ def blobs_of(worked: Worked) -> list[bytes]:
                 "notice": unwritable_notice(unwritable[0]),
             },
         }
-    parts = [lines[at : at + RESULTS_A_BLOB] for at in range(0, len(lines), RESULTS_A_BLOB)]
-    return [orjson.dumps(stats), *(compressed(b"\n".join(part)) for part in parts)]
+    return [orjson.dumps(stats), *map(compressed, encoded)]
 
 
 def serve(setup: Setup) -> None:
@@ -567,7 +605,7 @@ def serve(setup: Setup) -> None:
     expect_long_lived_objects()
     return_large_arrays()
     request: Job = pickle.loads(setup.request)  # noqa: S301 - as below
-    server = ShardServer(request, setup.share)
+    server = ShardServer(request, setup.share, tabular=setup.tabular)
     here = setup.socket.with_suffix(f".{os.getpid()}")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(here))

@@ -8,17 +8,19 @@ from threading import Thread
 
 import numpy as np
 import orjson
+import pyarrow as pa
 import pytest
 
 from skws.data.batch import BadRecord, Record, RecordBatch
-from skws.data.packing import pack
+from skws.data.packing import expanded, pack
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
+from skws.results.frames import result_table
 from skws.results.result import JsonRow, LiveResult, Result, ResultTuple
 from skws.spark.streaming.messages import RECORDS, Worked
 from skws.spark.streaming.output_merger import AHEAD, OutputCommitter, OutputMerger, records_of, results_of
 from skws.spark.streaming.run_directory import Output
-from skws.spark.streaming.shard_server import blobs_of
+from skws.spark.streaming.shard_server import blobs_of, encoded_tables
 from tests.jobs.watching import Notes, request
 from tests.spark.streaming.committers import committer
 
@@ -128,6 +130,24 @@ def test_a_result_that_cannot_be_written_is_put_aside_and_counted(tmp_path: Path
     assert (letter["source"], orjson.loads(letter["raw"])["id"]) == ("result", "1")
     assert "result of 'pulp': cannot be written: " in notes.lines[0]
     assert merger.bad_summary().startswith("1 bad record\n  result of 'pulp': cannot be written: ")
+
+
+@pytest.mark.parametrize("many", [0, 1, 6_000])
+def test_a_server_can_give_its_results_as_tables(many: int) -> None:
+    titles = ["Pulp Fiction", "half of \ud800", "Jackie Brown"]
+    tuples = [
+        ResultTuple.given("movie", f"movie:{n}", ("pulp",), {"title": one}) for n, one in enumerate(titles)
+    ]
+    results = [
+        Result("+", "pulp", "pulp", f"{n:x}", n / 10, None, "movie{pulp}", (tuples[n % 2 * 2],), ())
+        for n in range(many)
+    ]
+    bad = Result("+", "pulp", "pulp", "bad", 1.0, None, "movie{pulp}", (tuples[1],), ())
+    for given in (results, [*results, bad]):
+        stats, *blobs = blobs_of(Worked(given, {}, None, [], [], [], 0, 0), encoded_tables)
+        tables = [pa.ipc.open_stream(expanded(blob)).read_all() for blob in blobs]
+        assert pa.concat_tables([result_table([]), *tables]).equals(result_table(results))
+        assert ("unwritable" in orjson.loads(stats)) == (bad in given)
 
 
 class Written:

@@ -10,9 +10,9 @@ than two of these copies save. Short blobs never load Arrow.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -231,16 +231,33 @@ class _Buffers:
 def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], Collection[int]]:
     """The columns of the rows at some places in all the blocks, and which are searched."""
     whole = len(places) == sum(map(len, blocks)) and bool((np.diff(places) == 1).all())
-    if all(isinstance(block, ColumnBlock) for block in blocks):
-        block = ColumnBlock.concat([block for block in blocks if isinstance(block, ColumnBlock)])
+    if any(isinstance(block, ColumnBlock) for block in blocks):
+        block = ColumnBlock.concat(_as_columns(blocks))
         block = block if whole else block.take(places)
         return block.columns, block.searched
-    listed_columns: list[Values] = []
-    row_numbers = None if whole else places.tolist()
+    if whole:
+        return list(_listed_columns(blocks)), ()
+    row_numbers = places.tolist()
+    return [[column[place] for place in row_numbers] for column in _listed_columns(blocks)], ()
+
+
+def _as_columns(blocks: Sequence[Block]) -> list[ColumnBlock]:
+    """The rows of blocks of which some are columns: those in between become columns as well."""
+    column_blocks: list[ColumnBlock] = []
+    searched = next(block.searched for block in blocks if isinstance(block, ColumnBlock))
+    for is_columns, some in groupby(blocks, key=lambda block: isinstance(block, ColumnBlock)):
+        mine = list(some)
+        if is_columns:
+            column_blocks += [block for block in mine if isinstance(block, ColumnBlock)]
+        else:
+            columns = list(map(_typed, _listed_columns(mine)))
+            column_blocks.append(ColumnBlock(mine[0].relation, columns, searched))
+    return column_blocks
+
+
+def _listed_columns(blocks: Sequence[Block]) -> Iterator[list[Value]]:
     for column in range(len(blocks[0].row(0))):
-        values = list(chain.from_iterable(block.values(column) for block in blocks))
-        listed_columns.append(values if row_numbers is None else [values[place] for place in row_numbers])
-    return listed_columns, ()
+        yield list(chain.from_iterable(block.values(column) for block in blocks))
 
 
 def _typed(column: Values) -> Values:

@@ -51,8 +51,9 @@ if TYPE_CHECKING:
 
 FEW_RECORDS: Final = 50_000
 """Records of a log that are not worth looking at."""
-TAIL_BYTES: Final = 16 << 20
-"""Records in a log after those in row files: about a second of a start."""
+TAIL_BYTES: Final = 4 << 20
+"""Records in a log after those in row files: some tenths of a second of a start. Their rows move to a file
+in one step, so more of them would hold up the results of others for longer."""
 
 
 class LocalWatch:

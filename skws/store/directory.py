@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.batch import Rows
-from skws.data.blocks import Block, MappedBlock
+from skws.data.batch import RecordBatch, Rows
+from skws.data.blocks import Block, MappedBlock, RowBlock
+from skws.data.packing import laid_in, laid_out
 from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
 from skws_mesh.columnar.live import LiveTuples
@@ -27,6 +28,9 @@ Narrow: TypeAlias = npt.NDArray[np.int32]
 _NONE: Final = -1
 _SPARSE: Final = 3  # rows of blocks for each that lives
 _FEW: Final = 10_000  # rows that are not worth copying
+_AT_ONCE: Final = 1 << 16  # slots whose columns fit the processor's caches
+_MANY: Final = 1024  # rows that are worth being columns
+_NO_ROWS: Final = RowBlock(0, ())
 
 
 class FollowedTuples:
@@ -104,22 +108,56 @@ class FollowedTuples:
 
 
 class RowStore(Table):
-    """Rows stay in the blocks that they came in, until none of a block's rows is alive."""
+    """Rows stay in the blocks that they came in, until none of a block's rows is alive.
 
-    def __init__(self) -> None:
+    ``lasting``: rows live long, so those that come a few at a time, as Python's values, become columns.
+    """
+
+    def __init__(self, *, lasting: bool) -> None:
         number, flag = np.empty(0, dtype=np.int32), np.empty(0, dtype=bool)
         super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
+        self._lasting = lasting
+        self._latest = (
+            0,
+            0,
+        )  # the first slot and the first block of rows that came since rows became columns
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
+        many = len(rows) >= _MANY
+        if self._lasting and (many or self.size - self._latest[0] >= _MANY):
+            self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
+        self._blocks.extend(rows.blocks)
+        if many:
+            self._begin_latest()
+
+    def _make_columns(self) -> None:
+        """The latest rows become columns."""
+        slot, block_number = self._latest
+        rows = self.some(np.arange(slot, self.size))
+        if any(isinstance(block, RowBlock) for block in rows.blocks):
+            relation = np.array([block.relation for block in rows.blocks], dtype=np.int64).take(rows.block)
+            laid = laid_out(RecordBatch(relation, np.zeros_like(relation), rows))
+            del self._blocks[block_number:]
+            self._place(slice(slot, self.size), laid_in(laid)[0].rows)
+        self._begin_latest()
+
+    def _begin_latest(self) -> None:
+        self._latest = self.size, len(self._blocks)
+
+    def _place(self, slots: Ints | slice, rows: Rows) -> None:
+        """Rows of some slots are in other blocks from now on."""
+        block, place, _ = self._columns
+        block[slots], place[slots] = rows.block + len(self._blocks), rows.place
         self._blocks.extend(rows.blocks)
 
     def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
         """Begin with rows in blocks: for each slot the number of its block, and its place in that."""
         self.open((block, place, np.zeros(len(block), dtype=bool)))  # type: ignore[arg-type]  # as above
         self._blocks = list(blocks)
+        self._begin_latest()
 
     def row(self, slot: int) -> Row:
         block, place, _ = self._columns
@@ -162,6 +200,7 @@ class RowStore(Table):
         packed = self.rows().compact()
         self._columns[1][: self.size] = packed.place
         self._blocks = list(packed.blocks)
+        self._begin_latest()
 
     def in_files(self, files: Collection[Hashable]) -> Flags:
         """By slot: whether the row is in one of some files."""
@@ -169,27 +208,30 @@ class RowStore(Table):
         flags: Flags = np.array(is_in_files, dtype=bool).take(self._columns[0][: self.size])
         return flags
 
-    def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
-        """The numbers of rows of some slots in the files that they are in."""
-        rows_by_file: dict[Hashable, Ints] = {}
-        block, place, _ = self.columns()
-        mapped = {n: each for n, each in enumerate(self._blocks) if isinstance(each, MappedBlock)}
-        files = list({each.file: None for each in mapped.values()})
-        of_block, first = np.full(len(self._blocks), _NONE), np.zeros(len(self._blocks), dtype=np.int64)
-        for number, each in mapped.items():
-            of_block[number], first[number] = files.index(each.file), each.first
-        of_slot = np.where(chosen, of_block.astype(np.int16).take(block), np.int16(_NONE))
-        for number, file in enumerate(files):
-            mine = np.flatnonzero(of_slot == number)
-            rows_by_file[file] = first.take(block.take(mine)) + place.take(mine)
-        return rows_by_file
+    def rows_in_files(self, chosen: Flags, sizes: Mapping[Hashable, int]) -> dict[Hashable, Flags]:
+        """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
+        ends = np.cumsum([0, *sizes.values()])
+        before = dict(zip(sizes, ends.tolist(), strict=False))
+        # By block: the number of its first row among those of all files.
+        first_rows = np.full(len(self._blocks), _NONE)
+        for number, block in enumerate(self._blocks):
+            if isinstance(block, MappedBlock) and block.file in before:
+                first_rows[number] = before[block.file] + block.first
+        flags = np.zeros(ends[-1], dtype=bool)
+        block_numbers, places, _ = self.columns()
+        for first in range(0, self.size, _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            rows = first_rows.take(block_numbers[some])
+            wanted = np.flatnonzero(chosen[some] & (rows != _NONE))
+            flags[rows.take(wanted) + places[some].take(wanted)] = True
+        return {file: flags[before[file] : before[file] + size] for file, size in sizes.items()}
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """Rows of some slots are kept elsewhere now."""
-        block, place, _ = self._columns
-        block[slots], place[slots] = rows.block + len(self._blocks), rows.place
-        self._blocks.extend(rows.blocks)
-        self._drop_unused()
+        self._place(slots, rows)
+        for number in np.flatnonzero(~self._used()).tolist():
+            self._blocks[number] = _NO_ROWS  # the next ``compact`` gives new numbers
+        self._begin_latest()
 
     def compact(self, renumbered: Ints) -> None:
         """Keep the rows whose slots live on."""
@@ -199,14 +241,22 @@ class RowStore(Table):
         in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
         if in_memory > _SPARSE * self.size + _FEW:
             self.pack()
+        self._begin_latest()
 
     def _drop_unused(self) -> None:
         """Let blocks go of which no row is left."""
+        used = self._used()
         block, *_ = self.columns()
-        used = np.zeros(len(self._blocks), dtype=bool)
-        used[block] = True
         block[:] = (np.cumsum(used) - 1).take(block)
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
+
+    def _used(self) -> Flags:
+        """By block: whether the row of a slot is in it."""
+        used = np.zeros(len(self._blocks), dtype=bool)
+        block, *_ = self.columns()
+        for first in range(0, self.size, _AT_ONCE):
+            used[block[first : first + _AT_ONCE]] = True
+        return used
 
 
 class TupleDirectory:
@@ -216,10 +266,10 @@ class TupleDirectory:
     or whose name needs more than their row.
     """
 
-    def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None, *, lasting: bool) -> None:
         self.slots = FollowedTuples()
         self._live = live
-        self._rows = RowStore()
+        self._rows = RowStore(lasting=lasting)
         self._times = None if per_position is None else Table((NOTHING,))
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
@@ -291,9 +341,9 @@ class TupleDirectory:
         """By slot: whether the row is in one of some files."""
         return self._rows.in_files(files)
 
-    def in_each_file(self, chosen: Flags) -> dict[Hashable, Ints]:
-        """The numbers of rows of some slots in the files that they are in."""
-        return self._rows.in_each_file(chosen)
+    def rows_in_files(self, chosen: Flags, sizes: Mapping[Hashable, int]) -> dict[Hashable, Flags]:
+        """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
+        return self._rows.rows_in_files(chosen, sizes)
 
     def some_rows(self, slots: Ints) -> Rows:
         """Rows of some slots."""

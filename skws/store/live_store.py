@@ -19,7 +19,7 @@ from skws_mesh.tree import Tree
 from skws_purging.lifespans import ALWAYS, StreamTuple
 from skws_schema.graph import edges
 from skws_schema.model import Row, Schema
-from skws_windows.window import FOREVER, Window, ticks_per_position
+from skws_windows.window import FOREVER, Unbounded, Window, ticks_per_position
 
 if TYPE_CHECKING:
     from skws.index.database import DatabaseIndex
@@ -96,7 +96,8 @@ class LiveStore:
         self.schema = schema
         self.window = window
         self.live = LiveTuples(schema)
-        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window))
+        lasting = isinstance(window, Unbounded)
+        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window), lasting=lasting)
         self.singles = SingleTuples(schema, followed)
         self.values = JoinValues(schema, self.live.key_sets)
         self._edges = edges(schema)

@@ -24,7 +24,7 @@ from skws.data.blocks import ColumnBlock, MappedBlock
 from skws.data.packing import laid_in, laid_out, times_in
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
 from skws.store.live_store import LastingRecords
-from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct
+from skws_mesh.columnar.columns import Flags, Ints, distinct
 
 SUFFIX: Final = ".rows"
 LEAST: Final = BATCH
@@ -101,13 +101,9 @@ class RowFile:
     def _bytes(self, number: int) -> memoryview:
         return self._data[self._ends[number] : self._ends[number + 1]]
 
-    def told(self, live: Ints) -> dict[str, Any]:
-        """What to keep to find its live rows again, whose numbers are given."""
-        bits = None
-        if len(live) < self.rows:
-            flags = np.zeros(self.rows, dtype=bool)
-            flags[live] = True
-            bits = b64encode(np.packbits(flags).tobytes()).decode()
+    def told(self, live: Flags) -> dict[str, Any]:
+        """What to keep to find its ``live`` rows again."""
+        bits = None if live.all() else b64encode(np.packbits(live).tobytes()).decode()
         return {"name": self.path.name, "portions": self.portions, "live": bits}
 
     def release_pages(self) -> None:
@@ -235,16 +231,19 @@ class RowFiles:
         The store of the tuples then has their rows there.
         """
         directory = lasting.store.directory
-        reused = self._worth_keeping(directory.in_each_file(lasting.live))
+        sizes: dict[Hashable, int] = {file: file.rows for file in self._open.values()}
+        rows = directory.rows_in_files(lasting.live, sizes)
+        live = {file: rows[file] for file in self._open.values()}
+        reused = self._worth_keeping(live)
         moving = lasting.slots(lasting.live & ~directory.in_files(reused))
-        rest = lasting.leading
+        rest, files = lasting.leading, [file.told(live[file]) for file in live if file in reused]
         if len(moving) >= LEAST:
-            reused.add(self._write(name, lasting, moving))
+            file = self._write(name, lasting, moving)
+            files.append(file.told(np.ones(file.rows, dtype=bool)))
         elif len(moving):
             rest = _in_time(concat_batches([rest, lasting.insertions_of(moving)])).compact()
         self.release_pages()
-        live = self._mine(directory.in_each_file(lasting.live))
-        return Stored([file.told(live[file]) for file in live if file in reused], rest)
+        return Stored(files, rest)
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
         """A new file for some live tuples."""
@@ -260,17 +259,11 @@ class RowFiles:
             for file in self._open.values():
                 file.release()
 
-    def _worth_keeping(self, rows: Mapping[Hashable, Ints]) -> set[RowFile]:
+    def _worth_keeping(self, live: Mapping[RowFile, Flags]) -> set[RowFile]:
         """The files that stay, as enough of their rows live and they are few."""
-        live = self._mine(rows)
-        worthy = sorted(
-            (file for file in live if 2 * len(live[file]) >= file.rows), key=lambda f: len(live[f])
-        )
+        counts = {file: int(np.count_nonzero(flags)) for file, flags in live.items()}
+        worthy = sorted((file for file in live if 2 * counts[file] >= file.rows), key=counts.__getitem__)
         return set(worthy if len(worthy) < MOST else worthy[len(worthy) - MOST // 2 :])
-
-    def _mine(self, rows: Mapping[Hashable, Ints]) -> dict[RowFile, Ints]:
-        """Files of this log; others are removed, and were once."""
-        return {file: rows[file] for file in self._open.values() if len(rows.get(file, NOTHING))}
 
     def read(self, files: Sequence[dict[str, Any]], rest: RecordBatch) -> StoredRecords:
         """The records that were kept, in order of time. Raises StateError for missing and damaged files."""

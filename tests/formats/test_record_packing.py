@@ -70,6 +70,22 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
     assert shown(again(some)) == shown(some)
 
 
+@given(st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=4), st.booleans()), max_size=5), st.data())
+@examples(300)
+def test_rows_and_columns_of_one_relation(
+    parts: list[tuple[list[Record], bool]], data: st.DataObject
+) -> None:
+    """As when rows came a few at a time, and those that came first are columns already."""
+    batches = [RecordBatch.of([each for each in some if each.row]) for some, _ in parts]
+    batches = [again(batch) if columns else batch for batch, (_, columns) in zip(batches, parts, strict=True)]
+    batch = concat_batches(batches) if batches else RecordBatch.of([])
+    assert shown(again(batch)) == shown(batch)
+    some = batch.take(
+        np.array(data.draw(st.permutations(range(len(batch)))), dtype=np.int64)[: len(batch) // 2]
+    )
+    assert shown(again(some)) == shown(some)
+
+
 def test_a_block_without_rows() -> None:
     """As those of an empty part of a file are."""
     batch = RecordBatch.of([Record(0, 7, ("a", 1))])

@@ -27,7 +27,7 @@ from skws.jobs import standing_queries as standing
 from skws.jobs.clock import StoppableClock
 from skws.queries import operator, session
 from skws.queries.keywords import kind
-from skws.store import row_files
+from skws.store import directory, row_files
 from skws_mesh.columnar import hash_index, store
 from skws_purging import policy
 from skws_schema import budgets as budget
@@ -62,6 +62,7 @@ _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
 _BUDGET: Final = 1 << 30
 _FILTER_BITS: Final = 8  # so few that filters grow
 _LEAST_SWEPT: Final = 8  # so few that what is dead is swept out while a process lives
+_MANY_ROWS: Final = 8  # that become columns
 _LEAST_FILED: Final = 4  # rows that are kept in a file of their own
 _MOST_FILES: Final = 4  # of them, so few that some become one
 
@@ -126,6 +127,7 @@ class World:
             stack.enter_context(patch.object(policy, "LEAST", _LEAST_SWEPT))
             stack.enter_context(patch.object(row_files, "LEAST", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))
+            stack.enter_context(patch.object(directory, "_MANY", _MANY_ROWS))
             stack.enter_context(patch.object(session, "PART", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))

@@ -174,7 +174,9 @@ def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
         stored = file.read()
         live = np.array([rng.random() < 0.8 for _ in range(len(batch))], dtype=bool)
         expected += stored.take(live).records()
-        files.append(file.told(np.array([_number(stored, place) for place in np.flatnonzero(live).tolist()])))
+        live_rows = np.zeros(file.rows, dtype=bool)
+        live_rows[[_number(stored, place) for place in np.flatnonzero(live).tolist()]] = True
+        files.append(file.told(live_rows))
     expected.sort(key=lambda record: record.time)
     found = RowFiles(tmp_path).read(files, RecordBatch.of(rest))
     assert list(found.whole.records()) == expected

@@ -1,0 +1,118 @@
+"""The rows of live tuples by slot, against a list of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from random import Random
+
+import numpy as np
+import pytest
+
+from skws.data.batch import Rows
+from skws.data.blocks import ColumnBlock, MappedBlock, RowBlock
+from skws.store import directory
+from skws.store.directory import RowStore
+from skws_mesh.columnar.columns import Flags
+from skws_schema.model import Row, Value
+
+_TEXTS: list[Value] = ["", "ada", None, "lämp", "\0"]
+_NUMBERS: list[Value] = [0, None, 1, -(2**63), 2.5, True]
+
+
+def _row(rng: Random) -> tuple[int, Row]:
+    """A relation and a row: relation 0 has one column, relation 1 three."""
+    if rng.random() < 0.5:
+        return 0, (rng.randrange(9),)
+    return 1, (rng.choice(_TEXTS), rng.choice(_NUMBERS), rng.choice([0.5, None]))
+
+
+def _rows(some: list[tuple[int, Row]]) -> Rows:
+    return Rows.of(np.array([relation for relation, _ in some], dtype=np.int64), [row for _, row in some])
+
+
+def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> None:
+    rows = store.rows()
+    relations = [rows.blocks[number].relation for number in rows.block.tolist()]
+    assert list(zip(relations, rows, strict=True)) == expected
+    some = [slot for slot in range(len(expected)) if rng.random() < 0.3]
+    assert list(store.some(np.array(some, dtype=np.int64))) == [expected[slot][1] for slot in some]
+    if some:
+        assert store.row(some[0]) == expected[some[0]][1]
+
+
+def _in_file(some: list[tuple[int, Row]], file: str) -> Rows:
+    """Rows as those of a file, which is written relation by relation."""
+    blocks: list[MappedBlock] = []
+    number, places = np.zeros((2, len(some)), dtype=np.int64)
+    for relation in sorted({relation for relation, _ in some}):
+        mine = [at for at, (other, _) in enumerate(some) if other == relation]
+        columns = [list(column) for column in zip(*(some[at][1] for at in mine), strict=True)]
+        number[mine], places[mine] = len(blocks), np.arange(len(mine))
+        blocks.append(MappedBlock(ColumnBlock(relation, columns), file, sum(map(len, blocks))))
+    return Rows(number, places, tuple(blocks))
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+@pytest.mark.parametrize("seed", range(30))
+def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
+    monkeypatch.setattr(directory, "_MANY", 5)
+    monkeypatch.setattr(directory, "_FEW", 3)
+    monkeypatch.setattr(directory, "_AT_ONCE", 4)
+    rng = Random(seed)
+    store = RowStore(lasting=lasting)
+    expected: list[tuple[int, Row]] = []
+    files: dict[Hashable, int] = {}
+    for step in range(60):
+        match rng.randrange(8):
+            case 0:
+                survives: Flags = np.array([rng.random() < 0.7 for _ in expected], dtype=np.bool_)
+                renumbered = np.where(survives, np.cumsum(survives) - 1, -1)
+                store.compact(renumbered)
+                expected = [one for one, stays in zip(expected, survives.tolist(), strict=True) if stays]
+            case 1:
+                store.pack()
+            case 2 if expected:
+                slots = sorted(rng.sample(range(len(expected)), rng.randint(1, len(expected))))
+                rows = _in_file([expected[slot] for slot in slots], f"{step}")
+                files[f"{step}"] = len(slots)
+                store.move(np.array(slots, dtype=np.int64), rows)
+            case _:
+                new = [_row(rng) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
+                store.add(_rows(new), np.zeros(len(new), dtype=bool))
+                expected += new
+        _check(store, expected, rng)
+        chosen: Flags = np.array([rng.random() < 0.6 for _ in expected], dtype=np.bool_)
+        found = store.rows_in_files(chosen, files)
+        assert {file: flags.tolist() for file, flags in found.items()} == _living(store, chosen, files)
+        assert store.in_files(files).tolist() == [place is not None for place in _places(store)]
+
+
+def _places(store: RowStore) -> list[tuple[str, int] | None]:
+    """By slot: the file and the number of its row in it."""
+    rows = store.rows()
+    places: list[tuple[str, int] | None] = []
+    for number, place in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
+        block = rows.blocks[number]
+        mapped = isinstance(block, MappedBlock)
+        places.append((str(block.file), block.first + place) if mapped else None)
+    return places
+
+
+def _living(store: RowStore, chosen: Flags, files: Mapping[Hashable, int]) -> dict[Hashable, list[bool]]:
+    flags = {file: [False] * size for file, size in files.items()}
+    for place, is_chosen in zip(_places(store), chosen.tolist(), strict=True):
+        if place is not None and is_chosen:
+            flags[place[0]][place[1]] = True
+    return flags
+
+
+def test_lasting_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that come one by one; otherwise each would stay a block of Python's values."""
+    monkeypatch.setattr(directory, "_MANY", 10)
+    store = RowStore(lasting=True)
+    for number in range(95):
+        store.add(_rows([(0, (number,))]), np.zeros(1, dtype=bool))
+    blocks = store.rows().blocks
+    assert sum(isinstance(block, RowBlock) for block in blocks) == 5
+    assert len(blocks) == 9 + 5
+    assert [row for (row,) in store.rows()] == list(range(95))

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from bench.snapshots import ROOT, make_file
-from skws.index.database import DatabaseIndex
+from skws.index.database import StoredTuples
 from skws.index.index_cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -214,7 +214,7 @@ class Measured(NamedTuple):
         return f"first {first}, among ten {among} of {len(places)}; reciprocal {mean:.3f}; not first: {late}"
 
 
-def measured(questions: Sequence[Question], schema: Schema, database: DatabaseIndex) -> Measured:
+def measured(questions: Sequence[Question], schema: Schema, database: StoredTuples) -> Measured:
     places = {}
     for question in questions:
         query = parse_query(question.words, schema, match_names=True)

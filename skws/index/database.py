@@ -1,13 +1,13 @@
-"""The index of a whole database: that of each relation, and all rows as live tuples, in columns by slot.
+"""All rows of some tables as live tuples, in columns by slot: of a database, or of the tables of a stream.
 
-A search maps those columns from the file, with their index by join value. So it begins at once, and what it
+A search maps those columns from a file, with their index by join value. So it begins at once, and what it
 does not look at takes no memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -43,21 +43,26 @@ class StoredRows(NamedTuple):
     place: npt.NDArray[np.int32]
 
 
-class DatabaseIndex:
-    """The rows of a database as tuples that live for ever, from slot 0 on, relation by relation.
+class StoredTuples:
+    """The rows of tables as tuples that live for ever, from slot 0 on, table by table.
 
-    ``tables``: the indexes of all relations, in order. Superseded rows, which have the key of a later one,
-    have no slot. ``told_apart``: whether a join value of one integer is no other integer's.
+    ``tables``: in the order of their relations. Superseded rows, which have the key of a later one, have no
+    slot. ``told_apart``: whether a join value of one integer is no other integer's.
     """
 
-    def __init__(self, file: IndexFile, schema: Schema) -> None:
-        self.tables = _tables(file, schema)
+    def __init__(self, file: IndexFile, tables: Sequence[TableIndex]) -> None:
+        self.tables = tuple(tables)
         self._file = file
         self._first = _first_slots(self.tables)
         meta = orjson.loads(memoryview(file.data(f"{_SLOTS}/meta")))
         self.told_apart: bool = meta["told_apart"]
         self._runs = [Run(*run) for run in meta["runs"]]
         self._payload_bits: int = meta["payload_bits"]
+
+    @classmethod
+    def of_database(cls, file: IndexFile, schema: Schema) -> StoredTuples:
+        """All relations, whose indexes are in the file as well."""
+        return cls(file, _tables(file, schema))
 
     def __len__(self) -> int:
         return int(self._first[-1])
@@ -110,22 +115,26 @@ def _tables(parts: IndexParts, schema: Schema) -> tuple[TableIndex, ...]:
     return tuple(TableIndex(parts, n, relation, f"{n}/") for n, relation in enumerate(schema.relations))
 
 
-def _first_slots(tables: tuple[TableIndex, ...]) -> Ints:
+def _first_slots(tables: Sequence[TableIndex]) -> Ints:
     """The first slot of each table, and the number of all."""
     return np.cumsum([0, *map(len, tables)], dtype=np.int64)
 
 
-def save_slots(folder: Path, schema: Schema) -> None:
+def save_database_slots(folder: Path, schema: Schema) -> None:
     """Write the columns by slot into a folder, which has the parts of all relations."""
-    tables = _tables(IndexFolder(folder), schema)
+    save_slots(folder, schema, _tables(IndexFolder(folder), schema))
+
+
+def save_slots(folder: Path, schema: Schema, tables: Sequence[TableIndex], space: int = 0) -> None:
+    """Write the columns by slot of some tables into a folder; ``space``: for so many more tuples."""
     into = folder / _SLOTS
     into.mkdir()
-    _save_columns(into, tables, KeySets(schema))
-    _save_entries(into, tables, KeySets(schema))
+    _save_columns(into, tables, KeySets(schema), space)
+    _save_entries(into, tables, KeySets(schema), space)
 
 
-def _save_columns(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets) -> None:
-    size = sum(map(len, tables))
+def _save_columns(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
+    size = sum(map(len, tables)) + space
     with ExitStack() as files:
 
         def column(name: str, kind: type[np.generic] = np.int64, *width: int) -> Callable[[Ints], None]:
@@ -175,17 +184,19 @@ class _Entries(NamedTuple):
         ) + self.first
 
 
-def _save_entries(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets) -> None:
+def _save_entries(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
     """Write the index by join value. All entries of a run are in memory at a time."""
     groups = _runs_of_entries(tables, key_sets)
     sizes = [sum(each.some.stop - each.some.start for each in group) for group in groups]
     runs = [run_of(size) for size in sizes]
-    known = HashFilter(sum(sizes))
-    most = sum(map(len, tables))
+    more = space * key_sets.width
+    known = HashFilter(sum(sizes) + more)
+    most = sum(map(len, tables)) + space
     done = 0
     with (
-        appended(into, "entries", (sum(sizes),), np.uint64) as entries,
-        appended(into, "begins", (sum(run.directory for run in runs),), np.int32) as begins,
+        appended(into, "entries", (sum(sizes) + more,), np.uint64) as entries,
+        # A directory is at most as long as its run, and one more.
+        appended(into, "begins", (sum(run.directory for run in runs) + 2 * more,), np.int32) as begins,
     ):
         for group in groups:
             run = HashIndex(most)
@@ -205,7 +216,7 @@ def _save_entries(into: Path, tables: tuple[TableIndex, ...], key_sets: KeySets)
     data_file(into, "meta").write_bytes(orjson.dumps(meta))
 
 
-def _runs_of_entries(tables: tuple[TableIndex, ...], key_sets: KeySets) -> list[list[_Entries]]:
+def _runs_of_entries(tables: Sequence[TableIndex], key_sets: KeySets) -> list[list[_Entries]]:
     """All entries, in as few runs as there may be: each is searched by each look-up."""
     groups: list[list[_Entries]] = []
     room = 0

@@ -30,7 +30,7 @@ from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
 from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
-from skws.index.database import DatabaseIndex, save_slots
+from skws.index.database import StoredTuples, save_database_slots, save_slots
 from skws.index.kept import DATABASES, TABLES, alone, forget_old
 from skws.index.postings import Gathered, IndexFile, data_file, mark_of, packed, save
 from skws.index.table import (
@@ -115,7 +115,7 @@ def make_parts(
         columns = KeySets(schema).columns[number]
         make_index(subfolder, relation, columns, batches(reader), reader.passed_over, reading)
         done += read
-    save_slots(folder, schema)
+    save_database_slots(folder, schema)
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -210,7 +210,9 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 
 
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
-_FORMAT: Final = 8
+_FORMAT: Final = 9
+_SPACE: Final = 1 << 20
+"""Tuples of a stream that fit behind the rows of tables without a copy of all columns."""
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
@@ -277,6 +279,23 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
         ) from None
 
 
+def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
+    """All rows of indexed tables as tuples; their columns are made if missing. Raises SourceError."""
+    names = [schema.relations[table.relation].name for table in tables]
+    folder = cache_folder(TABLES) / f"tuples-{digest(repr((names, schema)))}"
+    path, mark = folder / "index", repr((_FORMAT, __version__, [str(table.path) for table in tables]))
+    try:
+        with alone(folder, f"searches of the tables {', '.join(names)}"):
+            if _ensure(path, mark, lambda to: save_slots(to, schema, tables, _SPACE)):
+                forget_old(folder)
+            return StoredTuples(IndexFile(path), tables)
+    except OSError as error:
+        raise SourceError(
+            f"tables {', '.join(names)}: cannot keep an index in {folder}: {error.strerror or error}"
+            f" ({CACHE} names another folder)"
+        ) from None
+
+
 def _forget_others(path: Path) -> None:
     """Delete the indexes of earlier states, except the latest, which may still be in use."""
     others = [other for other in path.parent.glob("*.index") if other != path]
@@ -286,7 +305,7 @@ def _forget_others(path: Path) -> None:
 
 def database_index(
     database: Database, schema: Schema, kept: Path | None, report: Callable[[int], None]
-) -> DatabaseIndex:
+) -> StoredTuples:
     """The index of a database.
 
     Its file is ``kept``, or one in the cache; it is made unless it has the present state of the data. The
@@ -306,7 +325,7 @@ def database_index(
     try:
         with alone(path.parent, database.name) if kept is None else nullcontext():
             made = _ensure(path, mark, make)
-            index = DatabaseIndex(IndexFile(path), schema)
+            index = StoredTuples.of_database(IndexFile(path), schema)
         if made and kept is None:
             forget_old(path.parent)
     except (OSError, pa.ArrowException) as error:

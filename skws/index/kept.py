@@ -26,6 +26,7 @@ MOST: Final = 2 << 30
 _DAYS: Final = 30
 _LOCK: Final = "lock"  # its time is that of the last use
 _OF: Final = "of"
+_BLOCK: Final = 512  # bytes; a file with space for more takes less than its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def clear() -> list[KeptIndex]:
 def _seen(lock: Path) -> KeptIndex | None:
     folder = lock.parent
     try:
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        size = sum(_BLOCK * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
         of = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
         return KeptIndex(folder, of, size, lock.stat().st_mtime)
     except OSError:  # another process removes it

@@ -8,6 +8,7 @@ An index is built in a folder, a file for each part, and then packed into one fi
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from bisect import bisect_left
@@ -44,6 +45,7 @@ from skws_schema.model import Analyzer
 _MAGIC: Final = b"skws index 1\n"
 _ALIGNED: Final = 64  # bytes, as Arrow has it
 _NUMBER: Final = 8  # bytes
+_COPIED: Final = 1 << 16  # bytes at a time
 
 
 def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
@@ -63,11 +65,16 @@ def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.N
 def appended(
     folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]
 ) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """A function that writes the next rows of an array, which has ``shape`` in the end."""
+    """A function that writes the next rows of an array, which has ``shape`` in the end.
+
+    Rows that are not written are zeros, and take no space on disk.
+    """
     header = {"descr": np.dtype(kind).str, "fortran_order": False, "shape": shape}
     with (folder / f"{name}.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
+        begin = file.tell()
         yield lambda rows: rows.astype(kind, copy=False).tofile(file)
+        file.truncate(begin + int(np.prod(shape)) * np.dtype(kind).itemsize)
 
 
 def data_file(folder: Path, name: str) -> Path:
@@ -102,12 +109,21 @@ def _pack(folder: Path, path: Path, mark: str) -> None:
             begin = whole.tell()
             with file.open("rb") as part:
                 kind, shape = _array(part) if file.suffix == ".npy" else ("", [])
-                shutil.copyfileobj(part, whole, 1 << 20)
+                _copy(part, whole)
             name = str(file.relative_to(folder).with_suffix(""))
             parts[name] = begin, whole.tell() - begin, kind, shape
             file.unlink()  # so that little is on disk twice
         listed = orjson.dumps({"mark": mark, "parts": parts})
         whole.write(listed + len(listed).to_bytes(_NUMBER, "little"))
+
+
+def _copy(part: BinaryIO, whole: BinaryIO) -> None:
+    """Append a file; stretches of zeros take no space on disk."""
+    while piece := part.read(_COPIED):
+        if piece.count(0) == len(piece):
+            whole.seek(len(piece), os.SEEK_CUR)
+        else:
+            whole.write(piece)
 
 
 def _array(part: BinaryIO) -> tuple[str, list[int]]:

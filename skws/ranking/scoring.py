@@ -209,6 +209,10 @@ class Scoring:
         """Count all texts from the next query on, also between searches, which arrive one by one."""
         self._stays = True
 
+    def advance_to(self, now: int) -> None:
+        """Score snapshots by the tuples that are alive at ``now``, also if the last arrival was before."""
+        self._latest = max(self._latest, now)
+
     def ceilings(self, query: int) -> UpperBounds | None:
         """The bounds of a search's results, after ``add_carriers``; None unless the ranking is built in."""
         ranked = self._queries[query]

@@ -153,9 +153,13 @@ class RowStore(Table):
         block[slots], place[slots] = rows.block + len(self._blocks), rows.place
         self._blocks.extend(rows.blocks)
 
-    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
-        """Begin with rows in blocks: for each slot the number of its block, and its place in that."""
-        self.open((block, place, np.zeros(len(block), dtype=bool)))  # type: ignore[arg-type]  # as above
+    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow, size: int) -> None:
+        """Begin with rows in blocks: for each slot the number of its block, and its place in that.
+
+        ``size``: the number of slots; the columns may have space for more.
+        """
+        columns = block, place, np.zeros(len(block), dtype=bool)
+        self.open(columns, size)  # type: ignore[arg-type]  # as above
         self._blocks = list(blocks)
         self._begin_latest()
 
@@ -288,9 +292,11 @@ class TupleDirectory:
         """All rows, by slot."""
         return self._rows.rows()
 
-    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow) -> None:
+    def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow, size: int) -> None:
         """As ``RowStore.begin_with``, of static tuples."""
-        self._rows.begin_with(blocks, block, place)
+        self._rows.begin_with(blocks, block, place, size)
+        if self._times is not None:
+            self._times.open((np.zeros(len(block), dtype=np.int64),), size)
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
         """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""

@@ -92,11 +92,11 @@ class SingleTuples:
         self._numbers = _ByNumber()
         self._index = HashIndex()  # from hashes to numbers
 
-    def open(self, size: int) -> None:
-        """Begin with tuples in so many slots that no record ends."""
-        none = np.full(size, _NONE, dtype=np.int32)
-        hashes, keyed = np.zeros(size, dtype=np.uint64), np.zeros(size, dtype=bool)
-        self._tuples.open((hashes, none, keyed))  # type: ignore[arg-type]  # of several types
+    def open(self, size: int, space: int) -> None:
+        """Begin with tuples in so many slots that no record ends; ``space``: for so many in all."""
+        none = np.full(space, _NONE, dtype=np.int32)
+        hashes, keyed = np.zeros(space, dtype=np.uint64), np.zeros(space, dtype=bool)
+        self._tuples.open((hashes, none, keyed), size)  # type: ignore[arg-type]  # of several types
 
     def add(
         self, first: int, relation: Ints, hashes: Hashes, keyed: Flags, single: Flags, lasting: Flags

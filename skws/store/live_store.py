@@ -22,7 +22,7 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import FOREVER, Unbounded, Window, ticks_per_position
 
 if TYPE_CHECKING:
-    from skws.index.database import DatabaseIndex
+    from skws.index.database import StoredTuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +102,17 @@ class LiveStore:
         self.values = JoinValues(schema, self.live.key_sets)
         self._edges = edges(schema)
 
-    def open(self, database: DatabaseIndex) -> None:
-        """Begin with the rows of a database, before anything else. No record may end them."""
-        self.live.open(database.tuples, database.by_join_value)
-        self.directory.begin_with(*database.rows)
-        for slot, before in database.occurrences.items():
+    def open(self, stored: StoredTuples) -> None:
+        """Begin with the rows of tables, before anything else. No record may end them."""
+        size, tuples = len(stored), stored.tuples
+        self.live.open(tuples, size, stored.by_join_value)
+        self.directory.begin_with(*stored.rows, size)
+        for slot, before in stored.occurrences.items():
             relation, start, end = self.live.tuple_in(slot)
             row = self.directory.row(slot)
             self.directory.follow(StreamTuple(relation, row, start, end, occurrence=before), slot)
-        self.singles.open(len(database))
-        self.values.begin_with_stored(told_apart=database.told_apart)
+        self.singles.open(size, len(tuples.relation))
+        self.values.begin_with_stored(told_apart=stored.told_apart)
 
     def __len__(self) -> int:
         """The number of tuples; some have ended, and are dropped by the next ``compact``."""
@@ -173,20 +174,25 @@ class LiveStore:
         """All tuples but those of some relations, in order of start, for another store."""
         tuples = self.live.tuples
         remaining = np.flatnonzero(~np.isin(tuples.relation, list(without)))
-        remaining = remaining[np.argsort(tuples.start[remaining], kind="stable")]
-        index_of_slot = {slot: at for at, slot in enumerate(remaining.tolist())}
+        return self.batch_of(remaining[np.argsort(tuples.start[remaining], kind="stable")])
+
+    def batch_of(self, slots: Ints) -> TupleBatch:
+        """The tuples in some slots, in their order, for another store."""
+        tuples, directory = self.live.tuples, self.directory
+        followed: dict[int, StreamTuple] = {}
+        if among := set(directory.slots.among(slots)):
+            numbered = (
+                (at, directory.slots.at(slot)) for at, slot in enumerate(slots.tolist()) if slot in among
+            )
+            followed = {at: known for at, known in numbered if known is not None}
         return TupleBatch(
-            tuples.relation[remaining],
-            self.directory.some_rows(remaining),
-            tuples.start[remaining],
-            tuples.end[remaining],
-            self.directory.times[remaining],
-            tuples.place[remaining],
-            {
-                index_of_slot[slot]: known
-                for slot, known in self.directory.slots.items()
-                if slot in index_of_slot
-            },
+            tuples.relation.take(slots),
+            directory.some_rows(slots),
+            tuples.start.take(slots),
+            tuples.end.take(slots),
+            directory.times.take(slots),
+            tuples.place.take(slots),
+            followed,
         )
 
     def identity(self, slot: int) -> Row:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skws.index.database import DatabaseIndex
+from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import PART, arrow_schema
@@ -24,7 +24,7 @@ from skws_schema.model import Row, Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
 
-Indexed = Callable[[Sequence[Row], Sequence[Row]], DatabaseIndex]
+Indexed = Callable[[Sequence[Row], Sequence[Row]], StoredTuples]
 
 
 @pytest.fixture
@@ -39,18 +39,18 @@ def schema() -> Schema:
 
 @pytest.fixture
 def indexed(schema: Schema, tmp_path: Path) -> Indexed:
-    def make(items: Sequence[Row], sales: Sequence[Row]) -> DatabaseIndex:
+    def make(items: Sequence[Row], sales: Sequence[Row]) -> StoredTuples:
         path, rows = tmp_path / "index", {"item": items, "sale": sales}
         with packed(path) as parts:
             make_parts(
                 parts, schema, lambda each: as_batches(rows[each.relation.name], arrow_schema(each.relation))
             )
-        return DatabaseIndex(IndexFile(path), schema)
+        return StoredTuples.of_database(IndexFile(path), schema)
 
     return make
 
 
-def found(schema: Schema, database: DatabaseIndex, text: str) -> list[list[Row]]:
+def found(schema: Schema, database: StoredTuples, text: str) -> list[list[Row]]:
     plan = Plan(schema, parse_query(text, schema), Unbounded(), ranking=RankingChoice())
     results = StreamEngine.over(plan, database).search_once(plan, 10).results
     return sorted(sorted(tuple(each.row.values()) for each in result.tuples) for result in results)
@@ -113,7 +113,7 @@ def test_what_is_written_to_the_store_is_not_in_the_file(schema: Schema, indexed
     assert store.live.tuple_in(0)[2] == 7
     assert database.tables[0].path.read_bytes() == before
     again = LiveStore(schema, Unbounded())
-    again.open(DatabaseIndex(IndexFile(database.tables[0].path), schema))
+    again.open(StoredTuples.of_database(IndexFile(database.tables[0].path), schema))
     assert again.live.tuple_in(0)[2] != 7
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.blocks import RowBlock
-from skws.index.database import DatabaseIndex
+from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import arrow_schema
@@ -164,7 +164,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
                     rows if reader.relation.name == "page" else [], arrow_schema(reader.relation)
                 ),
             )
-        table = DatabaseIndex(IndexFile(path), SCHEMA).tables[PAGE]
+        table = StoredTuples.of_database(IndexFile(path), SCHEMA).tables[PAGE]
         assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
 
 

@@ -110,7 +110,10 @@ class Run(NamedTuple):
 
 
 class StoredEntries(NamedTuple):
-    """A whole index as arrays, to be written to a file and mapped from it."""
+    """A whole index as arrays, to be written to a file and mapped from it.
+
+    ``entries`` and ``begins`` may have space for more than the ``runs`` need.
+    """
 
     entries: Hashes
     begins: Places
@@ -140,11 +143,11 @@ class HashIndex:
     def over(cls, stored: StoredEntries) -> HashIndex:
         """The index that ``stored`` came from. Its arrays are not copied."""
         made = cls()
-        made._size = len(stored.entries)
+        made._size = sum(run.size for run in stored.runs)
         made._entries, made._begins = stored.entries, stored.begins
         made._set_runs(stored.runs)
         made._set_payload_bits(stored.payload_bits)
-        made.filter = HashFilter.over(stored.filter, len(stored.entries))
+        made.filter = HashFilter.over(stored.filter, made._size)
         return made
 
     def stored(self) -> StoredEntries:

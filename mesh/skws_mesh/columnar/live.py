@@ -119,9 +119,12 @@ class LiveTuples:
         """Relation, start and end of the tuple in a slot."""
         return self._store.three(slot)
 
-    def open(self, tuples: TupleColumns, index: HashIndex) -> None:
-        """Begin with stored tuples and their index by join value (``index_hashes``), before anything else."""
-        self._store.open(tuples.columns())
+    def open(self, tuples: TupleColumns, size: int, index: HashIndex) -> None:
+        """Begin with ``size`` stored tuples and their index by join value (``index_hashes``).
+
+        Nothing comes before them. Columns may have space for more.
+        """
+        self._store.open(tuples.columns(), size)
         self._index = index
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:

@@ -84,9 +84,9 @@ class Table:
         self._columns = list(empty)
         self.size = 0
 
-    def open(self, rows: tuple[Ints, ...]) -> None:
-        """Begin with rows, given as columns, which are not copied."""
-        self._columns, self.size = list(rows), len(rows[0])
+    def open(self, columns: tuple[Ints, ...], size: int) -> None:
+        """Begin with the first ``size`` rows of columns, which are not copied; the rest is space for more."""
+        self._columns, self.size = list(columns), size
 
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""

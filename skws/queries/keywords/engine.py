@@ -45,7 +45,7 @@ from skws_schema.model import Row, Schema, sourced
 from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
 
 if TYPE_CHECKING:
-    from skws.index.database import DatabaseIndex
+    from skws.index.database import StoredTuples
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
@@ -196,7 +196,7 @@ class KeywordEngine(MeshEngine):
 
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples; True if there are more."""
-        return self._operator.searches.prepare(most)
+        return self._operator.search_at(self.now).prepare(most)
 
     def know(self, slots: Ints) -> None:
         """Learn words for searches of some live tuples alone: no other has any that is searched for."""
@@ -208,8 +208,9 @@ class KeywordEngine(MeshEngine):
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
         """The most frequent words of live tuples that begin with a folded text. Raises TimeLimitError."""
-        self.prepare_searches(_LEARNED)
-        return self._operator.searches.completions(start, self.now, most)
+        search = self._operator.search_at(self.now)
+        search.prepare(_LEARNED)
+        return search.completions(start, self.now, most)
 
     def search(self, plan: Plan, most: int) -> Searched:
         """The ``most`` best results that are alive now.
@@ -218,11 +219,11 @@ class KeywordEngine(MeshEngine):
         """
         if self._searching is None:
             self._searching = self._queries.number()
-        return self._operator.search(self._searching, plan, self.now, most)
+        return self._operator.search_at(self.now).search(self._searching, plan, self.now, most)
 
     def search_once(self, plan: Plan, most: int) -> Searched:
         """As ``search``, at less cost where no other search follows; no result has a tick."""
-        self._operator.searches.know(plan)
+        self._operator.search_at(self.now).know(plan)
         searched = self.search(plan, most)
         return searched._replace(
             results=[struct_replace(r, tick=None, expires=None) for r in searched.results]
@@ -251,9 +252,9 @@ class KeywordEngine(MeshEngine):
         partials += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(partials, snapshot=True)))
 
-    def open_database(self, database: DatabaseIndex) -> None:
+    def open_database(self, database: StoredTuples) -> None:
         """Take in a database by its index, before anything else, for searches."""
-        self._operator.open_database(database)
+        self._operator.open_stored(database)
 
     def _rows_of_sources(self) -> Iterator[Record]:
         """All rows of tables with a source that were not given yet; none if they come on demand."""

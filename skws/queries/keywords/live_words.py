@@ -39,7 +39,7 @@ from skws_schema.budgets import check
 from skws_schema.model import Analyzer, Schema
 
 if TYPE_CHECKING:
-    from skws.index.database import DatabaseIndex
+    from skws.index.database import StoredTuples
 
 _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
 """The stems of stop words, by which no text is found."""
@@ -105,15 +105,15 @@ class LiveWords:
         self._schema = schema
         self._live = live
         self._known = known
-        self._database: DatabaseIndex | None = None
+        self._stored: StoredTuples | None = None
         self._begin()
 
-    def open(self, database: DatabaseIndex) -> None:
-        """The first tuples are rows of a database, by its index.
+    def open(self, stored: StoredTuples) -> None:
+        """The first tuples are rows of tables, by their indexes.
 
         A search takes in the words of those rows that may contain its words, and that no condition excludes.
         """
-        self._database = database
+        self._stored = stored
         self._begin()
 
     def _begin(self) -> None:
@@ -122,8 +122,13 @@ class LiveWords:
         narrow = np.empty(0, dtype=np.int32)
         # Slots, which are negative once a tuple is gone, and lengths.
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
-        self.covered = 0 if self._database is None else len(self._database)
+        self.covered = 0 if self._stored is None else len(self._stored)
         """The number of slots whose rows are indexed, here or on disk; these are the first ones."""
+
+    @property
+    def indexed(self) -> int:
+        """The number of texts whose words are in memory."""
+        return self._texts.size
 
     def behind(self, size: int) -> bool:
         """True if rows of the first ``size`` live tuples are not indexed yet."""
@@ -143,7 +148,7 @@ class LiveWords:
 
     @property
     def on_disk(self) -> bool:
-        return self._database is not None
+        return self._stored is not None
 
     def know(self, slots: Ints, size: int) -> None:
         """Index some of the first ``size`` rows alone: no other row contains a word of the search."""
@@ -162,12 +167,11 @@ class LiveWords:
     def vocabulary(self) -> Vocabulary:
         """The most frequent words, for suggestions; a word counts the texts with any word of its stem."""
         words = Vocabulary()
-        if self._database is not None:
-            words.update(self._database.words())
-        else:
-            for analyzer, known in self._words.items():
-                counts = self._counts(analyzer, known.numbers(known.words))
-                words.update(dict(zip(known.words, counts.tolist(), strict=True)))
+        for analyzer, known in self._words.items():
+            counts = self._counts(analyzer, known.numbers(known.words))
+            words.update(dict(zip(known.words, counts.tolist(), strict=True)))
+        if self._stored is not None:
+            words |= self._stored.words()  # of rows that were looked at the words are counted already
         words.keep(_WORDS)
         return words
 
@@ -218,8 +222,8 @@ class LiveWords:
             for bit, alternative in matcher.alternatives()
             if isinstance(alternative, Condition)
         ]
-        if self._database is not None:
-            slots = self._database.with_words(matcher)
+        if self._stored is not None:
+            slots = self._stored.with_words(matcher)
             wanted = ~np.isin(slots, self._texts.columns()[0])
             for bit, passing in of_values:
                 if bit == matcher.excluding:

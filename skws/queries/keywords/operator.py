@@ -22,7 +22,7 @@ from skws.queries.keywords.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.keywords.meshes import Meshes, MeshTenant, SharedPlans
 from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
-from skws.queries.keywords.searching import Best, LiveSearch, Searched, ranked
+from skws.queries.keywords.searching import LiveSearch
 from skws.queries.keywords.word_queries import MANY, WordSearches, why_no_delta_joins
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
@@ -41,8 +41,9 @@ from skws_schema.model import Row, sourced
 from skws_windows.window import ExpressionWindow, Unbounded
 
 if TYPE_CHECKING:
-    from skws.index.database import DatabaseIndex
+    from skws.index.database import StoredTuples
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
+    from skws.queries.keywords.table_search import TableSearch
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
@@ -90,6 +91,7 @@ class KeywordOperator:
         self.excluded = 0
         self._live, self._directory = store.live, store.directory
         self._schema = store.schema
+        self._accepts = accepts_root
         self._accepts_root = self._root_filter(accepts_root)
         self._on_compact = on_compact
         self._on_evict = on_evict
@@ -114,6 +116,7 @@ class KeywordOperator:
             self._agreeing,
         )
         self._behind: IndexedRows | None = None
+        self._over_tables: TableSearch | None = None
 
     def _row(self, slot: int) -> Row:
         return self._directory.row(slot)
@@ -146,18 +149,18 @@ class KeywordOperator:
         self.excluded += sum(map(self._behind.count, self.queries))
         return partials
 
-    def open_database(self, database: DatabaseIndex) -> None:
-        """Take in a database by its index, before anything else, for searches."""
-        self._scoring.tables(dict(enumerate(database.tables)))
-        self.store.open(database)
-        self.searches.words.open(database)
+    def open_stored(self, stored: StoredTuples) -> None:
+        """Take in the rows of tables by their indexes, before anything else, for searches."""
+        self._scoring.tables({table.relation: table for table in stored.tables})
+        self.store.open(stored)
+        self.searches.words.open(stored)
 
     def close(self) -> None:
         """Close the tables with a source of their own; nothing is inserted any more.
 
         Else their many files would stay open until a garbage collection, which is rare.
         """
-        self._behind = self._live.reserve = None
+        self._behind = self._over_tables = self._live.reserve = None
         self._scoring.tables({})
 
     @property
@@ -247,25 +250,25 @@ class KeywordOperator:
             matching.of(self._directory.some_rows(np.arange(first, len(self._live)))), first
         )
 
-    def search(self, query: int, plan: Plan, now: int, most: int) -> Searched:
-        """The ``most`` best results of a query that are alive at ``now``; the query does not stay.
-
-        ``query``: a number that no other query has. Raises TimeLimitError.
-        """
+    def search_at(self, now: int) -> LiveSearch:
+        """The search over all that lives at ``now``, with all rows of tables that have a source."""
         if self._behind is None:
-            return self.searches.search(query, plan, now, most)
-        # Rows of indexed tables become live tuples on demand of standing queries.
-        before = self.excluded
-        try:
-            partials = Partials.concat(self.add(query, plan))
-            alive = partials.take(partials.end > now)
-            best = Best(most, None)
-            best.take(self.emitter, alive)
-            return Searched(ranked(best.results), len(alive), plan.max_size, complete=True)
-        finally:
-            if query in self.queries:
-                self.remove(query)
-            self.excluded = before
+            return self.searches
+        if self._over_tables is None:
+            from skws.queries.keywords.table_search import TableSearch  # noqa: PLC0415 - as ``open_tables``
+
+            self._over_tables = TableSearch(self._over_stored, self._behind.reserve.tables)
+        return self._over_tables.over(self.store, now)
+
+    def _over_stored(self) -> KeywordOperator:
+        """An operator without queries whose first tuples are all rows of tables with a source."""
+        from skws.index.index_cache import stored_tuples  # noqa: PLC0415 - as ``open_tables``
+
+        assert self._behind is not None  # noqa: S101 - the tables are open
+        store = LiveStore(self._schema, self.store.window, self.store.singles.followed)
+        operator = KeywordOperator(store, self._accepts, sizes=self._sizes)
+        operator.open_stored(stored_tuples(self._schema, list(self._behind.reserve.tables.values())))
+        return operator
 
     def present(self, now: int, since: int | None) -> PresentRows:
         """The rows alive at ``now``, without those before an event time."""
@@ -400,6 +403,8 @@ class KeywordOperator:
         self.searches.compact(slots)
         if self._behind is not None:
             self._behind.reserve.compact(slots)
+        if self._over_tables is not None:
+            self._over_tables.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 

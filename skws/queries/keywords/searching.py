@@ -118,6 +118,7 @@ class LiveSearch:
         """
         try:
             bitmaps = self._labels(query, plan)
+            self._scoring.advance_to(now)
             searched = self._searched(query, plan, bitmaps, now, most)
             if not searched.found:
                 return searched._replace(why_nothing=self._why_nothing(plan, bitmaps))

@@ -18,7 +18,7 @@ from skws_schema.model import Row, Schema
 from skws_windows.window import Window
 
 if TYPE_CHECKING:
-    from skws.index.database import DatabaseIndex
+    from skws.index.database import StoredTuples
 
 
 class StreamEngine(KeywordEngine):
@@ -77,7 +77,7 @@ class StreamEngine(KeywordEngine):
         return engine
 
     @classmethod
-    def over(cls, plan: Plan, database: DatabaseIndex) -> StreamEngine:
+    def over(cls, plan: Plan, database: StoredTuples) -> StreamEngine:
         """An engine with the rows of a database, for a search."""
         engine = cls(plan.schema, plan.window)
         engine.counts.static = len(database)

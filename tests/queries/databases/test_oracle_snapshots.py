@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from skws.data.batch import Record
 from skws.formats.rows import RowReader
-from skws.index.database import DatabaseIndex
+from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
 from skws.index.postings import IndexFile, packed
 from skws.index.table import arrow_schema
@@ -58,7 +58,7 @@ def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, batches)
-        database = DatabaseIndex(IndexFile(path), schema)
+        database = StoredTuples.of_database(IndexFile(path), schema)
         return StreamEngine.over(plan, database).search_once(plan, most).results
 
 
@@ -124,7 +124,7 @@ def test_search_stops_early() -> None:
         path = Path(folder) / "index"
         with packed(path) as parts:
             make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
-        engine = StreamEngine.over(plan, DatabaseIndex(IndexFile(path), schema))
+        engine = StreamEngine.over(plan, StoredTuples.of_database(IndexFile(path), schema))
         found = engine.search_once(plan, 1)
         assert len(found.results) == 1
         assert found.size == 1

@@ -1,0 +1,90 @@
+"""Searches over the live tuples of an operator and all rows of its tables with a source.
+
+Of such tables an operator has the rows that its standing queries need (``indexed_rows.py``). A search may
+need any others. So searches have a store of their own: its first tuples are all rows of the tables, in
+columns that are mapped from a file, as those of a database; behind them are copies of the tuples of the
+stream, which follow the operator's before each search. They share their rows. An operator that nobody
+searches has no such store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from skws.queries.keywords.searching import LiveSearch
+from skws.store.live_store import LiveStore
+from skws_mesh.columnar.columns import NOTHING, Ints
+from skws_purging.lifespans import ALWAYS
+
+if TYPE_CHECKING:
+    from skws.queries.keywords.operator import KeywordOperator
+
+_GONE: Final = -1
+_FEW: Final = 4_096  # dead copies that may stay
+_LEARNED: Final = 1 << 20
+"""Rows of tables whose words stay in memory between searches; these take some 100 MB."""
+
+
+class TableSearch:
+    """``new``: makes an operator without queries whose first tuples are the rows of the ``tables``."""
+
+    def __init__(self, new: Callable[[], KeywordOperator], tables: Collection[int]) -> None:
+        self._new = new
+        self._tables = list(tables)
+        self._operator: KeywordOperator | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._stored = 0  # tuples that are rows of tables
+        self._slots: Ints = NOTHING  # by copy: the slot of the tuple in the operator, or none if it is gone
+        self._covered = 0  # slots of the operator that were looked at
+
+    def over(self, store: LiveStore, now: int) -> LiveSearch:
+        """The search over what lives at ``now`` in ``store``, and all rows of tables."""
+        operator = self._operator
+        if operator is not None and self._is_worn(operator):
+            operator = None
+        if operator is None:
+            self._begin()
+            operator = self._operator = self._new()
+            self._stored = len(operator.store)
+        self._end(operator, store)
+        self._copy(operator, store, now)
+        return operator.searches
+
+    def compact(self, slots: Ints) -> None:
+        """The operator's tuples have new slots, in the same order; removed ones have negative slots."""
+        there = np.flatnonzero(self._slots != _GONE)
+        self._slots[there] = slots.take(self._slots.take(there))
+        self._covered = int(np.count_nonzero(slots[: self._covered] >= 0))
+
+    def _is_worn(self, operator: KeywordOperator) -> bool:
+        """True if most copies are dead, or very many rows of tables have been looked at."""
+        dead = np.count_nonzero(self._slots == _GONE)
+        learned = operator.searches.words.indexed - len(self._slots)
+        return bool(dead > max(_FEW, len(self._slots) // 2) or learned > _LEARNED)
+
+    def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
+        """End the copies of tuples that have ended."""
+        own_ends = operator.store.live.tuples.end[self._stored :]
+        there = self._slots != _GONE
+        ends = np.full(len(self._slots), ALWAYS)
+        ends[there] = store.live.tuples.end.take(self._slots[there])
+        changed = np.flatnonzero(ends != own_ends)
+        if len(changed):
+            operator.end(changed + self._stored, ends.take(changed))
+
+    def _copy(self, operator: KeywordOperator, store: LiveStore, now: int) -> None:
+        """Copy the tuples of the stream that are alive and new."""
+        tuples = store.live.tuples
+        new = slice(self._covered, None)
+        copied = (tuples.end[new] > now) & ~np.isin(tuples.relation[new], self._tables)
+        slots = np.flatnonzero(copied) + self._covered
+        slots = slots.take(np.argsort(tuples.start.take(slots), kind="stable"))
+        if len(slots):
+            operator.insert(store.batch_of(slots))
+        self._slots = np.concatenate([self._slots, slots])
+        self._covered = len(store)

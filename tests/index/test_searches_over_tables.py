@@ -1,0 +1,147 @@
+"""Searches find the rows of tables that are indexed on disk, as if these had been loaded into memory."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from skws.data.batch import Record
+from skws.index import index_cache
+from skws.keywords.parse import parse_query
+from skws.keywords.plan import Plan
+from skws.queries.keywords import table_search
+from skws.queries.keywords.stream_engine import StreamEngine
+from skws.results.result import Result
+from skws.spec.query_spec import RankingChoice
+from skws_purging import policy
+from skws_schema.model import Join, Schema
+from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
+from tests.index.test_differential_tables import QUERIES, _sparse, cases, indexed, relations_of
+from tests.strategies import WORDS, examples, seeds
+
+WINDOWS: list[Window] = [TimeWindow(9), CountWindow(5), Unbounded()]
+ALL = 100_000
+TEXTS = (
+    "alpha",
+    "alpha beta",
+    "alpha beta gamma",
+    "alp* -gamma",
+    '"alpha pad" beta',
+    "alpha r0.y!=1",
+    "zeta",
+)
+
+
+@pytest.fixture(autouse=True)
+def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few that stores are made anew, and slots are numbered anew, while a test runs."""
+    monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(table_search, "_FEW", 2)
+    monkeypatch.setattr(table_search, "_LEARNED", 12)
+    monkeypatch.setattr(policy, "LEAST", 4)
+    monkeypatch.setattr(index_cache, "_SPACE", 6)
+
+
+def _plan(schema: Schema, text: str, window: Window, size: int) -> Plan:
+    ranking = RankingChoice(explain=True)
+    return Plan(schema, parse_query(text, schema), window, size, ranking=ranking, name=f"{text}/{size}")
+
+
+def _shown(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Results in an order that equal scores do not change, without the order of joins in explanations."""
+    dicts = [replace(result, place=None).to_dict() for result in results]
+    for shown in dicts:
+        for part in shown["explanation"]:
+            if part["part"] == "specificity":
+                part.pop("why", None)
+    return sorted(dicts, key=lambda shown: json.dumps(shown, default=str))
+
+
+def _scores(results: Sequence[Result]) -> list[float]:
+    return [result.score.value for result in results if result.score is not None]
+
+
+def compared(
+    folder: Path,
+    schema: Schema,
+    static: Sequence[Record],
+    stream: Sequence[Record],
+    window: Window,
+    texts: Sequence[str],
+    rng: random.Random,
+    lateness: int = 0,
+) -> int:
+    """Compares searches between the records of a stream; gives the number of results."""
+    apart = indexed(folder, schema, static)
+    engines = [StreamEngine(each, window, lateness=lateness) for each in (schema, apart)]
+    for engine, rows in zip(engines, (static, []), strict=True):
+        engine.add(_plan(engine.schema, texts[0], window, 3))
+        list(engine.load_tables(rows))
+    total = 0
+    for record in [None, *stream]:
+        if record is not None:
+            for engine in engines:
+                list(engine.process([record]))
+        if rng.random() < 0.6:
+            continue
+        text, size = rng.choice(texts), rng.randint(1, 5)
+        loaded, found = (e.search(_plan(e.schema, text, window, size), ALL) for e in engines)
+        assert _shown(found.results) == _shown(loaded.results)
+        assert (found.found, found.size, found.notes) == (loaded.found, loaded.size, loaded.notes)
+        assert (found.why_nothing is None) == (loaded.why_nothing is None)
+        few = engines[1].search(_plan(apart, text, window, size), 2)
+        assert _scores(few.results) == _scores(found.results)[:2]
+        total += len(found.results)
+    return total
+
+
+@given(cases(), st.sampled_from(WINDOWS), st.integers(0, 999))
+@examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_equal_to_tables_loaded_whole(
+    tmp_path: Path, case: tuple[Schema, int, list[Record], list[Record]], window: Window, seed: int
+) -> None:
+    schema, words, static, stream = case
+    texts = [" ".join(WORDS[:words]), *TEXTS]
+    compared(tmp_path, schema, static, stream, window, texts, random.Random(seed))
+
+
+@seeds(4, 40)
+def test_of_many_rows_few_are_joined(tmp_path: Path, seed: int) -> None:
+    """With keys, deletions and rows that replace others."""
+    rng = random.Random(seed)
+    schema, static, stream = _sparse(rng)
+    assert compared(tmp_path, schema, static, stream, rng.choice(WINDOWS), QUERIES, rng)
+
+
+@seeds(4, 40)
+def test_records_come_late(tmp_path: Path, seed: int) -> None:
+    """Tuples then live longer than it seemed, or have ended before they came."""
+    rng = random.Random(seed)
+    schema, static, stream = _sparse(rng)
+    stream = sorted(stream, key=lambda record: record.time + rng.randrange(6))
+    window = rng.choice([WINDOWS[0], WINDOWS[2]])
+    assert compared(tmp_path, schema, static, stream, window, QUERIES, rng, lateness=5)
+
+
+def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
+    """However many rows of tables it has found."""
+    static = [Record(1, 0, ("alpha beta", n, n)) for n in range(100)]
+    relations = relations_of(("sale", "product"), "product")
+    schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
+    apart = indexed(tmp_path, schema, static)
+    engine = StreamEngine(apart, Unbounded())
+    assert not list(engine.load_tables([]))
+    assert not list(engine.process([Record(0, 0, ("gamma", 7, 0))]))
+    before = engine.live_tuples
+    searched = engine.search(_plan(apart, "gamma beta", Unbounded(), 2), 10)
+    assert [len(result.tuples) for result in searched.results] == [2]
+    assert engine.search(_plan(apart, "alpha", Unbounded(), 2), 10).found == 100
+    assert engine.live_tuples == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections import defaultdict
 from itertools import combinations
 
@@ -150,10 +151,15 @@ def test_all_of_them_beside_keywords_on_two_shards() -> None:
         for live in shards:
             found += live.take(batch)
     for text in PATTERNS.values():
-        searched = sorted(result.to_json() for result in Search(_request(text)).results())
+        searched = sorted(map(_unnamed, Search(_request(text)).results()))
         assert len(searched) > 5
-        assert sorted(one.to_json() for one in found if one.query == text) == searched
+        assert sorted(_unnamed(one) for one in found if one.query == text) == searched
     assert any(one.query not in PATTERNS.values() for one in found)
+
+
+def _unnamed(result: LiveResult) -> str:
+    """A result as JSON without the name of its query, which a search over files calls by its text."""
+    return json.dumps({**result.to_dict(), "name": None}, sort_keys=True)
 
 
 def _request(text: str) -> Job:

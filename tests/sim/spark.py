@@ -498,7 +498,7 @@ class SparkSimulation(LocalSimulation):
         clocks = SimpleNamespace(monotonic=seconds, time=seconds, perf_counter=seconds)
         with super().running(), ExitStack() as stack:
             for where, name, double in (
-                (processor, "ShardClient", lambda *given: self._spark().client(*given)),
+                (processor, "ShardClient", lambda *given, tabular: self._spark().client(*given)),
                 (processor, "freeze_loaded_objects", lambda: None),
                 (reader, "Prefetch", Polling),
                 (reader, "SystemClock", lambda: SimClock(world)),

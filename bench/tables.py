@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,15 @@ from skws.index.kept import TABLES
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
+from skws.spec.query_spec import RankingChoice
 from skws_schema.model import Schema
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import parse_window
 
 STREAM = 200_000  # tuples, a thousand a second
 QUERIES = ("rare gift", "common gift")
+SEARCHES = ("rare gift", "word5 word7", "common word9", "common sold")
+BEST = 20
 _SCHEMA = """
 name: shop
 window: 20 seconds
@@ -103,6 +107,29 @@ def searched(schema: Schema, rows: int, query: str) -> str:
     )
 
 
+def asked(schema: Schema, rows: int) -> list[str]:
+    """Searches of all live sales and all products, each twice; lines."""
+    window = parse_window("none")
+
+    def plan(text: str) -> Plan:
+        return Plan(schema, parse_query(text, schema), window, 4, ranking=RankingChoice())
+
+    engine = StreamEngine.of(plan(QUERIES[0]))
+    for _ in chain(engine.load_tables(()), engine.process_batches(stream(rows))):
+        pass
+    while engine.prepare_searches(STREAM):
+        pass
+    lines = []
+    for text in SEARCHES:
+        took = []
+        for _ in range(2):
+            began = time.process_time()
+            found = engine.search(plan(text), BEST).found
+            took.append(1000 * (time.process_time() - began))
+        lines.append(f"search {text}: {took[0]:.0f} ms, again {took[1]:.0f} ms, {found:,} results")
+    return lines
+
+
 def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     path = folder / f"product-{rows}.parquet"
     write_table(path, rows)
@@ -128,6 +155,9 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
         with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
             for line in pool.starmap(searched, [(schema, rows, query)] * processes, chunksize=1):
                 yield f"  {line}"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        for line in pool.apply(asked, (schema, rows)):
+            yield f"  {line}"
 
 
 def _indexed(schema: Schema) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from skws.queries.keywords.meshes import Meshes, MeshTenant, SharedPlans
 from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
 from skws.queries.keywords.searching import LiveSearch
+from skws.queries.keywords.table_search import TableSearch
 from skws.queries.keywords.word_queries import MANY, WordSearches, why_no_delta_joins
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
@@ -43,7 +44,6 @@ from skws_windows.window import ExpressionWindow, Unbounded
 if TYPE_CHECKING:
     from skws.index.database import StoredTuples
     from skws.queries.keywords.indexed_rows import IndexedRows, Taken
-    from skws.queries.keywords.table_search import TableSearch
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
@@ -255,8 +255,6 @@ class KeywordOperator:
         if self._behind is None:
             return self.searches
         if self._over_tables is None:
-            from skws.queries.keywords.table_search import TableSearch  # noqa: PLC0415 - as ``open_tables``
-
             self._over_tables = TableSearch(self._over_stored, self._behind.reserve.tables)
         return self._over_tables.over(self.store, now)
 

@@ -15,7 +15,7 @@ from skws_tui.screens.live_screen import LiveScreen
 from skws_tui.screens.schema_screen import SchemaScreen
 from skws_tui.services.user_files import load_session
 from skws_tui.widgets.result_pane import ResultList
-from skws_tui.widgets.search_box import QueryBox
+from skws_tui.widgets.search_box import SearchLine
 from tests.strategies import some
 from tests.tui.ui import QUERY, Driver, movies, opened, scenario, until, with_job
 
@@ -509,7 +509,7 @@ async def test_clicking_selects_a_result_and_a_query() -> None:
 
 
 def test_every_binding_with_an_id_is_an_action_of_the_keymap_and_the_other_way_round() -> None:
-    classes: list[type] = [SkwsApp, QueryBox, ResultList]
+    classes: list[type] = [SkwsApp, SearchLine, ResultList]
     classes += [type(make()) for make in SkwsApp.MODES.values() if callable(make)]
     found: set[str] = set()
     for one in classes:

@@ -19,7 +19,7 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.screens.dialogs import PromptScreen
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.result_drawing import TuplePhrase, sentence
-from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
+from skws_tui.widgets.search_box import FilterBox, SearchBox, SearchLine
 from skws_windows.window import parse_window
 from tests.strategies import some
 from tests.tui.ui import QUERY, movies, opened, scenario, with_job
@@ -508,7 +508,7 @@ async def test_everything_needed_is_there_on_80_by_24() -> None:
         assert max(map(len, rows)) <= 80
         assert "skws  movies" in rows[0]
         assert any("Quentin Tarantino" in row for row in rows)
-        assert driver.app.screen.query_one(QueryBox).size.height == 1
+        assert driver.app.screen.query_one(SearchLine).size.height == 1
         assert any("└ movie" in row for row in rows)
         await driver.press("escape", "enter")
         assert driver.app.screen.query_one("#detail").size.height >= 12

@@ -66,7 +66,7 @@ async def goes_on(driver: Driver) -> None:
     ("owner", "name", "keys"),
     [
         (SearchScreen, "action_pick", ("ctrl+r",)),
-        (SearchScreen, "on_query_box_save", ("ctrl+s",)),
+        (SearchScreen, "on_search_line_save", ("ctrl+s",)),
         (PickScreen, "_fill", ("f1",)),
         (MetricsScreen, "on_mount", ("f5",)),
         (MetricsScreen, "refresh_view", ("f5",)),

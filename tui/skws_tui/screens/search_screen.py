@@ -32,7 +32,7 @@ from skws_tui.services.start import StartContents
 from skws_tui.services.typed import text_of
 from skws_tui.widgets.query_bar import QueryBar, WindowDrawing
 from skws_tui.widgets.result_pane import WIDE, ResultList, ResultPane, why_empty
-from skws_tui.widgets.search_box import FilterBox, QueryBox, SearchBox
+from skws_tui.widgets.search_box import FilterBox, SearchBox, SearchLine
 from skws_tui.widgets.start_menu import StartMenu
 from skws_tui.widgets.time_line import TimeLine
 
@@ -137,8 +137,8 @@ class SearchScreen(FilteredScreen):
         self.results.trees = self.skws.session.trees
 
     @property
-    def box(self) -> QueryBox:
-        return self.query_one(QueryBox)
+    def box(self) -> SearchLine:
+        return self.query_one(SearchLine)
 
     @property
     def pane(self) -> ResultPane:
@@ -330,7 +330,7 @@ class SearchScreen(FilteredScreen):
         self.bar.select(query)
         self.results.focus()
 
-    def on_query_box_entered(self, message: QueryBox.Entered) -> None:
+    def on_search_line_entered(self, message: SearchLine.Entered) -> None:
         if not message.name:
             self.listing.focus()
             return
@@ -352,7 +352,7 @@ class SearchScreen(FilteredScreen):
             self.box.value = ""
         self.refresh_view()  # if it exists already, nothing else draws it as selected
 
-    def on_query_box_save(self, message: QueryBox.Save) -> None:
+    def on_search_line_save(self, message: SearchLine.Save) -> None:
         name = message.name or self.bar.selected or ""
         if name:
             saved = self.skws.session.toggle_saved(name)
@@ -361,7 +361,7 @@ class SearchScreen(FilteredScreen):
     def on_search_box_corrected(self) -> None:
         self.skws.withdraw(self._refusal)
 
-    def on_query_box_leave(self) -> None:
+    def on_search_line_leave(self) -> None:
         self.skws.withdraw(self._refusal)
         if self.pane.whole:
             self.pane.take_focus()

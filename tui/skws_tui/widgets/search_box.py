@@ -98,7 +98,7 @@ class _Completions(Suggester):
         return None
 
 
-class QueryBox(LineInput):
+class SearchLine(LineInput):
     """The line for a query, with completions and a history. ``correction``: suggested for Tab."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -118,8 +118,8 @@ class QueryBox(LineInput):
         Binding("escape", "leave", "results"),
     ]
     DEFAULT_CSS = """
-    QueryBox { height: 1; border: none; padding: 0 1; background: $background; }
-    QueryBox:focus { border: none; background: $background; background-tint: $background 0%; }
+    SearchLine { height: 1; border: none; padding: 0 1; background: $background; }
+    SearchLine:focus { border: none; background: $background; background-tint: $background 0%; }
     """
 
     class Entered(Message):
@@ -259,14 +259,14 @@ class SearchBox(Vertical):
         self._counted_at = 0
 
     def compose(self) -> ComposeResult:
-        yield QueryBox(self._view.schema)
+        yield SearchLine(self._view.schema)
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self._count_again)
 
     @property
-    def box(self) -> QueryBox:
-        return self.query_one(QueryBox)
+    def box(self) -> SearchLine:
+        return self.query_one(SearchLine)
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

@@ -41,7 +41,7 @@ from skws.queries.keywords.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordS
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
-from skws.results.frames import results_html
+from skws.results.frames import result_table, results_html
 from skws.results.result import Result
 from skws.sources.addresses import (
     KAFKA,
@@ -122,8 +122,6 @@ class Results(Sequence[Result]):
 
     def to_arrow(self) -> pa.Table:
         """All results as a table; columns as in ``skws.results.frames.COLUMNS``."""
-        from skws.results.frames import result_table  # noqa: PLC0415 - Arrow loads when it is asked for
-
         return result_table(self)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
 from skws.explain.explanation import explain as explained
 from skws.explain.observed import observe
+from skws.explain.sharding import shard_costs
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -96,8 +97,6 @@ def explain(opts: ExplainOptions, query: options.SourceAndWords = None) -> None:
 
 
 def _costs(text: str, plan: Plan, opts: ExplainOptions, shards: int) -> Branch:
-    from skws.explain.sharding import shard_costs  # noqa: PLC0415 - only for --shards
-
     if not opts.replay:
         raise UsageError("--shards needs --replay to measure them over")
     if isinstance(plan.window, ExpressionWindow) or plan.mesh is not None:

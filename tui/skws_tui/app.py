@@ -24,6 +24,7 @@ from skws_schema.errors import SkwsError, UsageError, counted, without_picture
 from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
 from skws_tui.screens.live_screen import LiveScreen, Notice
+from skws_tui.screens.menu_entries import menu_of
 from skws_tui.screens.search_screen import SearchScreen
 from skws_tui.services.request import UiRequest
 from skws_tui.services.user_files import (
@@ -34,6 +35,7 @@ from skws_tui.services.user_files import (
     save_session,
     session_file,
 )
+from skws_tui.services.user_files import export as write_results
 from skws_tui.services.view import EventQueue, LogLine, View
 from skws_tui.themes import THEMES, default_theme, has_few_colours
 from skws_windows.window import MICROSECOND
@@ -208,11 +210,9 @@ class SkwsApp(FencedApp):
 
     def export(self, results: Sequence[Result], path: str) -> None:
         """Write results to a file. Raises SkwsError."""
-        from skws_tui.services.user_files import export  # noqa: PLC0415 - loads Arrow, for exports only
-
         if not results:
             raise UsageError("the list has no result to export")
-        export(results, Path(path).expanduser())
+        write_results(results, Path(path).expanduser())
         self.tell("info", f"{counted(len(results), 'result')} written to {path}", shown=True)
 
     def schema_text(self) -> str:
@@ -240,8 +240,6 @@ class SkwsApp(FencedApp):
 
     def action_help(self) -> None:
         """The menu of the actions that are possible here."""
-        from skws_tui.screens.menu_entries import menu_of  # noqa: PLC0415 - loads at the first use
-
         entries = {entry.text: entry for entry in menu_of(self)}
         choices = [(entry.text, entry.note) for entry in entries.values()]
         self.push_screen(

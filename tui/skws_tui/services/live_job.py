@@ -21,6 +21,7 @@ from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
+from skws.keywords.match import EXCLUDED
 from skws.results.result import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
@@ -29,6 +30,7 @@ from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
 from skws_tui.services.result_buffer import BestResults
+from skws_tui.services.start import LOOKED_AT, StartContents, start_of
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
@@ -42,7 +44,6 @@ if TYPE_CHECKING:  # they load after the first picture
     from skws.queries.windowed.stream_windows import WindowSpan
     from skws_tui.services.analyzer import QueryAnalyzer
     from skws_tui.services.live_rows import LatestRows, LiveRows
-    from skws_tui.services.start import StartContents
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 MOST_BEST: Final = 20
@@ -172,8 +173,6 @@ class LiveJob:
 
     def start_of(self, metrics: Metrics) -> StartContents:
         """The contents of the start, as soon as there are rows. Any thread may call it."""
-        from skws_tui.services.start import LOOKED_AT, start_of  # noqa: PLC0415 - loads behind the first picture
-
         live, schema = self._live_rows, self._running.schema
         rows = {each.name: live.latest(each.name, LOOKED_AT) for each in schema.relations}
         counts = live.counts()
@@ -445,8 +444,6 @@ class LiveJob:
         """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
-        from skws.keywords.match import EXCLUDED  # noqa: PLC0415 - loads after the first picture
-
         carried = 0
         for _, bitmap in self._live_rows.node_counts(plan.matcher):
             carried |= 0 if bitmap == EXCLUDED else bitmap

@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from skws.cli import options
 from skws.cli.option_values import chosen_format, query_text, read_schema
-from skws.cli.terminal import ProgressBar, stdout_bytes, tell
-from skws.formats import BadRecordLog, Replay
-from skws.sinks.base import destination
-from skws.spec.enums import EngineName
+from skws.spec.enums import EngineName, WindowsFormat
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
-from skws_schema.errors import UsageError, counted
+from skws_schema.errors import UsageError
 from skws_windows.automata.regular import Selection
-
-if TYPE_CHECKING:
-    from skws.queries.windowed.window_plan import WindowPlan
 
 _PAIR: Final = "--pair"
 MAX_LOOKBACK: Final = 100
-
-
-class WindowsFormat(StrEnum):
-    """Formats of windows; DOT and SVG show the automata that find them."""
-
-    TABLE = "table"
-    JSONL = "jsonl"
-    DOT = "dot"
-    SVG = "svg"
 
 
 _SUFFIXES: Final = {
@@ -171,7 +153,7 @@ def windows(
     skws windows "open when name:john close when movie" \\
         -s examples/movies/schema.yaml -r examples/movies/replay.jsonl
     """  # noqa: D301 - the character keeps lines as they are
-    from skws.queries.windowed.window_plan import WindowPlan, query_notes  # noqa: PLC0415 - loads NumPy and more
+    from skws.cli.windows_output import describe, run, windows_of  # noqa: PLC0415 - loads NumPy and more
 
     pairs, output, quiet = opts.pair or [], opts.output, opts.quiet
     job = Job.search(
@@ -192,73 +174,14 @@ def windows(
         limit=opts.limit,
         allow_unbounded_windows=opts.allow_unbounded_windows,
     )
-    (query,) = job.named().values()
-    plan = WindowPlan.of(query, job.schema)
-    for note in () if quiet else query_notes(query, plan):
-        tell(note)
+    plan = windows_of(job, quiet=quiet)
     if opts.check:
-        _describe(plan, None, output)
+        describe(plan, None, output)
         return
     written = chosen_format(opts.output_format, output, _SUFFIXES, WindowsFormat.TABLE, quiet=quiet)
     if written in (WindowsFormat.DOT, WindowsFormat.SVG):
-        _describe(plan, written, output)
+        describe(plan, written, output)
         return
     if not opts.replay:
         raise UsageError("expected --replay PATH; or --check or --format svg, which need no data")
-    _run(job, plan, written, output, quiet=quiet)
-
-
-def _describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
-    """The automata as a graph; without a format the verdict."""
-    from skws.queries.windowed.writers import (  # noqa: PLC0415 - as above
-        to_dot,
-        to_svg,
-        verdict_json,
-    )
-
-    if output_format is None:
-        written = verdict_json(plan.verdict(), plan.expression, plan.alphabet)
-    else:
-        drawn = to_dot if output_format is WindowsFormat.DOT else to_svg
-        written = drawn(plan.processor().expression).encode()
-    with destination(output, stdout_bytes()) as opened:
-        opened.write(written)
-
-
-def _run(
-    job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
-) -> None:
-    from skws.queries.evaluator import Counts  # noqa: PLC0415
-    from skws.queries.windowed import writers  # noqa: PLC0415
-    from skws.queries.windowed.stream_windows import windows  # noqa: PLC0415
-    from skws.queries.windowed.window_plan import check_overlap  # noqa: PLC0415
-    from skws.sinks.formats import Writer  # noqa: PLC0415
-
-    started = perf_counter()
-    replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
-    processor = plan.processor()
-    warning = "" if job.allow_unbounded_windows else check_overlap(plan)
-    if warning and not quiet:
-        tell(warning)
-    shown = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
-    table = output_format is WindowsFormat.TABLE
-    counts = Counts()
-    try:
-        with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
-            matches = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
-            encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
-            writer = Writer(encoder, opened)
-            for number, window in enumerate(matches):
-                if output is None and not number:
-                    bar.stop()
-                writer.write(window)
-    finally:
-        if log.count:
-            tell(log.summary())
-    if not quiet:
-        seconds = perf_counter() - started
-        parts = [counted(processor.records, "record"), counted(counts.results, "window")]
-        parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
-        parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
-        parts += [f"{log.count:,} bad"] if log.count else []
-        tell(f"{', '.join(parts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")
+    run(job, plan, written, output, quiet=quiet)

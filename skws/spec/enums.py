@@ -93,3 +93,12 @@ def check_master(master: str | None) -> None:
         raise UsageError(
             f"--master {master!r}: expected local, local[N], local[*], yarn, spark://HOST:PORT or k8s://URL"
         )
+
+
+class WindowsFormat(StrEnum):
+    """Formats of windows; DOT and SVG show the automata that find them."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    DOT = "dot"
+    SVG = "svg"

@@ -1,0 +1,72 @@
+"""What ``skws windows`` writes: the windows of a replay, their automata, or whether they can pile up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+
+from skws.cli.terminal import ProgressBar, stdout_bytes, tell
+from skws.formats import BadRecordLog, Replay
+from skws.queries.evaluator import Counts
+from skws.queries.windowed import writers
+from skws.queries.windowed.stream_windows import windows
+from skws.queries.windowed.window_plan import WindowPlan, check_overlap, query_notes
+from skws.sinks.base import destination
+from skws.sinks.formats import Writer
+from skws.spec.enums import WindowsFormat
+from skws.spec.job import Job
+from skws_schema.errors import counted
+
+
+def windows_of(job: Job, *, quiet: bool) -> WindowPlan:
+    """The plan of the job's query, with its notes told. Raises SkwsError."""
+    (query,) = job.named().values()
+    plan = WindowPlan.of(query, job.schema)
+    for note in () if quiet else query_notes(query, plan):
+        tell(note)
+    return plan
+
+
+def describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
+    """Writes the automata as a graph; without a format the verdict."""
+    if output_format is None:
+        written = writers.verdict_json(plan.verdict(), plan.expression, plan.alphabet)
+    else:
+        drawn = writers.to_dot if output_format is WindowsFormat.DOT else writers.to_svg
+        written = drawn(plan.processor().expression).encode()
+    with destination(output, stdout_bytes()) as opened:
+        opened.write(written)
+
+
+def run(
+    job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
+) -> None:
+    """Writes the windows of a replay, each when it ends. Raises SkwsError."""
+    started = perf_counter()
+    replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
+    processor = plan.processor()
+    warning = "" if job.allow_unbounded_windows else check_overlap(plan)
+    if warning and not quiet:
+        tell(warning)
+    shown = writers.Shown(plan.alphabet, plan.expression.per, processor.aggregates)
+    table = output_format is WindowsFormat.TABLE
+    counts = Counts()
+    try:
+        with destination(output, stdout_bytes()) as opened, ProgressBar(wanted=not quiet) as bar:
+            matches = windows(processor, replay, log, counts, limit=job.limit, report=bar.report)
+            encoder = writers.WindowTable(shown, cut=opened.live) if table else writers.WindowLines(shown)
+            writer = Writer(encoder, opened)
+            for number, window in enumerate(matches):
+                if output is None and not number:
+                    bar.stop()
+                writer.write(window)
+    finally:
+        if log.count:
+            tell(log.summary())
+    if not quiet:
+        seconds = perf_counter() - started
+        parts = [counted(processor.records, "record"), counted(counts.results, "window")]
+        parts += [f"{processor.open_starts:,} still open"] if processor.open_starts else []
+        parts += [f"{counted(counts.deletions, 'deletion')} left out"] if counts.deletions else []
+        parts += [f"{log.count:,} bad"] if log.count else []
+        tell(f"{', '.join(parts)} in {seconds:.2f} s ({processor.records / seconds:,.0f} records/s)")

@@ -118,10 +118,8 @@ class RowStore(Table):
         super().__init__((number, number, flag))  # type: ignore[arg-type]  # narrow, as there can be millions
         self._blocks: list[Block] = []
         self._lasting = lasting
-        self._latest = (
-            0,
-            0,
-        )  # the first slot and the first block of rows that came since rows became columns
+        # The first slot, and the first block, of rows that may yet become columns.
+        self._latest = 0, 0
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
@@ -134,7 +132,7 @@ class RowStore(Table):
             self._begin_latest()
 
     def _make_columns(self) -> None:
-        """The latest rows become columns."""
+        """The latest rows become columns; no other slot has a row in their blocks."""
         slot, block_number = self._latest
         rows = self.some(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):

@@ -171,7 +171,7 @@ class LiveWords:
             counts = self._counts(analyzer, known.numbers(known.words))
             words.update(dict(zip(known.words, counts.tolist(), strict=True)))
         if self._stored is not None:
-            words |= self._stored.words()  # of rows that were looked at the words are counted already
+            words |= self._stored.words()  # the greater count: rows that were looked at are in both
         words.keep(_WORDS)
         return words
 

@@ -17,8 +17,8 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
-from skws_schema.infer.column_profile import NOT_FINITE_TEXT, digits
 from skws_schema.model import AttributeType, Value
+from skws_schema.number_texts import NOT_FINITE_TEXT, digits
 
 Convert: TypeAlias = Callable[[Any], Value]
 

@@ -25,8 +25,8 @@ from skws.formats.parquet_files import ArrowReader, python_values
 from skws.formats.rows import Origins, column_of
 from skws.formats.sampling import SampleRow, Samples
 from skws_schema.errors import UsageError, nearest
-from skws_schema.infer.column_profile import digits
 from skws_schema.model import AttributeType, Relation, Schema
+from skws_schema.number_texts import digits
 
 ROWS: Final = 32_768
 """The rows of a chunk."""

@@ -17,8 +17,8 @@ import orjson
 from skws.data.batch import BadRecord, Record
 from skws.data.value_conversion import MalformedError, shown
 from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
-from skws_schema.infer.column_profile import digits
 from skws_schema.model import PLACE, Schema
+from skws_schema.number_texts import digits
 
 
 def has_nested(schema: Schema, relation: int) -> bool:

@@ -44,8 +44,8 @@ from skws.formats.nested import NestedReader, as_json, has_nested
 from skws.formats.rows import has_origins
 from skws.formats.tabular import ColumnReader
 from skws_schema.errors import SourceError
-from skws_schema.infer.column_profile import digits
 from skws_schema.model import Attribute, AttributeType, Relation, Schema, Value
+from skws_schema.number_texts import digits
 
 BATCH_ROWS = 8192
 _MICROS = {"s": 1_000_000, "ms": 1000, "us": 1}

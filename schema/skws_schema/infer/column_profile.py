@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from skws_schema.errors import counted
 from skws_schema.model import AttributeType
+from skws_schema.number_texts import NOT_FINITE_TEXT, digits, is_double
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+")
 
@@ -137,19 +138,6 @@ def is_time_name(name: str) -> bool:
     return bool(EVENT & set(tokens(name)))
 
 
-def digits(number: Decimal) -> str:
-    """An exact number without an exponent; equal numbers have equal texts: ``1`` for ``1.00``."""
-    integer, _, fraction = f"{number:f}".partition(".")
-    fraction = fraction.rstrip("0")
-    text = f"{integer}.{fraction}" if fraction else integer
-    return "0" if text == "-0" else text
-
-
-def is_double(number: Decimal) -> bool:
-    """True if a double can represent all digits of an exact number."""
-    return Decimal(repr(float(number))) == number
-
-
 Scalar: TypeAlias = str | int | float | bool
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -158,8 +146,6 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9]")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?")
 _BOOLEANS = ({"true", "false"}, {"t", "f"})
 _TSVECTOR: Final = re.compile(r"('([^']|'')*':\d+[A-D]?(,\d+[A-D]?)*( |$))+", re.ASCII)
-NOT_FINITE_TEXT: Final = re.compile(r"[+-]?(?:nan|inf|infinity)", re.ASCII | re.IGNORECASE)
-"""Texts in a column of numbers that mean that there is no number."""
 _NUMERALS = {"phone", "fax", "zip", "postal", "postcode", "isbn", "ssn", "iban"}
 _EPOCH_SECONDS = range(500_000_000, 4_000_000_000)
 _INTEGER_BITS = 63

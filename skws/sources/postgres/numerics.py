@@ -15,10 +15,11 @@ from typing import Final, TypeAlias
 
 from psycopg2.sql import SQL
 
-from skws_schema.infer.column_profile import is_double, is_identifier_name
+from skws_schema.infer.column_profile import is_identifier_name
 from skws_schema.infer.infer import Inference, InferredRelation
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType
+from skws_schema.number_texts import is_double
 
 Place: TypeAlias = tuple[str, str]
 """A table and one of its columns."""

@@ -119,6 +119,10 @@ class NotYetError(SourceError):
     """A server is unreachable or busy; a retry may help."""
 
 
+class NotReadyError(SkwsError):
+    """The job of a server is starting or has ended."""
+
+
 class MemoryBudgetError(SkwsError):
     """A run needs more memory than its budget, or than the system has."""
 

@@ -14,9 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from skws.data.value_conversion import shown
-from skws.serve.served_job import NotReadyError
 from skws_schema.budgets import TimeLimitError
-from skws_schema.errors import MemoryBudgetError, SkwsError, UsageError
+from skws_schema.errors import MemoryBudgetError, NotReadyError, SkwsError, UsageError
 
 FAULTS: Final = {
     400: "The request cannot be understood.",

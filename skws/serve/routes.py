@@ -43,7 +43,7 @@ from skws.serve.request_guard import (
     StrictRoute,
 )
 from skws.serve.saved import SavedSearch
-from skws.serve.served_job import NotReadyError, ServedJob, marked
+from skws.serve.served_job import ServedJob, marked
 from skws.serve.streams import EventStream, EventStreams, Subscription, enveloped, message
 from skws.spec.query_spec import (
     KEYWORDS,
@@ -56,7 +56,7 @@ from skws.spec.query_spec import (
     ranking_options,
 )
 from skws_schema.budgets import TimeLimitError
-from skws_schema.errors import SkwsError
+from skws_schema.errors import NotReadyError, SkwsError
 from skws_schema.yaml.document import to_yaml
 from skws_windows.window import parse_duration
 

@@ -28,16 +28,12 @@ from skws.sinks.sink_addresses import open_sinks
 from skws.spec.job import Job
 from skws.spec.query_spec import Query, Stream
 from skws_schema.budgets import within
-from skws_schema.errors import SkwsError, UsageError
+from skws_schema.errors import NotReadyError, UsageError
 from skws_schema.model import Schema
 
 _EVENTS: Final = "events"
 _ALIVE_SECONDS: Final = 30.0
 _PREPARED: Final = 1 << 15  # tuples that are indexed at a time, in about 40 ms
-
-
-class NotReadyError(SkwsError):
-    """The job is starting or has ended."""
 
 
 class ServedJob:

@@ -14,8 +14,8 @@ from skws.data.batch import Record
 from skws.jobs.control import JobCommand, RunControl
 from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log, LogFormat
+from skws.queries.keywords.keyword_operator import Sizes
 from skws.queries.keywords.keyword_plans import keyword_plan
-from skws.queries.keywords.operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.spec.job import Job
 from skws.spec.query_spec import Query, Stream

@@ -15,7 +15,7 @@ from skws.jobs.local import LocalWatch
 from skws.jobs.log import Log
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.keyword_operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plans_over
 from skws.queries.session import Session

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.operator import USUAL_SIZES, Sizes
+from skws.queries.keywords.keyword_operator import USUAL_SIZES, Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
 from skws.spec.query_spec import RankingChoice

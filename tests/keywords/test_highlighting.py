@@ -12,7 +12,7 @@ from skws.data.batch import Record
 from skws.keywords import occurrences as cutting
 from skws.keywords.match import Matcher, highlight, occurrences
 from skws.keywords.parse import parse_query
-from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.keyword_operator import KeywordOperator
 from skws.ranking.text_statistics import OccurrenceCounts
 from skws.store.live_store import LiveStore
 from skws.store.tuple_batch import of_tuples

@@ -609,7 +609,7 @@ _mutant(
 _mutant(
     "never-swept",
     "tuples that are over stay in memory",
-    ("skws.queries.keywords.operator:KeywordOperator.purge", "self.compact(horizon)", "pass"),
+    ("skws.queries.keywords.keyword_operator:KeywordOperator.purge", "self.compact(horizon)", "pass"),
 )
 _mutant(
     "never-forgotten",

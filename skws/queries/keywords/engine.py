@@ -22,9 +22,9 @@ from skws.index import table_records
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
+from skws.queries.keywords.keyword_operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.live_results import EmittedResults, Found
 from skws.queries.keywords.meshes import SharedPlans
-from skws.queries.keywords.operator import USUAL_SIZES, KeywordOperator, MeshEngine, Sizes
 from skws.queries.keywords.present_rows import PresentRows
 from skws.queries.keywords.result_emitter import RETRACTED, Event, Output, events_in_order, in_order
 from skws.queries.keywords.searching import Searched

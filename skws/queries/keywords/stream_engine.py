@@ -10,7 +10,7 @@ from skws.data.batch import OnLate, Record, RecordBatch, batched, unheard, whole
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.engine import KeywordEngine
-from skws.queries.keywords.operator import USUAL_SIZES, Sizes
+from skws.queries.keywords.keyword_operator import USUAL_SIZES, Sizes
 from skws.queries.order import StreamOrder
 from skws.results.result import Result
 from skws.spec.enums import ToldUpdates

@@ -20,7 +20,7 @@ from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
-    from skws.queries.keywords.operator import KeywordOperator
+    from skws.queries.keywords.keyword_operator import KeywordOperator
 
 _GONE: Final = -1
 _FEW: Final = 4_096  # dead copies that may stay

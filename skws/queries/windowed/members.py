@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from skws.data.batch import RecordBatch
-from skws.queries.keywords.operator import KeywordOperator
+from skws.queries.keywords.keyword_operator import KeywordOperator
 from skws.store.tuple_batch import TupleBatch
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 from skws_mesh.columnar.store import NO_MEMBER

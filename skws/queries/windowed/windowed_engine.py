@@ -18,9 +18,9 @@ from skws.data.batch import Record, RecordBatch
 from skws.index import with_sources
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Load
+from skws.queries.keywords.keyword_operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.live_results import LiveResults
 from skws.queries.keywords.meshes import SharedPlans
-from skws.queries.keywords.operator import KeywordOperator, MeshEngine
 from skws.queries.keywords.result_emitter import Event, completed, in_order
 from skws.queries.windowed.members import ClosedWindows, Holding, Members
 from skws.queries.windowed.stream_windows import BatchSource, StreamWindows, WindowSpan

@@ -12,7 +12,7 @@ import pytest
 from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.keyword_operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
 from skws_mesh.columnar.columns import index_hashes

@@ -10,7 +10,7 @@ import pytest
 
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.operator import Sizes
+from skws.queries.keywords.keyword_operator import Sizes
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.keywords.word_queries import why_no_delta_joins
 from skws.results.result import Result

@@ -66,6 +66,12 @@ class FollowedTuples:
         members: list[int] = within[self._at.take(within) != _NONE].tolist()
         return members
 
+    def chosen(self, flags: Flags) -> list[int]:
+        """Those of the flagged slots whose tuples are followed; ``flags``: by slot."""
+        followed = self._at[: len(flags)] != _NONE
+        slots: list[int] = np.flatnonzero(followed & flags[: len(followed)]).tolist()
+        return slots
+
     def items(self) -> Iterator[tuple[int, StreamTuple]]:
         """All of them, by slot."""
         return ((self[known], known) for known in self._numbers)

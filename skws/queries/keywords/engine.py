@@ -376,7 +376,7 @@ class KeywordEngine(MeshEngine):
         alone[
             np.array([directory.slots[each] for each in theirs if each in directory.slots], dtype=np.int64)
         ] = False
-        for slot in directory.slots.among(np.flatnonzero(alone)):
+        for slot in directory.slots.chosen(alone):
             leading += self._gone_before(directory.member(slot))
         return LastingRecords(RecordBatch.of(leading), self._store, alone)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from skws.data.batch import Chunk
+from skws.data.batch import BATCH, Chunk, RecordBatch, concat_batches
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
 from skws.sources.partitions import PartitionEnds, named
@@ -22,6 +22,7 @@ SHARED: Final = f"{PIECES}, shard int"
 """The columns of the rows."""
 PARTS: Final = 1_000_000
 """Partitions of one input: its pieces come before those of the next."""
+_TOGETHER: Final = 4 * BATCH  # records that are divided together
 
 
 def shared_pieces(
@@ -43,12 +44,24 @@ def shared_pieces(
     there is nothing to read, which shards are told.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
+
+    def divided(records: Sequence[RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for shard, own in enumerate(layout.divided(concat_batches(records))):
+            yield from _rows(layout.groups[shard], packers[shard].records(own))
+
+    # Of each column of each relation a shard gets an array: few long ones take less time than many.
+    together = 1 if layout.keys is None else _TOGETHER
+    pending: list[RecordBatch] = []
     with memory.kept():
         for partition, chunk in chunks:
             if ends is not None:
                 _take(ends, chunk, partition, number, lasting=lasting)
-            for shard, records in enumerate(layout.divided(chunk.records)):
-                yield from _rows(layout.groups[shard], packers[shard].records(records))
+            pending.append(chunk.records)
+            if sum(map(len, pending)) >= together:
+                yield from divided(pending)
+                pending.clear()
+        if pending:
+            yield from divided(pending)
         for group, packer in zip(layout.groups, packers, strict=True):
             yield from _rows(group, packer.rest())
             if ends is not None and (len(told := ends.told()) or silent):

@@ -1,0 +1,94 @@
+"""Tasks that read a source of Spark, each by itself in a process of its own: what N machines would take.
+
+    python -m bench.live_parts --minutes 2400
+
+A task reads, parses, divides by the key and packs its part of one micro-batch. There are as many shards as
+tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.load import KEYED
+from skws.memory import MemoryShare, asked
+from skws.queries.partitioning.parts import Partitioning
+from skws.spark.source_reader import Pieces, Reading, SourcePartition, SourceReader
+from skws.spark.streaming.layout import Layout, Wanted
+from skws.spec.job import Job
+from skws.spec.query_spec import Query
+
+
+def reader_of(replay: Path, number: int, records: int) -> SourceReader:
+    """Reads about so many records as one micro-batch in ``number`` parts, for as many shards."""
+    query = Query(KEYED.query, KEYED.max_size, name="load")
+    job = Job({"load": query}, KEYED.schema(), str(replay), max_size=KEYED.max_size)
+    layout = Wanted(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
+    reading = Reading(str(replay), job.schema, records=(records, records), tasks=number)
+    return SourceReader(reading, Pieces(job, _Same(layout), MemoryShare(asked(), 0)))
+
+
+class _Same:
+    """Gives one layout; an object of a module, which processes can be sent."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def __call__(self) -> Layout:
+        return self._layout
+
+
+def parts_of(replay: Path, number: int, records: int) -> list[SourcePartition]:
+    """Fewer records than there are: a source that has no more is polled, and not divided."""
+    reader = reader_of(replay, number, records)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    return [part for part in reader.partitions(start, end) if isinstance(part, SourcePartition)]
+
+
+def read(replay: Path, number: int, records: int, part: SourcePartition) -> tuple[float, int]:
+    """Processor seconds of a task, and the bytes that it hands on; as a worker that has read before."""
+    reader = reader_of(replay, number, records)
+    for _ in reader.read(part):
+        pass  # the first time loads modules
+    began = time.process_time()
+    size = sum(batch.nbytes for batch in reader.read(part))
+    return time.process_time() - began, size
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=int, default=2400, help="of the load's time, 1,200 tuples each")
+    given = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        replay = Path(folder) / "load.jsonl"
+        tuples = KEYED.write(replay, given.minutes * 60)
+        records = tuples * 9 // 10
+        print(f"{records:,} of {tuples:,} tuples, {replay.stat().st_size / 1e6:,.0f} MB")
+        headings = ("tasks", "largest s", "all s", "to one", "of 1/N", "MB on")
+        print("".join(f"{one:>11}" for one in headings))
+        alone = 0.0
+        for number in (1, 2, 4, 8, 16):
+            seconds, sizes = [], []
+            for part in parts_of(replay, number, records):
+                with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                    spent, size = pool.submit(read, replay, number, records, part).result()
+                    seconds.append(spent)
+                    sizes.append(size)
+            alone = alone or seconds[0]
+            ratio = max(seconds) / alone
+            print(
+                f"{number:11}{max(seconds):11.2f}{sum(seconds):11.2f}{ratio:11.3f}{ratio * number:11.2f}"
+                f"{sum(sizes) / 1e6:11.1f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -106,6 +106,12 @@ class Chunk:
         """The position in the log; a lasting chunk follows the chunks that it replaces."""
         return self.number, self.lasting
 
+    @property
+    def is_plain(self) -> bool:
+        """True if it says nothing of its records but where the stream stood."""
+        times = self.final, self.settled
+        return not self.lasting and times == (None, None) and not any(self.begins.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:

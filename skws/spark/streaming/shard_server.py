@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 import orjson
 
-from skws.data.batch import NO_RECORDS, BadRecord, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, BadRecord, Record, RecordBatch, concat_batches
 from skws.data.packing import compressed, pack, unpack
 from skws.formats.dead_letters import (
     KEPT,
@@ -89,6 +89,8 @@ MOST: Final = 5_000
 """Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
 CHUNK_BYTES: Final = 4 << 10
 """What a chunk of the log costs besides its records: each is read by itself when a shard is rebuilt."""
+TOGETHER: Final = 200_000
+"""Records of a log that are processed together when a shard is rebuilt."""
 FEW_BYTES: Final = 1 << 20
 """A shorter log is not searched for its live records."""
 
@@ -171,6 +173,7 @@ class Shard:
         self._came_at = ALWAYS  # the time of the stream when the last query came
         self._order: list[str] = []
         self._lasting: Chunk | None = None
+        self._waiting: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
         self._log: list[Chunk] = []  # oldest first; up to the number of the lasting one for some queries only
 
     def begin(
@@ -213,14 +216,46 @@ class Shard:
             self._came_at = self._live.now
 
     def replay(self, chunk: Chunk, records: bytes) -> None:
-        """Processes a chunk of the log again; its results were emitted before."""
-        self._come(chunk.number - 1)
-        self._live.seek(chunk.position, chunk.now, chunk.final)
-        if chunk.final is not None:
-            self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk's records
-        self._come(chunk.number)  # when the stream stood there
-        begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
+        """Processes a chunk of the log again; its results were emitted before.
+
+        It may wait for the next ones: many records take a half to a third of the time together.
+        """
         batch = self._counting(unpack(records), chunk.number)
+        if self._waiting and not self._joins(*self._waiting[-1], chunk, batch):
+            self._replay_waiting()
+        self._waiting.append((chunk, batch))
+        if sum(len(each) for _, each in self._waiting) >= TOGETHER:
+            self._replay_waiting()
+
+    def _joins(self, before: Chunk, earlier: RecordBatch, chunk: Chunk, batch: RecordBatch) -> bool:
+        """True if a chunk can be processed with the one before it: nothing happened between their records."""
+        request, relations = self._request, self._standing.stream.schema.relations
+        # At one instant, what ends a tuple of an earlier micro-batch would come with it.
+        ends = any(each.delete is not None for each in (earlier, batch)) or any(one.key for one in relations)
+        return (
+            len(earlier) > 0
+            and len(batch) > 0
+            and not self._coming
+            and not request.stream.by_count
+            and not request.stream.lateness
+            and all(each.is_plain for each in (before, chunk))
+            and before.after == chunk.position
+            and int(batch.time.min()) >= max(chunk.now, before.latest + ends)  # so none came late
+            and all(query.kind == KEYWORDS for query in self._standing.shown())
+        )
+
+    def _replay_waiting(self) -> None:
+        if not self._waiting:
+            return
+        chunks, batches = zip(*self._waiting, strict=True)
+        self._waiting.clear()
+        first, chunk, batch = chunks[0], chunks[-1], concat_batches(batches)
+        self._come(first.number - 1)
+        self._live.seek(first.position, first.now, first.final)
+        if first.final is not None:
+            self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk's records
+        self._come(first.number)  # when the stream stood there
+        begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         if chunk.lasting:
             recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
             self._live.replay(batch, begins, lasting=True, settled=chunk.settled, recent=recent)
@@ -228,7 +263,7 @@ class Shard:
             self._lasting = chunk
         else:
             self._live.replay(batch, begins, settled=chunk.settled)
-            self._log.append(chunk)
+            self._log += chunks
         self._late.clear()
 
     def replay_recent(self, chunk: Chunk, records: bytes) -> None:
@@ -238,6 +273,7 @@ class Shard:
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
         """Sets the end of the log as the position, even if records before it have left the log."""
+        self._replay_waiting()
         self._come(self._coming[-1][1] if self._coming else 0)
         self._standing.arrange(self._order)
         self._live.seek(position, now, final)

@@ -778,6 +778,30 @@ def test_a_rebuilt_query_has_told_nothing_of_what_was_over_when_it_came() -> Non
     assert told[0] == told[1] != []
 
 
+@seeds(4, 20)
+def test_a_log_of_many_chunks_makes_a_shard_as_it_was(seed: int) -> None:
+    """Chunks may end within an instant; they are replayed together if nothing happened between them."""
+    rng = random.Random(seed)
+    schema, insertions = rng.choice((SCHEMA, DIVIDED)), rng.random() < 0.5
+    if insertions:
+        schema = replace(schema, relations=tuple(replace(one, key=()) for one in schema.relations))
+    (kept,), (calm,) = (all_shards(asked(TimeWindow(40), schema), 1) for _ in range(2))
+    for each in (kept, calm):
+        each.work(micro_batch_of((), [JobCommand.adding(Query(one, name=one)) for one in ("alpha", "beta")]))
+    records = [one for one in random_records(rng, 400) if not (insertions and one.delete)]
+    told = 0
+    while records:
+        number = rng.choice((1, 3, 20))
+        taken, records = records[:number], records[number:]
+        if rng.random() < 0.2:
+            kept.rebuild()
+        ours, theirs = (each.work(micro_batch_of(taken)) for each in (kept, calm))
+        assert lines(ours.results) == lines(theirs.results)
+        assert ours.dropped == theirs.dropped
+        told += len(ours.results)
+    assert told > 20
+
+
 def test_a_row_that_is_updated_for_ever_takes_few_chunks() -> None:
     kept = all_shards(asked(Unbounded()), 1)[0]
     for time in range(1_000):

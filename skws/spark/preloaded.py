@@ -36,7 +36,6 @@ BATCH: Final = (
     "pyspark.daemon",
     "pyspark.worker",
     "skws.spark.sliced_search",
-    "skws.spark.sliced_search",
     "skws.queries.keywords.engine",
 )
 LIVE: Final = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from skws.data.batch import Record
 from skws.index import index_cache
+from skws.index.database import StoredTuples
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords import table_search
@@ -22,6 +24,7 @@ from skws.queries.keywords.stream_engine import StreamEngine
 from skws.results.result import Result
 from skws.spec.query_spec import RankingChoice
 from skws_purging import policy
+from skws_schema.errors import SourceError
 from skws_schema.model import Join, Schema
 from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.index.test_differential_tables import QUERIES, _sparse, cases, indexed, relations_of
@@ -145,3 +148,29 @@ def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
     assert [len(result.tuples) for result in searched.results] == [2]
     assert engine.search(_plan(apart, "alpha", Unbounded(), 2), 10).found == 100
     assert engine.live_tuples == before
+
+
+def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in place of one whose copies are mostly dead."""
+    monkeypatch.setattr(table_search, "_LEARNED", 1000)
+    relations = relations_of(("sale", "product"), "product")
+    schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
+    apart = indexed(tmp_path, schema, [Record(1, 0, ("beta", n, n)) for n in range(20)])
+    engine = StreamEngine(apart, TimeWindow(3))
+    assert not list(engine.load_tables([]))
+    plan = _plan(apart, "gamma beta", TimeWindow(3), 2)
+    stored_tuples = index_cache.stored_tuples
+    for number in range(40):
+        assert not list(engine.process([Record(0, number, ("gamma", number % 20, 0))]))
+        with monkeypatch.context() as broken, suppress(SourceError):
+            if number % 2:
+                broken.setattr(index_cache, "stored_tuples", _refused)
+            engine.search(plan, 10)
+        assert index_cache.stored_tuples is stored_tuples
+        assert engine.search(plan, 10).found == min(number + 1, 3)
+
+
+def _refused(*_: object) -> StoredTuples:
+    raise SourceError("the disk is full")

@@ -44,15 +44,14 @@ class TableSearch:
 
     def over(self, store: LiveStore, now: int) -> LiveSearch:
         """The search over what lives at ``now`` in ``store``, and all rows of tables."""
-        operator = self._operator
-        if operator is not None and self._is_worn(operator):
-            operator = None
-        if operator is None:
+        operator, self._operator = self._operator, None  # made anew if anything here fails
+        if operator is None or self._is_worn(operator):
             self._begin()
-            operator = self._operator = self._new()
+            operator = self._new()
             self._stored = len(operator.store)
         self._end(operator, store)
         self._copy(operator, store, now)
+        self._operator = operator
         return operator.searches
 
     def compact(self, slots: Ints) -> None:

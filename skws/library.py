@@ -44,7 +44,6 @@ from skws.queries.operator import QueryPlan
 from skws.results.frames import result_table, results_html
 from skws.results.result import Result
 from skws.sources.addresses import (
-    KAFKA,
     Database,
     all_tables,
     database_at,
@@ -54,6 +53,7 @@ from skws.sources.addresses import (
 )
 from skws.sources.feed import redacted
 from skws.sources.inferred_schemas import schema_for
+from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
 from skws_schema.errors import UsageError, counted, nearest

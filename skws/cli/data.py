@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from skws.cli.option_values import read_lateness, read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
 from skws.cli.terminal import tell
-from skws.sources.addresses import KAFKA, all_tables, is_address, is_postgres, is_sqlite
+from skws.sources.addresses import all_tables, is_address, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws.sources.inferred_schemas import draft_of
+from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import AHEAD, Job
 from skws_schema.errors import UsageError, nearest_file

@@ -14,7 +14,7 @@ from skws.formats.rows import RowReader
 from skws.sources.feed import Clock, Source, SystemClock, parameters, redacted
 from skws.sources.growing_files import FilesSource
 from skws.sources.horizon import ANY_TIME, BoundedSource, Horizon
-from skws.sources.kafka.topic_address import TopicAddress
+from skws.sources.kafka.topic_address import KAFKA, TopicAddress
 from skws.sources.replays import ReplaySource
 from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
@@ -80,7 +80,6 @@ def all_tables(schema: Schema) -> Schema:
 
 
 POSTGRES: Final = ("postgresql://", "postgres://")
-KAFKA: Final = "kafka://"
 SQLITE: Final = "sqlite:"
 _SQLITE_SUFFIXES: Final = frozenset({".db", ".sqlite", ".sqlite3"})
 _SCHEMES: Final = ("postgresql", "postgres", "kafka", "replay", "file", "sqlite")

@@ -16,8 +16,9 @@ from typing import Final
 from skws.durable import replaced
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import KAFKA, SQLITE, inference_of, is_postgres, is_sqlite, postgres_identity
+from skws.sources.addresses import SQLITE, inference_of, is_postgres, is_sqlite, postgres_identity
 from skws.sources.feed import redacted
+from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, counted
 from skws_schema.infer.column_profile import is_value
 from skws_schema.infer.infer import Inference, infer, keeping

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from skws.sources.feed import HIDDEN, parameters, redacted
 from skws_schema.errors import SchemaError, UsageError
 
+KAFKA: Final = "kafka://"
 _PORT: Final = 9092
 _BROKER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:@\[\]]+)(?::(\d{1,5}))?")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -61,12 +62,12 @@ class TopicAddress:
 
     @property
     def shown(self) -> str:
-        return f"kafka://{','.join(self.brokers)}" + (f"/{','.join(self.topics)}" if self.topics else "")
+        return f"{KAFKA}{','.join(self.brokers)}" + (f"/{','.join(self.topics)}" if self.topics else "")
 
     @classmethod
     def of(cls, text: str) -> TopicAddress:
         """The address in ``kafka://HOST:PORT,.../TOPIC,...?from=latest``. Raises UsageError."""
-        base, _, query = text.removeprefix("kafka://").partition("?")
+        base, _, query = text.removeprefix(KAFKA).partition("?")
         brokers, _, topics = base.partition("/")
         if "@" in brokers:
             raise UsageError(

@@ -13,7 +13,7 @@ from skws.cli.terminal import write_text
 from skws.explain.branch import Branch, to_dot, to_svg, to_text
 from skws.explain.explanation import DEFAULT_LIMIT, Explanation
 from skws.explain.explanation import explain as explained
-from skws.explain.observed import observe
+from skws.explain.replay_run import observe
 from skws.explain.sharding import shard_costs
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query

@@ -1,24 +1,13 @@
-"""The state of a mesh after a replay: the columnar mesh or one of the paper's."""
+"""The state of a mesh after a replay, or of a live search, as explanations show it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from skws.data.batch import RecordBatch
-from skws.formats import BadRecordLog, Replay
 from skws.keywords.plan import Plan
-from skws.queries.keywords.stream_engine import StreamEngine
-from skws_mesh.backend import OperatorState, Sleep, states_of
+from skws_mesh.backend import OperatorState, Sleep
 from skws_mesh.candidate_networks import Prefix, node_text
-from skws_purging.lifespans import ALWAYS
-from skws_schema.errors import UsageError
-from skws_windows.window import ExpressionWindow, before_arrival
-
-if TYPE_CHECKING:
-    from skws.queries.windowed.windowed_engine import WindowedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,61 +33,6 @@ class Observed:
     def touched(self, prefix: Prefix) -> bool:
         """True if the operator, an incomplete one, ever had output."""
         return self.waiting is not None and prefix in self.waiting
-
-
-def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
-    """Run the plan over the replay.
-
-    Raises BadRecordsError, SourceError; UsageError for a mesh of the paper with a window of an expression.
-    """
-    if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
-        raise UsageError(f"--mesh {plan.mesh.kind} has no windows of expressions: they need --mesh columnar")
-    engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else StreamEngine.of(plan)
-    results: Counter[str] = Counter()
-    clock = _Clock()
-    with bad:
-        for found in engine.load_tables(replay.tables(bad)):
-            results[found.network] += 1
-        for found in engine.process_batches(clock.passing(replay.batches(bad))):
-            results[found.network] += found.op == "+"
-    counts = engine.counts
-    engine.compact(_now(plan, counts.tuples, clock))
-    live = engine.live_tuples
-    states = states_of(engine.used())
-    missing = tuple(word for slot, word in enumerate(plan.keywords) if not engine.carried >> slot & 1)
-    return Observed(
-        counts.tuples + counts.static,
-        live,
-        waiting_at(states),
-        results,
-        () if plan.mesh else missing,
-        asleep=why_asleep(plan, states),
-    )
-
-
-def _now(plan: Plan, tuples: int, clock: _Clock) -> int:
-    if isinstance(plan.window, ExpressionWindow):
-        return tuples  # a tuple that the last record ended ends at the position after it
-    return before_arrival(tuples) if plan.by_count else clock.now
-
-
-def _windowed(plan: Plan) -> WindowedEngine:
-    from skws.queries.windowed.windowed_engine import WindowedEngine  # noqa: PLC0415 - loads z3
-
-    return WindowedEngine.of(plan)
-
-
-class _Clock:
-    """The latest event time of the batches seen."""
-
-    def __init__(self) -> None:
-        self.now = ALWAYS
-
-    def passing(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        for batch in batches:
-            if len(batch):
-                self.now = max(self.now, int(batch.time.max()))
-            yield batch
 
 
 def waiting_at(states: Mapping[Prefix, OperatorState]) -> dict[Prefix, int]:

@@ -13,7 +13,8 @@ from hypothesis import given
 
 from skws.explain.branch import Branch, Role, to_dot, to_svg, to_text
 from skws.explain.explanation import Explanation, explain, shares
-from skws.explain.observed import Observed, observe
+from skws.explain.observed import Observed
+from skws.explain.replay_run import observe
 from skws.explain.sections import count_mesh, pruned_by_keys
 from skws.formats import BadRecordLog, Replay
 from skws.keywords.parse import parse_query

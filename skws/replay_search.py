@@ -10,16 +10,18 @@ import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Record, RecordBatch, records_of
-from skws.formats import BadRecordLog, Replay
+from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.formats.files import SPLIT_BYTES
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.progress import Progress, ReportProgress, unreported
 from skws.queries.evaluator import Counts, matches
+from skws.queries.keywords.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.stream_engine import StreamEngine
 from skws.queries.kinds import plan_of
@@ -30,6 +32,7 @@ from skws.spec.enums import EngineName, OnError
 from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN
 from skws_schema.budgets import explain_refusals
+from skws_schema.errors import SourceError
 from skws_schema.model import sourced
 
 if TYPE_CHECKING:  # loaded only where it runs
@@ -278,3 +281,19 @@ class Search:
 def _cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> EmptyResult:
+    """The reason, from the first records of a replay; without reasons if this process cannot read it.
+
+    Files are read in order of size, so that large ones get the share of ``records`` that small ones do not
+    use.
+    """
+    sample, left = RecordSample(plan), records
+    try:
+        for read, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
+            share = max(1, left // (len(replay.splits) - read))
+            left -= sample.add(read_split(split, plan.schema), share)
+    except SourceError:  # the files may be on the cluster only
+        return EmptyResult(())
+    return sample.why_nothing()

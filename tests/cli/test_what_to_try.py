@@ -9,7 +9,7 @@ import pytest
 from skws.formats import Replay, plan
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
-from skws.queries.keywords.diagnosis import why_nothing
+from skws.replay_search import why_nothing
 from skws_schema.yaml.load import parse_schema
 from skws_windows.window import Unbounded
 from tests.commands import Skws

@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import islice
-from operator import attrgetter, or_
+from operator import or_
 from typing import Final, NamedTuple
 
 from skws.data.batch import BadRecord, Record
-from skws.formats import Replay, read_split
 from skws.keywords.analysis import fold, tokens
 from skws.keywords.keyword_query import KeywordQuery
 from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
-from skws_schema.errors import SourceError
 from skws_schema.model import Possible, Relation, Row, Schema, sourced
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
@@ -218,22 +216,6 @@ class RecordSample:
     def why_nothing(self) -> EmptyResult:
         where = "" if self.whole else f" of the {self._counts.tuples:,} looked at"
         return self._counts.why_nothing(lambda: self._words, where)
-
-
-def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> EmptyResult:
-    """The reason, from the first records of a replay; without reasons if this process cannot read it.
-
-    Files are read in order of size, so that large ones get the share of ``records`` that small ones do not
-    use.
-    """
-    sample, left = RecordSample(plan), records
-    try:
-        for read, split in enumerate(sorted(replay.splits, key=attrgetter("size"))):
-            share = max(1, left // (len(replay.splits) - read))
-            left -= sample.add(read_split(split, plan.schema), share)
-    except SourceError:  # the files may be on the cluster only
-        return EmptyResult(())
-    return sample.why_nothing()
 
 
 def why_rows_give_nothing(plan: Plan, rows: Iterable[tuple[int, Row]], where: str) -> EmptyResult:

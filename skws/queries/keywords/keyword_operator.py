@@ -21,7 +21,8 @@ from skws.queries.evaluator import Load
 from skws.queries.keywords.diagnosis import EmptyResult, why_rows_give_nothing
 from skws.queries.keywords.meshes import Meshes, MeshTenant, SharedPlans
 from skws.queries.keywords.present_rows import PresentRows
-from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
+from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.result_source import ResultSource
 from skws.queries.keywords.searching import LiveSearch
 from skws.queries.keywords.table_search import TableSearch
 from skws.queries.keywords.word_queries import MANY, WordSearches, why_no_delta_joins

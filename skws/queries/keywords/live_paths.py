@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from skws.keywords.plan import Plan
-from skws.queries.keywords.result_emitter import ResultSource
+from skws.queries.keywords.result_source import ResultSource
 from skws.ranking.rankings import Floats, log_of_fans
 from skws.ranking.upper_bounds import UpperBounds
 from skws_mesh.columnar.bitmaps import KeywordBitmaps

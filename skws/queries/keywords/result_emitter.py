@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
 from skws.keywords.plan import Plan
+from skws.queries.keywords.result_source import Networks, ResultSource
 from skws.ranking.scoring import Scoring
 from skws.results.names import Lanes, digest_of_join, lanes, same_shown
 from skws.results.result import Result
@@ -71,21 +72,6 @@ class Completed(NamedTuple):
 
 
 Output: TypeAlias = Event | Completed
-
-
-class Networks(Protocol):
-    """The candidate networks of a mesh, by number."""
-
-    def network(self, operator: int) -> Tree: ...
-
-
-class ResultSource(Protocol):
-    """A query whose results are formed, and the mesh of their networks."""
-
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def mesh(self) -> Networks: ...
 
 
 def completed(tick: int, result: Result) -> Event:

@@ -22,7 +22,8 @@ from skws.queries.keywords.live_paths import MOST_COUNTED, LivePaths
 from skws.queries.keywords.live_words import LiveWords
 from skws.queries.keywords.meshes import Meshes, coded_by
 from skws.queries.keywords.referred_rows import referred_notes
-from skws.queries.keywords.result_emitter import ResultEmitter, ResultSource
+from skws.queries.keywords.result_emitter import ResultEmitter
+from skws.queries.keywords.result_source import ResultSource
 from skws.ranking.rankings import Floats
 from skws.ranking.scoring import Scoring
 from skws.ranking.top import Candidate, candidate

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from skws.queries.keywords.searching import LiveSearch
 from skws.store.live_store import LiveStore
 from skws_mesh.columnar.columns import NOTHING, Ints
 from skws_purging.lifespans import ALWAYS
 
 if TYPE_CHECKING:
     from skws.queries.keywords.keyword_operator import KeywordOperator
+    from skws.queries.keywords.searching import LiveSearch
 
 _GONE: Final = -1
 _FEW: Final = 4_096  # dead copies that may stay

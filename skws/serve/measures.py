@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from skws.serve.event_publisher import EventPublisher
-from skws.serve.streams import EventStreams
+if TYPE_CHECKING:  # it reads their counts
+    from skws.serve.event_publisher import EventPublisher
+    from skws.serve.streams import EventStreams
 
 _LATEST: Final = 2_048  # searches
 

@@ -12,29 +12,22 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 import numpy as np
-import yaml
 
-from skws.data.batch import NO_RECORDS, Chunk, Record, RecordBatch, batched, concat_batches
-from skws.data.value_conversion import MalformedError, MissingError, timestamp
+from skws.data.batch import NO_RECORDS, batched, concat_batches
 from skws.extras import installed
-from skws.formats import BadRecordLog, Replay, Split, plan
-from skws.formats.files import SUFFIXES
-from skws.formats.nested import arrays, has_nested, nested_rows
-from skws.formats.rows import RowReader
-from skws.formats.sampling import SampleRow, Samples, sample
+from skws.formats import BadRecordLog
 from skws.index import passed_over_in_sources, tell_missing
 from skws.keywords.match import highlight
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
+from skws.library_inputs import Data, Inputs, SchemaLike, records_of, schema_of, warn_of_missing
 from skws.queries import session
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.diagnosis import SAMPLE_RECORDS, EmptyResult, RecordSample
@@ -43,24 +36,11 @@ from skws.queries.kinds import plans_over
 from skws.queries.operator import QueryPlan
 from skws.results.frames import result_table, results_html
 from skws.results.result import Result
-from skws.sources.addresses import (
-    Database,
-    all_tables,
-    database_at,
-    is_address,
-    is_postgres,
-    is_sqlite,
-)
-from skws.sources.feed import redacted
-from skws.sources.inferred_schemas import schema_for
-from skws.sources.kafka.topic_address import KAFKA
+from skws.sources.addresses import Database
 from skws.spec.enums import DEFAULT_MAX_SIZE, OnError
 from skws.spec.query_spec import KEYWORDS, TOP, WINDOWED, Query, RankingChoice, Stream
-from skws_schema.errors import UsageError, counted, nearest
-from skws_schema.infer.infer import infer
+from skws_schema.errors import UsageError, counted
 from skws_schema.model import AttributeType, Schema, sourced
-from skws_schema.yaml.document import as_name
-from skws_schema.yaml.load import load_schema, parse_schema
 from skws_windows.window import Unbounded, Window, parse_duration, parse_window
 
 if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
@@ -69,14 +49,7 @@ if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
 
 Queries: TypeAlias = str | Query | Sequence[str | Query] | Mapping[str, str | Query]
 """Keywords, a query of any kind, or several of them, perhaps by name; the default name is the text."""
-Data: TypeAlias = Mapping[str, Any] | str | Path | Sequence[str | Path]
-"""Frames or files by relation, or replay files whose records name their relation."""
-SchemaLike: TypeAlias = Schema | str | Path | Mapping[str, Any]
-"""A schema, the path of its YAML, or its YAML as text or as a dictionary."""
-
 _SHOWN: Final = 20  # results drawn in a notebook
-_DATA: Final = (SUFFIXES.keys() | {".db", ".sqlite", ".sqlite3"}) - {".json"}
-"""Suffixes of data in place of a schema; ``.json`` may be a schema, as JSON is YAML."""
 _ON_ERROR: Final = (OnError.FAIL, OnError.SKIP)
 _REMEDY: Final = 'use on_error="skip" to skip bad rows'
 
@@ -184,15 +157,6 @@ class Results(Sequence[Result]):
         return len(self._known) >= number
 
 
-def warn_of_missing(columns: Mapping[str, Collection[str]], schema: Schema, depth: int) -> None:
-    """Warns of attributes that no column of a frame has; ``depth``: 2 for the caller of the caller."""
-    for name, attributes in columns.items():
-        from skws.formats.frame_records import missing_columns  # noqa: PLC0415 - files of JSON lines need no Arrow
-
-        for line in missing_columns(attributes, schema.relations[_position(name, schema)]):
-            warnings.warn(line, stacklevel=depth + 1)
-
-
 def search(
     query: Queries,
     data: Data,
@@ -221,7 +185,7 @@ def search(
         raise UsageError(f"on_error: expected {' or '.join(_ON_ERROR)}, found {on_error!r}")
     if limit is not None:
         at_least(0, "limit", limit)
-    inputs = _Inputs.of(data) if schema is not None else _Inputs.of(data).with_names()
+    inputs = Inputs.of(data) if schema is not None else Inputs.of(data).with_names()
     described = inputs.timed(inputs.schema if schema is None else schema_of(schema))
     if schema is not None:
         warn_of_missing({name: table.column_names for name, table in inputs.frames.items()}, described, 2)
@@ -261,7 +225,7 @@ class Session:
         stream = replace(stream, lateness=late)
         self._session = session.Session(stream)
         self.bad = BadRecordLog(remedy=_REMEDY)
-        static, rest = _records(_Inputs.of(tables or {}), self.schema, self.bad)
+        static, rest = records_of(Inputs.of(tables or {}), self.schema, self.bad)
         self._session.load_tables([*static, *(record for batch in rest for record in batch.records())])
         tell_missing(self.schema, self.bad, partial(warnings.warn, stacklevel=3))
 
@@ -289,7 +253,7 @@ class Session:
         of static tables; BadRecordsError, and then no row of the call is processed.
         """
         time = self._session.latest or 0
-        batches = list(_Inputs.of(data).chunks(self.schema, self.bad, time))
+        batches = list(Inputs.of(data).chunks(self.schema, self.bad, time))
         batch = concat_batches(batches) if batches else NO_RECORDS
         for number in np.unique(batch.relation).tolist():
             relation = self.schema.relations[number]
@@ -329,25 +293,6 @@ def _query(query: object) -> Query:
     raise UsageError(f"query: expected keywords or a Query, found {type(query).__name__}")
 
 
-def schema_of(schema: SchemaLike) -> Schema:
-    """The schema in any of its forms. Raises SchemaError, UsageError."""
-    if isinstance(schema, Schema):
-        return schema
-    if isinstance(schema, Mapping):
-        return parse_schema(yaml.safe_dump(dict(schema), sort_keys=False))
-    if isinstance(schema, str) and "\n" in schema:
-        return parse_schema(schema)
-    if isinstance(schema, str | Path):
-        path = Path(schema)
-        if not (is_address(str(schema)) or path.is_dir() or path.suffix.lower() in _DATA):
-            return load_schema(path)
-        data = _Inputs.of(schema)
-        return data.timed(data.schema)
-    raise UsageError(
-        f"schema: expected a Schema, YAML or the path of its file, found {type(schema).__name__}"
-    )
-
-
 def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, finite: bool = True) -> Stream:
     """The stream of a schema. Raises UsageError for an invalid window or number of tuples."""
     if not isinstance(window, str | Window | None):
@@ -360,195 +305,11 @@ def stream_of(schema: Schema, window: str | Window | None, max_size: int, *, fin
     return Stream(schema, chosen, max_size=max_size, finite=finite, overrides=finite and window is not None)
 
 
-def _kind_of(data: object) -> str:
-    """The type of data that is no mapping, for a message."""
-    if isinstance(data, list | tuple) and data:
-        return f"{type(data).__name__} of {type(data[0]).__name__}"
-    return type(data).__name__
-
-
-@dataclass(frozen=True, slots=True)
-class _Inputs:
-    """Frames by relation, and files: by relation, or (None) with records that name their relations.
-
-    ``nested``: rows with arrays of objects, which may be rows of other relations. ``database``:
-    searched instead of them. ``sources``: paths or the address of a database, if nothing else is given.
-    """
-
-    frames: Mapping[str, pa.Table]
-    files: Sequence[tuple[str | None, Path]]
-    nested: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    database: Database | None = None
-    sources: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, data: Data) -> _Inputs:
-        if isinstance(data, str | Path):
-            address = str(data)
-            if is_postgres(address) or is_sqlite(address):
-                return cls({}, [], database=database_at(address), sources=[address])
-            if address == "-" or address.startswith(KAFKA):
-                raise UsageError(
-                    f"{redacted(address)} has no end; use skws watch, or give files or a database"
-                )
-            data = [data]
-        if isinstance(data, list | tuple) and all(isinstance(one, str | Path) for one in data):
-            return cls({}, [(None, Path(path)) for path in data], sources=list(map(str, data)))
-        if not isinstance(data, Mapping):
-            raise UsageError(
-                "data: expected a mapping of relation names to frames, or paths of files;"
-                f" found {_kind_of(data)}"
-            )
-        if unnamed := [name for name in data if not isinstance(name, str)]:
-            raise UsageError(f"data: expected the name of a relation, found {unnamed[0]!r}")
-        files = [(name, Path(one)) for name, one in data.items() if isinstance(one, str | Path)]
-        nested = {name: one for name, one in data.items() if _has_arrays(one)}
-        frames = {n: one for n, one in data.items() if not (isinstance(one, str | Path) or n in nested)}
-        if not frames:
-            return cls({}, files, nested)
-        from skws.formats.frame_records import arrow_table  # noqa: PLC0415 - files of JSON lines need no Arrow
-
-        return cls({name: arrow_table(name, one) for name, one in frames.items()}, files, nested)
-
-    def with_names(self) -> _Inputs:
-        """The inputs with valid relation names, as files get. Raises UsageError if two names become one."""
-        names = [as_name(name) for name in (*self.frames, *self.nested, *(n for n, _ in self.files)) if name]
-        for name, times in Counter(names).items():
-            if times > 1:
-                raise UsageError(f"data: {times} names become {name!r}; relations need names of their own")
-        files = [(name and as_name(name), path) for name, path in self.files]
-        nested = {as_name(name): rows for name, rows in self.nested.items()}
-        frames = {as_name(name): table for name, table in self.frames.items()}
-        return replace(self, frames=frames, files=files, nested=nested)
-
-    @property
-    def schema(self) -> Schema:
-        """Inferred from samples; for ``sources`` as on the command line. Raises SchemaError, SourceError."""
-        if self.sources:
-            return schema_for(self.sources)
-        samples = sample([path for _, path in self.files]) if self.files else Samples()
-        for name, rows in self.nested.items():
-            fields = {"time", "op"} if _are_times(row.get("time") for row in rows) else {"op"}
-            for row in rows:
-                own = {key: value for key, value in row.items() if key not in fields}
-                has_time = "time" in fields and row.get("time") is not None
-                samples.add(name, SampleRow(name, own, has_time, json=True))
-        tables, timed = dict(samples.tables()), set(samples.timed)
-        if self.frames:
-            from skws.formats.frame_records import sampled_columns  # noqa: PLC0415 - as above
-
-            for name, table in self.frames.items():
-                tables[name] = sampled_columns(name, table)
-                if take_times(tables[name]):
-                    timed.add(name)
-        return infer(tables, timed=timed, nested=samples.nested).schema()
-
-    def timed(self, schema: Schema) -> Schema:
-        """The schema with frames without times, and all relations of a database, as static tables."""
-        if self.database is not None:
-            return all_tables(schema)
-        static = {
-            _position(name, schema)
-            for name, rows in self.nested.items()
-            if schema.relations[_position(name, schema)].time is None
-            and (
-                "time" in schema.relations[_position(name, schema)].columns
-                or all(row.get("time") is None for row in rows)
-            )
-        }
-        if self.frames:
-            from skws.formats.frame_records import has_time  # noqa: PLC0415 - as above
-
-            for name, table in self.frames.items():
-                position = _position(name, schema)
-                if not has_time(table.column_names, schema.relations[position]):
-                    static.add(position)
-        names = {schema.relations[position].name for position in static}
-        relations = []
-        for relation in schema.relations:
-            if relation.name in names or (relation.parent in names and relation.time is None):
-                names.add(relation.name)
-            relations.append(replace(relation, table=relation.table or relation.name in names))
-        return replace(schema, relations=tuple(relations)) if names else schema
-
-    def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
-        """The records of all frames, chunk by chunk; ``time``: that of rows without one, in microseconds.
-
-        Raises UsageError, BadRecordsError.
-        """
-        frames = dict(self.frames)
-        for name, rows in self.nested.items():
-            position = _position(name, schema)
-            if has_nested(schema, position):
-                chunk = Chunk.of(nested_rows(schema, position, name, rows, time))
-                for bad in chunk.bad:
-                    policy.add(bad)
-                yield chunk.records
-            else:
-                from skws.formats.frame_records import arrow_table  # noqa: PLC0415 - as above
-
-                frames[name] = arrow_table(name, rows)
-        if not frames:
-            return
-        from skws.formats.frame_records import frame_chunks  # noqa: PLC0415 - as above
-
-        numbers = {name: _position(name, schema) for name in frames}
-        for name, table in frames.items():
-            for chunk in frame_chunks(table, numbers[name], schema, time):
-                for bad in chunk.bad:
-                    policy.add(bad)
-                yield chunk.records
-
-    def replay(self, schema: Schema) -> Replay:
-        """The files. Raises SourceError."""
-        splits: list[Split] = []
-        for name, path in self.files:
-            relation = None if name is None else _position(name, schema)
-            splits += plan(path, schema, first=len(splits), relation=relation)
-        return Replay(splits, schema)
-
-
-def _has_arrays(data: object) -> bool:
-    """True if rows are dictionaries, some of them with arrays of objects."""
-    return isinstance(data, list | tuple) and any(isinstance(row, Mapping) and arrays(row) for row in data)
-
-
-def take_times(columns: MutableMapping[str, list[object]]) -> bool:
-    """Remove the column of record times from a sample; True if it has any."""
-    return _are_times(columns.get("time", ())) and any(each is not None for each in columns.pop("time", ()))
-
-
-def _are_times(values: Iterable[object]) -> bool:
-    """True if most texts among the first values are times, so that all may be times of records."""
-    texts = [value for value in islice(values, _LOOKED_AT) if isinstance(value, str)]
-    return 2 * sum(map(_is_time, texts)) >= len(texts)
-
-
-def _is_time(text: str) -> bool:
-    try:
-        return timestamp(text) is not None
-    except MissingError:
-        return True
-    except MalformedError:
-        return False
-
-
-_LOOKED_AT: Final = 1000
-
-
-def _position(name: str, schema: Schema) -> int:
-    if name in schema.by_stored_name:
-        return schema.by_stored_name[name]
-    if name not in schema.index:
-        raise UsageError(f"no relation {name!r} in schema {schema.name}{nearest(name, schema.index)}")
-    return schema.index[name]
-
-
 def _searched(
-    results: Results, inputs: _Inputs, stream: Stream, plans: Sequence[QueryPlan]
+    results: Results, inputs: Inputs, stream: Stream, plans: Sequence[QueryPlan]
 ) -> Iterator[Result]:
     """The results of a search; sets its counts at the end."""
-    tables, batches = _records(inputs, stream.schema, results.bad)
+    tables, batches = records_of(inputs, stream.schema, results.bad)
     results.bad.take(passed_over_in_sources(stream.schema))
     running, batches = session.bounded_session(plans, stream, batches)
     try:
@@ -571,14 +332,14 @@ def _timeless(schema: Schema) -> bool:
     return all(relation.table for relation in schema.relations)
 
 
-def _best(results: Results, inputs: _Inputs, plan: QueryPlan, most: int | None) -> Iterator[Result]:
+def _best(results: Results, inputs: Inputs, plan: QueryPlan, most: int | None) -> Iterator[Result]:
     """The best results over all rows, best first; ``most``: None for all."""
     assert plan.search is not None  # noqa: S101 - of keywords
     ranked = replace(plan.search, ranking=plan.search.ranking or RankingChoice())
     if inputs.database is not None:
         yield from _best_of_database(results, inputs.database, ranked, most)
         return
-    tables, batches = _records(inputs, ranked.schema, results.bad)
+    tables, batches = records_of(inputs, ranked.schema, results.bad)
     engine = StreamEngine.holding(ranked, batched(tables), batches, results.counts)
     searched = engine.search_once(ranked, sys.maxsize if most is None else most)
     results.counts.results += len(searched.results)
@@ -586,10 +347,10 @@ def _best(results: Results, inputs: _Inputs, plan: QueryPlan, most: int | None) 
     yield from searched.results
 
 
-def _why_nothing(inputs: _Inputs, plan: Plan) -> EmptyResult:
+def _why_nothing(inputs: Inputs, plan: Plan) -> EmptyResult:
     """Why there are no results, judging by the first rows of frames or files."""
     sample = RecordSample(plan)
-    tables, batches = _records(inputs, plan.schema, BadRecordLog(OnError.SKIP))
+    tables, batches = records_of(inputs, plan.schema, BadRecordLog(OnError.SKIP))
     sample.add(chain(tables, chain.from_iterable(batch.records() for batch in batches)), SAMPLE_RECORDS)
     return sample.why_nothing()
 
@@ -605,25 +366,3 @@ def _best_of_database(results: Results, source: Database, plan: Plan, most: int 
     results.counts.results += len(page.results)
     results.notes = page.notes if page.why_nothing is None else page.why_nothing.lines()
     yield from page.results
-
-
-def _records(
-    inputs: _Inputs, schema: Schema, policy: BadRecordLog
-) -> tuple[list[Record], Iterator[RecordBatch]]:
-    """The rows of static tables; the records of the stream in order of time."""
-    if inputs.database is not None:
-        readers = [RowReader(schema, n) for n in range(len(schema.relations))]
-        rows = [Record(each.index, 0, row) for each in readers for row in inputs.database.rows(each)]
-        for each in readers:
-            policy.take(each.notes(inputs.database.name))
-        return rows, iter(())
-    replay = inputs.replay(schema)
-    tables = list(replay.tables(policy))
-    if not (inputs.frames or inputs.nested):
-        return tables, replay.batches(policy)
-    batches = [*replay.batches(policy), *inputs.chunks(schema, policy)]
-    whole = concat_batches(batches) if batches else NO_RECORDS
-    static = np.isin(whole.relation, [n for n, relation in enumerate(schema.relations) if relation.table])
-    tables += whole.take(static).records()
-    moving = whole.take(~static)
-    return tables, iter([moving.take(np.argsort(moving.time, kind="stable"))])

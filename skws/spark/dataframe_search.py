@@ -37,16 +37,8 @@ from skws.formats.dead_letters import malformed
 from skws.formats.frame_records import SAMPLED, arrow_table, frame_chunks, has_time, sampled_columns
 from skws.formats.jsonl import TextReader
 from skws.formats.rows import Origins
-from skws.library import (
-    Queries,
-    SchemaLike,
-    at_least,
-    named_queries,
-    schema_of,
-    stream_of,
-    take_times,
-    warn_of_missing,
-)
+from skws.library import Queries, at_least, named_queries, stream_of
+from skws.library_inputs import SchemaLike, schema_of, take_times, warn_of_missing
 from skws.memory import MemoryShare, asked, read_size
 from skws.queries.kinds import plans_over
 from skws.queries.partitioning.parts import Partitioning, plan_keys

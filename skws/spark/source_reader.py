@@ -22,7 +22,7 @@ from skws.data.packing import pack, unpack
 from skws.formats.dead_letters import BadRecordLog, place, record_line
 from skws.jobs.clock import Rest
 from skws.jobs.intake import BatchSizer
-from skws.library import schema_of
+from skws.library_inputs import schema_of
 from skws.memory import MemoryShare
 from skws.sources.addresses import parse_source
 from skws.sources.feed import Feed, FeedPart, Offset, SystemClock

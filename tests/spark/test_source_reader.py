@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from skws.data.batch import NOTHING
-from skws.library import schema_of
+from skws.library_inputs import schema_of
 from skws.sources.feed import Batch
 from skws.sources.growing_files import FilesFeed
 from skws.spark.source_reader import SILENCE, Lines, Reading, SourcePartition, SourceReader, reader_of

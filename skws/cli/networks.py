@@ -17,6 +17,7 @@ from skws.cli.option_values import query_text
 from skws.cli.terminal import stdout_bytes, tell
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import MOST, Plan, network_counts
+from skws.queries.windowed.window_checks import check_window
 from skws.sinks.base import destination
 from skws.sinks.text import escaped, visible
 from skws_mesh.candidate_networks import CandidateNetwork
@@ -24,7 +25,7 @@ from skws_mesh.tree import Tree
 from skws_schema.budgets import memory_checked
 from skws_schema.errors import UsageError, counted
 from skws_schema.model import Schema
-from skws_windows.window import ExpressionWindow, Unbounded, Window, parse_window
+from skws_windows.window import Unbounded, Window, parse_window
 
 
 class NetworksFormat(StrEnum):
@@ -70,10 +71,7 @@ def networks(opts: NetworksOptions, query: options.SourceAndWords = None) -> Non
 def _checked(schema: Schema, window: str | None) -> Window:
     """The window. Raises UsageError if it is invalid."""
     read = Unbounded() if window is None else parse_window(window)
-    if isinstance(read, ExpressionWindow):
-        from skws.queries.windowed.window_plan import WindowPlan  # noqa: PLC0415 - loads only for expressions
-
-        WindowPlan.of_text(schema, read.text)
+    check_window(schema, read)
     return read
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from skws.cli.options import MeshName, MeshOptions, ScoringOptions
 from skws.cli.terminal import tell
 from skws.keywords.scope import with_left_out
+from skws.queries.windowed.window_checks import expression_fault
 from skws.ranking.rankings import known_ranking
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job, read_ahead
@@ -20,7 +21,7 @@ from skws_mesh.mesh_kinds import MeshChoice, MeshKind, PurgeKind
 from skws_schema.errors import UsageError
 from skws_schema.model import Schema
 from skws_schema.yaml.load import load_schema
-from skws_windows.window import ExpressionWindow, parse_duration, parse_window, window_fault
+from skws_windows.window import parse_duration, parse_window, window_fault
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -74,7 +75,7 @@ def chosen_format(
 
 def read_schema(path: Path) -> Schema:
     """The schema of a file, its window checked. Raises SchemaError."""
-    return load_schema(path, check_window=window_fault, check_expression=_expression_fault)
+    return load_schema(path, check_window=window_fault, check_expression=expression_fault)
 
 
 def read_lateness(text: str) -> int:
@@ -82,14 +83,6 @@ def read_lateness(text: str) -> int:
     if re.fullmatch(r"0+(\.0+)?\s*[a-z]*", text.strip().lower()):
         return 0
     return parse_duration(text, what="lateness")
-
-
-def _expression_fault(schema: Schema) -> str | None:
-    if not isinstance(parse_window(schema.window), ExpressionWindow):
-        return None
-    from skws.queries.windowed.window_plan import window_fault as of_expression  # noqa: PLC0415 - loads only for expressions
-
-    return of_expression(schema)
 
 
 def limit_of(text: str | None) -> int | None:

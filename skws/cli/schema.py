@@ -15,6 +15,7 @@ from skws.cli.option_values import read_schema
 from skws.cli.terminal import tell, write_text
 from skws.durable import replaced
 from skws.jobs.control import JobCommand
+from skws.queries.windowed.window_checks import verdict_lines
 from skws.sources.inferred_schemas import inferred
 from skws_schema.errors import SourceError, StateError, counted
 from skws_schema.show import show as show_text
@@ -22,7 +23,7 @@ from skws_schema.show import to_dot, to_yaml
 from skws_schema.yaml.add_join import join_of, with_join
 from skws_schema.yaml.document import json_schema
 from skws_schema.yaml.load import warnings
-from skws_windows.window import ExpressionWindow, parse_window
+from skws_windows.window import parse_window
 
 app = typer.Typer(help="Check, show or infer a schema.", no_args_is_help=True, rich_markup_mode=None)
 SchemaPath = Annotated[
@@ -58,12 +59,8 @@ def check(file: SchemaPath) -> None:
     described = read_schema(file)
     for warning in warnings(described):
         tell(f"warning: {warning}")
-    window = parse_window(described.window)
-    if isinstance(window, ExpressionWindow):
-        from skws.queries.windowed.window_plan import verdict_lines  # noqa: PLC0415 - loads z3
-
-        for line in verdict_lines(described, window):
-            tell(f"window: {line}")
+    for line in verdict_lines(described, parse_window(described.window)):
+        tell(f"window: {line}")
     relations, joins = counted(len(described.relations), "relation"), counted(len(described.joins), "join")
     write_text(f"ok: {relations}, {joins}\n")
 

@@ -23,12 +23,13 @@ from skws.explain.sections import (
 )
 from skws.keywords.plan import Plan, network_counts
 from skws.queries.keywords.word_queries import MANY, why_no_delta_joins
+from skws.queries.windowed.window_checks import verdict_lines
 from skws.spec.enums import EvaluatorName
 from skws_mesh.candidate_networks import drawn_networks
 from skws_mesh.mesh_kinds import MeshKind
 from skws_mesh.tree import Tree
 from skws_schema.errors import UsageError, counted
-from skws_windows.window import ExpressionWindow, window_text
+from skws_windows.window import window_text
 
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
@@ -117,11 +118,7 @@ def _fruitful(count: MeshCount) -> list[ClusterCount]:
 
 
 def _window(plan: Plan) -> Branch:
-    lines: list[str] = []
-    if isinstance(plan.window, ExpressionWindow):
-        from skws.queries.windowed.window_plan import verdict_lines  # noqa: PLC0415 - loads z3
-
-        lines = verdict_lines(plan.schema, plan.window)
+    lines = verdict_lines(plan.schema, plan.window)
     return Branch(f"window: {window_text(plan.window)}", tuple(map(Branch, lines)))
 
 

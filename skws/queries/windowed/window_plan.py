@@ -263,19 +263,7 @@ def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) 
         raise UsageError("with the new relations its windows would begin and end by other conditions")
 
 
-def window_fault(schema: Schema) -> str | None:
-    """The error in the window expression of a schema; None if there is none, or no expression."""
-    window = parse_window(schema.window)
-    if not isinstance(window, ExpressionWindow):
-        return None
-    try:
-        WindowPlan.of_text(schema, window.text)
-    except UsageError as error:
-        return str(error)
-    return None
-
-
-def verdict_lines(schema: Schema, window: ExpressionWindow) -> list[str]:
+def lines_of_verdict(schema: Schema, window: ExpressionWindow) -> list[str]:
     """The result of the static check of a window, in lines for people."""
     plan = WindowPlan.of_text(schema, window.text)
     verdict = plan.verdict()

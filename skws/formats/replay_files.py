@@ -31,6 +31,7 @@ from skws.formats.dead_letters import BadRecordLog
 from skws.formats.files import SPLIT_BYTES, Format, Split, Spool, ignore
 from skws.formats.jsonl import reads_columns
 from skws.formats.jsonl_order import in_order
+from skws.formats.parquet import parquet
 from skws.formats.splits import NoRecordsError, chunks, plan, skipped_notes
 from skws_schema.budgets import check
 from skws_schema.model import Schema
@@ -189,9 +190,7 @@ class Replay:
 
     def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
         if self.in_order and self._columnar:
-            from skws.formats import parquet_files as parquet  # noqa: PLC0415 - only Parquet loads Arrow
-
-            return parquet.batches(self._streams, self.schema, _Meter(progress).advance)
+            return parquet().batches(self._streams, self.schema, _Meter(progress).advance)
         arrivals = self.arrivals(policy, progress)
         return arrivals if self.in_order else sorted_batches(arrivals)
 
@@ -204,9 +203,7 @@ class Replay:
         if not self._has_streams:
             return False
         if self._columnar:
-            from skws.formats import parquet_files as parquet  # noqa: PLC0415 - only Parquet loads Arrow
-
-            return parquet.plain(self._streams, self.schema)
+            return parquet().plain(self._streams, self.schema)
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     def parts(self) -> Iterator[Replay]:

@@ -22,6 +22,7 @@ from skws.formats.debezium import changed_table, exact_row, is_change, unwrapped
 from skws.formats.exact_json import loads
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
+from skws.formats.parquet import parquet
 from skws.formats.rows import DEEPEST, FLAT, MISSING, TRUNCATE, Flat, leaves, reached
 from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
 from skws.formats.tabular import (
@@ -379,14 +380,12 @@ def _whole(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[
 
 
 def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
-    from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow is slow to import
-
-    with parquet.opened(file) as opened_file:
+    with parquet().opened(file) as opened_file:
         names = opened_file.schema_arrow.names
         rows = (
             dict(zip(names, row, strict=True))
             for batch in opened_file.iter_batches()
-            for row in zip(*map(parquet.python_values, batch.columns), strict=True)
+            for row in zip(*map(parquet().python_values, batch.columns), strict=True)
         )
         yield from _flat(rows, names, skip)
 

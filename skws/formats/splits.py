@@ -47,6 +47,7 @@ from skws.formats.jsonl import (
     reads_bare_columns,
     reads_columns,
 )
+from skws.formats.parquet import parquet
 from skws_schema.budgets import check
 from skws_schema.errors import SourceError, nearest, nearest_file
 from skws_schema.model import Schema
@@ -203,9 +204,7 @@ def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int
 def _splits(file: _File, split_bytes: int, ordinals: Iterator[int]) -> Iterator[Split]:
     size = file.path.stat().st_size
     if file.format is Format.PARQUET:
-        from skws.formats.parquet_files import group_ranges  # noqa: PLC0415 - Arrow is slow to import
-
-        ranges = group_ranges(file.path, split_bytes)
+        ranges = parquet().group_ranges(file.path, split_bytes)
     elif file.format is Format.CSV or files.is_packed(file.path):
         ranges = [(0, END, size)]
     else:
@@ -227,9 +226,7 @@ def read_split(split: Split, schema: Schema, advance: Advance = ignore) -> Itera
         case Format.CSV:
             return tabular.read(split, schema, advance)
         case Format.PARQUET:
-            from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow is slow to import
-
-            return parquet.read(split, schema, advance)
+            return parquet().read(split, schema, advance)
 
 
 def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Chunk]:
@@ -239,9 +236,7 @@ def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[
     if reads_bare_columns(split, schema):
         return bare_chunk_reader(schema, split.relation or 0).read(split, advance)
     if split.format is Format.PARQUET:
-        from skws.formats import parquet_files as parquet  # noqa: PLC0415 - Arrow is slow to import
-
-        return parquet.chunks(split, schema, advance)
+        return parquet().chunks(split, schema, advance)
     if split.format is Format.CSV and split.relation is not None and split.size >= LARGE_CSV:
         from skws.formats import csv_columns  # noqa: PLC0415 - Arrow is slow to import
 
@@ -263,9 +258,7 @@ def names_relations(path: Path, kind: str, schema: Schema, relation: int | None)
         header = csv_header(path)
         return "relation" in header if header else None
     if kind == "parquet":
-        from skws.formats.parquet_files import columns  # noqa: PLC0415 - Arrow is slow to import
-
-        return "relation" in columns(path)
+        return "relation" in parquet().columns(path)
     holds = json_holds(path, schema, relation)
     return None if holds is None else holds is not LinesHold.ROWS
 

@@ -28,6 +28,7 @@ from skws.data.batch import BadRecord, Record
 from skws.durable import CACHE, cache_folder
 from skws.formats import BadRecordLog
 from skws.formats.files import Format, Split
+from skws.formats.parquet import parquet
 from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
 from skws.index.database import StoredTuples, save_database_slots, save_slots
@@ -478,9 +479,7 @@ class _Files:
         with BadRecordLog(OnError.FAIL, remedy=_REMEDY) as bad:
             for split in self._splits:
                 if split.format is Format.PARQUET:
-                    from skws.formats.parquet_files import table_batches  # noqa: PLC0415 - reads Parquet
-
-                    whole = table_batches(split.path, relation) if split.path not in read else None
+                    whole = parquet().table_batches(split.path, relation) if split.path not in read else None
                     if whole is not None:
                         read.add(split.path)
                         yield from whole

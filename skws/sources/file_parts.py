@@ -20,6 +20,7 @@ from skws.data.batch import Chunk, Record
 from skws.data.value_conversion import EARLIEST
 from skws.formats.files import Format, Split
 from skws.formats.nested import has_nested
+from skws.formats.parquet import parquet
 from skws.formats.splits import chunks, read_split
 from skws.sources.feed import FeedPart
 from skws.sources.folder import FilePosition, SourceFile
@@ -235,11 +236,9 @@ def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int)
 
 def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int]]:
     """The first and the last time of each row group, if the file has them."""
-    from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
-
     assert source_file.named is not None  # noqa: S101 - otherwise it cannot be divided
     name = schema.relations[source_file.named].time or "time"
-    with opened(source_file.path) as file:
+    with parquet().opened(source_file.path) as file:
         column = next((at for at, statistics in enumerate(file.schema.names) if statistics == name), None)
         groups = range(file.num_row_groups)
         if column is None:
@@ -284,9 +283,7 @@ def parts_of(
 
 def _row_groups(path: Path) -> list[int]:
     """The number of rows before each row group, and in total. Raises SourceError."""
-    from skws.formats.parquet_files import opened  # noqa: PLC0415 - Arrow is slow to import
-
-    with opened(path) as file:
+    with parquet().opened(path) as file:
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     return list(accumulate(sizes, initial=0))
 

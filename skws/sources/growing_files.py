@@ -16,6 +16,7 @@ import orjson
 from skws.data.batch import NOTHING, BadRecord, Chunk, Item, Record
 from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
+from skws.formats.parquet import parquet
 from skws.formats.splits import names_relations, read_split
 from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, begun
 from skws.sources.feed import (
@@ -201,9 +202,7 @@ def check_whole(source_file: SourceFile) -> None:
 def _end(source_file: SourceFile) -> int:
     if source_file.format is not Format.PARQUET:
         return END
-    from skws.formats.parquet_files import group_ranges  # noqa: PLC0415 - Arrow is slow to import
-
-    ranges = group_ranges(source_file.path, END)
+    ranges = parquet().group_ranges(source_file.path, END)
     return ranges[-1][1] if ranges else 0
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
 from types import MappingProxyType
@@ -31,6 +31,7 @@ from skws.formats.files import Format, Split
 from skws.formats.parquet import parquet
 from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
+from skws.formats.stored_columns import typed_batches
 from skws.index.database import StoredTuples, save_database_slots, save_slots
 from skws.index.kept import DATABASES, TABLES, alone, forget_old
 from skws.index.postings import Gathered, IndexFile, data_file, mark_of, packed, save
@@ -321,7 +322,7 @@ def database_index(
     mark = " ".join([__version__, str(_FORMAT), *states])
 
     def make(folder: Path) -> None:
-        make_parts(folder, schema, database.batches, report, _unchanged(path, mark))
+        make_parts(folder, schema, partial(_batches_of, database), report, _unchanged(path, mark))
 
     try:
         with alone(path.parent, database.name) if kept is None else nullcontext():
@@ -443,7 +444,12 @@ class _InDatabase:
         return self.database.stamp([self._reader.relation])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        return self.database.batches(self._reader)
+        return _batches_of(self.database, self._reader)
+
+
+def _batches_of(database: Database, reader: RowReader) -> Iterator[pa.RecordBatch]:
+    """The rows of the reader's relation, with a column for each attribute. Raises SourceError."""
+    return typed_batches(database.name, reader, database.values(reader.relation))
 
 
 @dataclass(frozen=True)

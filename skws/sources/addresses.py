@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
@@ -20,9 +20,6 @@ from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
-
-if TYPE_CHECKING:  # Arrow is slow to import
-    import pyarrow as pa
 
 
 class Database(Protocol):
@@ -49,8 +46,8 @@ class Database(Protocol):
         The reader counts values that are missing because they do not fit their attributes.
         """
 
-    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
-        """Like ``rows``, with a column for each attribute."""
+    def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
+        """The same rows, with values of the types that the database has."""
 
 
 def database_at(text: str) -> Database:

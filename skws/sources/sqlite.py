@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from skws.data.batch import NOTHING, Chunk, Item, Record
 from skws.data.value_conversion import EXACT, MalformedError, MissingError, conversion
@@ -35,9 +35,6 @@ from skws_schema.infer.infer import (
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import as_name
-
-if TYPE_CHECKING:  # Arrow is slow to import
-    import pyarrow as pa
 
 SAMPLE_ROWS: Final = 1000
 LOOKED_AT: Final = 50_000
@@ -150,14 +147,9 @@ class SqliteDatabase:
         return renamed(inference if joins else joined_by_values(inference, self._first_rows(usable)))
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
-        return typed_rows(self.name, reader, self._values(reader.relation))
+        return typed_rows(self.name, reader, self.values(reader.relation))
 
-    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
-        from skws.formats.stored_columns import typed_batches  # noqa: PLC0415 - Arrow is slow to import
-
-        return typed_batches(self.name, reader, self._values(reader.relation))
-
-    def _values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
+    def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table(relation.stored)
         columns = {column.name.lower(): column.name for column in self._tables[table]}
         for attribute in relation.attributes:

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from skws.durable import CACHE
 from skws.formats.rows import RowReader
-from skws.index.index_cache import as_batches, database_index
-from skws.index.table import arrow_schema
+from skws.index.index_cache import database_index
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -54,11 +52,11 @@ class Spelled:
         raise NotImplementedError
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
-        self.read.append(reader.relation.name)
-        yield from self.rows_of.get(reader.relation.name, [(1, "kettle")])
+        return self.values(reader.relation)
 
-    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
-        return as_batches(self.rows(reader), arrow_schema(reader.relation))
+    def values(self, relation: Relation) -> Iterator[Row]:
+        self.read.append(relation.name)
+        yield from self.rows_of.get(relation.name, [(1, "kettle")])
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from psycopg2.errors import InsufficientPrivilege
 from psycopg2.extensions import connection, cursor
@@ -48,9 +48,6 @@ from skws_schema.infer.infer import (
 from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_schema.yaml.document import as_name
-
-if TYPE_CHECKING:  # Arrow is slow to import
-    import pyarrow as pa
 
 # Tables that the search path finds by name; partitions are included in their root.
 _TABLES: Final = """
@@ -625,14 +622,9 @@ class PostgresDatabase:
             return replace(renamed(with_texts(inference, exact - integers)), heading=heading)
 
     def rows(self, reader: RowReader) -> Iterator[Row]:
-        return typed_rows(self.name, reader, self._values(reader.relation))
+        return typed_rows(self.name, reader, self.values(reader.relation))
 
-    def batches(self, reader: RowReader) -> Iterator[pa.RecordBatch]:
-        from skws.formats.stored_columns import typed_batches  # noqa: PLC0415 - Arrow is slow to import
-
-        return typed_batches(self.name, reader, self._values(reader.relation))
-
-    def _values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
+    def values(self, relation: Relation) -> Iterator[tuple[Any, ...]]:
         table = self._table_of(relation)
         texts = SQL(", ").join(as_text(table, a.column) for a in relation.attributes)
         statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)

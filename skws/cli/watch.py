@@ -17,12 +17,12 @@ from skws.cli.terminal import color_on_stdout, tell
 from skws.jobs.alerts import Alert, Reloading, read_alerts
 from skws.jobs.control import Host, RunControl, open_host
 from skws.jobs.fanout import Routing
-from skws.jobs.intake import drop_slot_of
 from skws.jobs.log import Log, LogFormat
 from skws.memory import freeze_loaded_objects, making_long_lived_objects
 from skws.queries.kinds import plans_of
 from skws.sinks.base import OutputClosedError, Sink
 from skws.sinks.sink_addresses import open_sinks
+from skws.sources.addresses import drop_slot_of
 from skws.spec.enums import (
     SUFFIXES,
     EngineName,

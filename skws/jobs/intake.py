@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 from typing import Final, TypeVar
 
 from skws.data.batch import NOTHING, BadRecord, Item
@@ -13,13 +12,12 @@ from skws.formats.dead_letters import BadRecordLog, dead_letter, encoded_each, m
 from skws.jobs.control import RunControl
 from skws.jobs.log import Log
 from skws.results.result import EncodedResult, LiveResult
-from skws.sources.addresses import is_postgres, parse_source
-from skws.sources.feed import Backlog, Batch, Feed, Offset, Source, redacted
+from skws.sources.feed import Backlog, Batch, Feed, Offset, Source
 from skws.sources.partitions import PartitionedFeed
 from skws.sources.retry import retry
 from skws.spec.enums import OnError
 from skws.spec.job import Job
-from skws_schema.errors import SourceError, UsageError
+from skws_schema.errors import SourceError
 from skws_schema.model import Schema
 from skws_windows.window import MICROSECOND
 
@@ -196,20 +194,6 @@ class Input:
         """The result of ``attempt``, repeated while the source is away; None if the job was stopped."""
         control = self._control
         return retry(attempt, control.clock, control.wait, lambda line: self._log.warning("source", line))
-
-
-def drop_slot_of(source: str, folder: Path | None = None) -> str:
-    """Drop the slot of a database that no job reads any more; returns a line for the user.
-
-    ``folder``: where its snapshot is kept. Raises UsageError for another source, SourceError.
-    """
-    if not is_postgres(source):
-        raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
-    from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
-
-    database = parse_source(source, folder=folder)
-    assert isinstance(database, PostgresSource)  # noqa: S101 - by its address
-    return database.drop_slot().told(database.address)
 
 
 def leave_nothing(source: Source, notes: Log) -> None:

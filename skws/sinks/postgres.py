@@ -41,6 +41,11 @@ class PostgresSink(DatabaseSink[cursor]):
         self._address = address
         self._connection: connection | None = None
 
+    @classmethod
+    def of(cls, uri: str, table: ResultTable) -> PostgresSink:
+        """The table in the database at a URI. Raises UsageError."""
+        return cls(DatabaseAddress.of(uri), table)
+
     @property
     def name(self) -> str:
         return self._address.shown

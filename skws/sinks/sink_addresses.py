@@ -80,12 +80,11 @@ def _split(text: str, rest: str, by: str, names: tuple[str, ...]) -> tuple[str, 
 def _postgres(text: str) -> Sink:
     with installed():
         from skws.sinks.postgres import PostgresSink  # noqa: PLC0415 - psycopg2 is an extra
-        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415
     base, _, query = text.partition("?")
     pairs = parse_qsl(query, keep_blank_values=True)
     own = {name: value for name, value in pairs if name in PARAMETERS}
     rest = urlencode([(name, value) for name, value in pairs if name not in own])
-    return PostgresSink(DatabaseAddress.of(f"{base}?{rest}" if rest else base), ResultTable.of(own))
+    return PostgresSink.of(f"{base}?{rest}" if rest else base, ResultTable.of(own))
 
 
 def _kafka(text: str) -> Sink:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from skws.data.batch import MEMORY_RECORDS
 from skws.extras import SOURCES, extension, installed
@@ -20,6 +20,9 @@ from skws.sources.stdin import StdinSource
 from skws_schema.errors import UsageError, nearest
 from skws_schema.infer.infer import Inference
 from skws_schema.model import Relation, Row, Schema
+
+if TYPE_CHECKING:
+    from skws.sources.postgres.change_feed import PostgresSource
 
 
 class Database(Protocol):
@@ -142,13 +145,6 @@ def is_postgres(text: str) -> bool:
     return text.startswith(POSTGRES)
 
 
-def postgres_identity(text: str) -> str:
-    """An identity for all spellings of one database, without secrets. Raises UsageError, SourceError."""
-    with installed():
-        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415 - psycopg2 is an extra
-    return DatabaseAddress.of(text).identity
-
-
 def is_sqlite(text: str) -> bool:
     """True for the address of a SQLite file, or a path with the suffix of one."""
     return text.startswith(SQLITE) or (
@@ -169,11 +165,26 @@ def _database(text: str, folder: Path | None, clock: Clock, resumable: bool, hor
         from skws.sources.sqlite import SnapshotSource  # noqa: PLC0415 - for SQLite only
 
         return SnapshotSource(text)
+    return _postgres(text, folder, clock, horizon, resumable=resumable)
+
+
+def _postgres(
+    text: str, folder: Path | None, clock: Clock, horizon: Horizon, *, resumable: bool
+) -> PostgresSource:
     with installed():
-        from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415
-        from skws.sources.postgres.database_address import DatabaseAddress  # noqa: PLC0415 - psycopg2 is an extra
-    address = DatabaseAddress.of(text)
-    return PostgresSource(address if resumable else address.of_one_run(), folder, clock, horizon)
+        from skws.sources.postgres.change_feed import PostgresSource  # noqa: PLC0415 - psycopg2 is an extra
+    return PostgresSource.of(text, folder, clock, horizon, resumable=resumable)
+
+
+def drop_slot_of(source: str, folder: Path | None = None) -> str:
+    """Drop the slot of a database that no job reads any more; returns a line for the user.
+
+    ``folder``: where its snapshot is kept. Raises UsageError for another source, SourceError.
+    """
+    if not is_postgres(source):
+        raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
+    database = _postgres(source, folder, SystemClock(), ANY_TIME, resumable=True)
+    return database.drop_slot().told(database.address)
 
 
 def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:

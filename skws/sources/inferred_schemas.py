@@ -16,7 +16,7 @@ from typing import Final
 from skws.durable import replaced
 from skws.formats.files import KEPT_SCHEMA, entries
 from skws.formats.sampling import sample
-from skws.sources.addresses import SQLITE, inference_of, is_postgres, is_sqlite, postgres_identity
+from skws.sources.addresses import SQLITE, database_at, inference_of, is_postgres, is_sqlite
 from skws.sources.feed import redacted
 from skws.sources.kafka.topic_address import KAFKA
 from skws_schema.errors import SourceError, StateError, UsageError, counted
@@ -211,7 +211,7 @@ def _path(address: str) -> Path:
 
 
 def _identity(address: str) -> str:
-    return postgres_identity(address) if is_postgres(address) else str(_path(address).resolve())
+    return database_at(address).identity if is_postgres(address) else str(_path(address).resolve())
 
 
 def _name(address: str) -> str:

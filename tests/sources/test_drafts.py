@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skws.formats.files import entries
-from skws.sources.addresses import postgres_identity
+from skws.sources.addresses import database_at
 from skws.sources.inferred_schemas import draft_of, inferred
 from skws_schema.errors import SkwsError, SourceError, UsageError
 from tests.commands import Skws
@@ -176,8 +176,8 @@ def test_a_database_has_one_schema_however_its_address_is_spelled(
 ) -> None:
     for name in ("PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
-    known = postgres_identity("postgresql://localhost/shop")
-    assert postgres_identity(address) == known == "localhost:5432/shop"
+    known = database_at("postgresql://localhost/shop").identity
+    assert database_at(address).identity == known == "localhost:5432/shop"
     assert "secret" not in known
 
 
@@ -189,7 +189,7 @@ def test_other_databases_have_schemas_of_their_own() -> None:
         "postgresql://db.example/shop",
         "postgresql://localhost/shop?options=-csearch_path%3Dsales",
     ]
-    assert len(set(map(postgres_identity, addresses))) == len(addresses)
+    assert len({database_at(address).identity for address in addresses}) == len(addresses)
 
 
 def test_a_value_without_a_name_is_left_out(tmp_path: Path) -> None:

@@ -309,6 +309,14 @@ class PostgresSource(Source):
     clock: Clock = field(default_factory=SystemClock)
     horizon: Horizon = ANY_TIME
 
+    @classmethod
+    def of(
+        cls, uri: str, folder: Path | None, clock: Clock, horizon: Horizon, *, resumable: bool
+    ) -> PostgresSource:
+        """The source at a URI. ``resumable``: False for a run that leaves no slot. Raises UsageError."""
+        address = DatabaseAddress.of(uri)
+        return cls(address if resumable else address.of_one_run(), folder, clock, horizon)
+
     @property
     def name(self) -> str:
         return self.address.shown

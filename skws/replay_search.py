@@ -17,6 +17,7 @@ from skws.data.batch import MEMORY_RECORDS, NO_RECORDS, Record, RecordBatch, rec
 from skws.formats import BadRecordLog, Replay, read_split
 from skws.formats.dead_letters import Late, late_notice, late_record
 from skws.formats.files import SPLIT_BYTES
+from skws.index import pinned
 from skws.keywords.plan import Plan
 from skws.memory import expect_long_lived_objects
 from skws.progress import Progress, ReportProgress, unreported
@@ -168,8 +169,6 @@ class Search:
     @contextmanager
     def _running(self, report: ReportProgress) -> Iterator[None]:
         if self.plan is not None and sourced(self.job.schema):
-            from skws.index.index_cache import pinned  # noqa: PLC0415 - an index needs Arrow
-
             schema = pinned(self.job.schema, report, self.bad)
             self.plan = replace(self.plan, schema=schema)
             self._stream = replace(self._stream, schema=schema)

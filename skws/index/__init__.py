@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-import numpy as np
-
 from skws.data.batch import BadRecord, Record
 from skws.formats.dead_letters import BadRecordLog
+from skws.progress import ReportProgress
 from skws_schema.model import Schema, sourced
 
 
@@ -20,17 +19,21 @@ def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
 
 def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
     """All rows of some tables that have a source of their own. Raises SkwsError."""
-    # Loaded only where there are such tables: an index needs Arrow.
-    from skws.index.index_cache import open_tables  # noqa: PLC0415
-    from skws.index.table import PART  # noqa: PLC0415
+    from skws.index.index_cache import rows_of_tables  # noqa: PLC0415 - an index needs Arrow
 
-    for table in open_tables(schema):
-        if table.relation not in relations:
-            continue
-        numbers = table.every()
-        for some in np.split(numbers, range(PART, len(numbers), PART)):
-            for row in table.rows(some).rows(np.arange(len(some))):
-                yield Record(table.relation, 0, row)
+    return rows_of_tables(schema, relations)
+
+
+def pinned(schema: Schema, report: ReportProgress, bad: BadRecordLog) -> Schema:
+    """A schema with which other processes of this machine see the present state of such tables.
+
+    ``bad`` receives the missing values in them. Raises SkwsError.
+    """
+    if not sourced(schema):
+        return schema
+    from skws.index import index_cache  # noqa: PLC0415 - as above
+
+    return index_cache.pinned(schema, report, bad)
 
 
 def tell_missing(schema: Schema, bad: BadRecordLog, tell: Callable[[str], object]) -> None:

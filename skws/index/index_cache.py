@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -227,6 +227,17 @@ def digest(text: str) -> str:
 def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[TableIndex]:
     """The indexes of all tables with a source; made if missing. Raises SkwsError."""
     return [_opened(schema, number, report) for number in sourced(schema)]
+
+
+def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
+    """All rows of some tables that have a source of their own. Raises SkwsError."""
+    for table in open_tables(schema):
+        if table.relation not in relations:
+            continue
+        numbers = table.every()
+        for some in np.split(numbers, range(PART, len(numbers), PART)):
+            for row in table.rows(some).rows(np.arange(len(some))):
+                yield Record(table.relation, 0, row)
 
 
 def pinned(schema: Schema, report: ReportProgress = unreported, bad: BadRecordLog | None = None) -> Schema:

@@ -24,7 +24,8 @@ from typing import Final
 import numpy as np
 
 from skws.data.blocks import ArrowBlock
-from skws.index.index_cache import open_tables
+from skws.index.database import StoredTuples
+from skws.index.index_cache import open_tables, stored_tuples
 from skws.index.reach import Numbers, Reach, StandingKeywordRows, Tuples
 from skws.index.table import Joined, TableIndex
 from skws.keywords.match import Matcher
@@ -222,6 +223,7 @@ class IndexedRows:
         keyword_rows: int,
         rows_kept: int,
     ) -> None:
+        self._schema = schema
         self._live = live
         self._meshes = meshes
         self._scoring = scoring
@@ -240,6 +242,10 @@ class IndexedRows:
             seeded = self.reserve.seeded(standing.matcher, standing.max_size)
             partials += self._inserted(self.reserve.taken(seeded))
         return partials
+
+    def stored(self) -> StoredTuples:
+        """All rows of the tables as tuples, for searches. Raises SourceError."""
+        return stored_tuples(self._schema, list(self.reserve.tables.values()))
 
     def begin(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Insert the rows that a new query needs; ``bitmaps`` are those of live tuples."""

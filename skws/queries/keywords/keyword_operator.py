@@ -261,12 +261,10 @@ class KeywordOperator:
 
     def _over_stored(self) -> KeywordOperator:
         """An operator without queries whose first tuples are all rows of tables with a source."""
-        from skws.index.index_cache import stored_tuples  # noqa: PLC0415 - as ``open_tables``
-
         assert self._behind is not None  # noqa: S101 - the tables are open
         store = LiveStore(self._schema, self.store.window, self.store.singles.followed)
         operator = KeywordOperator(store, self._accepts, sizes=self._sizes)
-        operator.open_stored(stored_tuples(self._schema, list(self._behind.reserve.tables.values())))
+        operator.open_stored(self._behind.stored())
         return operator
 
     def present(self, now: int, since: int | None) -> PresentRows:

@@ -16,6 +16,7 @@ from skws.cli.watch import with_json_errors
 from skws.durable import PRIVATE, replaced
 from skws.hosts import LOOPBACK, is_loopback
 from skws.jobs.log import Log, LogFormat
+from skws.serve.server_options import Access, StreamLimits
 from skws.spec.enums import EngineChoice, EngineName, ToldUpdates
 from skws.spec.job import Job
 from skws_schema.budgets import shown
@@ -100,10 +101,7 @@ def serve(
 
 
 def _serve(job: Job, notes: Log, opts: ServeOptions) -> None:
-    # FastAPI and uvicorn are an extra, and take a while to load.
-    from skws.serve.request_guard import Access  # noqa: PLC0415
-    from skws.serve.server import listening, served  # noqa: PLC0415
-    from skws.serve.streams import StreamLimits  # noqa: PLC0415
+    from skws.serve.server import listening, served  # noqa: PLC0415 - FastAPI and uvicorn are an extra
 
     access = Access(
         _token(opts.host, opts.token_file, job.checkpoint, notes),

@@ -27,6 +27,7 @@ from skws.data.value_conversion import shown
 from skws.hosts import LOOPBACK, address_of, host_name
 from skws.serve.error_answers import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT
+from skws.serve.server_options import Access
 from skws_schema.errors import nearest, not_utf8
 
 MOST_BODY: Final = 16 << 20
@@ -47,23 +48,6 @@ _HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """The rules of access. ``token``: None to accept all requests. ``names``: the names of this server.
-
-    ``addresses``: True if the Host header may be any address; a name could be rebound, but an address cannot.
-    """
-
-    token: str | None = field(default=None, repr=False)
-    names: frozenset[str] = LOOPBACK
-    addresses: bool = False
-
-    def knows(self, host: str) -> bool:
-        """True if a Host header names this server."""
-        name = host_name(host)
-        return name in self.names or (self.addresses and address_of(name) is not None)
 
 
 class RefusedError(Exception):

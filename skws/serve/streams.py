@@ -27,24 +27,12 @@ from starlette.types import Receive, Scope, Send
 
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
+from skws.serve.server_options import StreamLimits
 
 HEARTBEAT: Final = 15.0
 """Seconds without events until a keep-alive, which also advances the id of the client."""
 _AT_ONCE: Final = 256
 """The most events in one piece of the response."""
-
-
-@dataclass(slots=True)
-class StreamLimits:
-    """``most``: the most streams at once.
-
-    ``behind``: the most events that a stream may be behind. ``stalled``: the seconds after which a client
-    that receives nothing is disconnected.
-    """
-
-    most: int = 5_000
-    behind: int = 10_000
-    stalled: float = 30.0
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,8 @@ from starlette.types import Message, Receive, Scope, Send
 from skws.serve.event_publisher import EventPublisher
 from skws.serve.events import START, EventPosition, SearchEvent
 from skws.serve.server import HttpServer, connections, listening
-from skws.serve.streams import EventStream, EventStreams, StreamLimits, Subscription
+from skws.serve.server_options import StreamLimits
+from skws.serve.streams import EventStream, EventStreams, Subscription
 from tests.waiting import until
 
 PATIENCE = 0.3

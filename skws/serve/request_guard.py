@@ -12,7 +12,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
@@ -24,7 +23,6 @@ from pydantic_core import PydanticCustomError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from skws.data.value_conversion import shown
-from skws.hosts import LOOPBACK, address_of, host_name
 from skws.serve.error_answers import error_body
 from skws.serve.saved import MOST_NAME, MOST_TEXT
 from skws.serve.server_options import Access

@@ -20,9 +20,9 @@ from skws.jobs.log import Log
 from skws.serve.error_answers import error_body
 from skws.serve.measures import Measures
 from skws.serve.request_guard import Guard
-from skws.serve.server_options import Access, StreamLimits
 from skws.serve.routes import Served, make_app
 from skws.serve.served_job import ServedJob
+from skws.serve.server_options import Access, StreamLimits
 from skws.serve.streams import EventStreams
 from skws.spec.job import Job
 from skws_schema.errors import SkwsError

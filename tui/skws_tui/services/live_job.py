@@ -21,11 +21,10 @@ from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
-from skws.keywords.match import EXCLUDED
 from skws.results.result import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
-from skws.spec.query_spec import KEYWORDS, WINDOWED, Query, RankingChoice
+from skws.spec.query_spec import WINDOWED
 from skws_schema.budgets import TimeLimitError, within
 from skws_schema.errors import SkwsError, UsageError, counted
 from skws_tui.services.request import UiRequest
@@ -34,16 +33,14 @@ from skws_tui.services.start import LOOKED_AT, StartContents, start_of
 from skws_tui.services.typed import as_query, parse_typed, text_of
 from skws_tui.services.user_files import fault_line
 from skws_tui.services.view import EventQueue, LogLine
-from skws_windows.window import MICROSECOND, ExpressionWindow
+from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:  # they load after the first picture
     from skws.data.batch import RecordBatch
-    from skws.jobs.local import LocalWatch
     from skws.jobs.metrics import Metrics
-    from skws.keywords.plan import Plan
     from skws.queries.windowed.stream_windows import WindowSpan
-    from skws_tui.services.analyzer import QueryAnalyzer
-    from skws_tui.services.live_rows import LatestRows, LiveRows
+    from skws_tui.services.host_view import HostView
+    from skws_tui.services.live_rows import LiveRows
 
 _METRICS_EVERY: Final = 250_000  # microseconds
 MOST_BEST: Final = 20
@@ -77,7 +74,6 @@ class LiveJob:
         self.events = events
         self.control = RunControl(request.job, clock, self.run)
         self.rows: LiveRows | None = None
-        self._latest: LatestRows | None = None  # these rows, if the job has its own elsewhere
         self.queries: dict[str, None] = {}
         """Names of the standing queries, including those that wait for the host."""
         self.unanswered: set[str] = set()
@@ -92,13 +88,13 @@ class LiveJob:
         self._arrived = TimeBuckets()
         self._new_host = new_host or partial(LiveJob.host_with, lasting=True)
         self._host: Host | None = None
+        self._host_view: HostView | None = None  # exists with the host
         self._calendar = calendar
         self._measured_at = float("-inf")
         self._static: Counter[str] = Counter()
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
-        self._analyzer: QueryAnalyzer | None = None  # for the plans of this thread
         # For best results: the position of the stream at the search for each query, and lately; the time to
         # repeat it.
         self._searched: dict[str, int] = {}
@@ -197,7 +193,10 @@ class LiveJob:
     def open(self) -> Host:
         """Make the host."""
         self._host = self._new_host(self)
-        self.rows = self._new_rows(self._host)
+        from skws_tui.services.host_view import HostView  # noqa: PLC0415 - loads after the first picture
+
+        self._host_view = HostView(self.request, self._host)
+        self.rows = self._host_view.rows
         return self._host
 
     def host_with(self, **options: Any) -> Host:
@@ -231,8 +230,8 @@ class LiveJob:
         """Called by the job, as its listener."""
         relations = self._running.schema.relations
         self._static.update(relations[record.relation].name for record in records)
-        if self._latest is not None:
-            self._latest.load_tables(records)
+        if self._seen.latest is not None:
+            self._seen.latest.load_tables(records)
 
     def add(self, batch: RecordBatch) -> None:
         """Called by the job, as its listener."""
@@ -241,33 +240,28 @@ class LiveJob:
         times = zip(batch.relation.tolist(), batch.time.tolist(), strict=True)
         # In a source of many files, each has its own order.
         self._arrived.add(sorted(time for relation, time in times if relation not in removed))
-        if self._latest is not None:
-            self._latest.add(batch, host.event_time or 0)
+        if self._seen.latest is not None:
+            self._seen.latest.add(batch, host.event_time or 0)
 
     def moved(self) -> None:
         """Called by the job, as its listener."""
-        self.rows = self._new_rows(self._running)
+        self._seen.moved()
+        self.rows = self._seen.rows
         self.networks.clear()
         self._searched.clear()
         self._static.clear()  # the tables are loaded again
         self._found_before, self._found_again = dict(self.found), {}
         self.events.put(restarted=True)
 
-    def _new_rows(self, host: Host) -> LiveRows:
-        """The rows of the host's session; the latest rows if it has none in this process."""
-        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads after the first picture
-        from skws_tui.services.live_rows import LatestRows, LiveRows  # noqa: PLC0415 - as above
-
-        job = self.request.job
-        if isinstance(host, LocalWatch) and job.asks_keywords:
-            return LiveRows(lambda: host.worker.live if host.ready else None, host.turns.turn)
-        self._latest = LatestRows(replace(job.stream, schema=host.schema))
-        return self._latest
-
     @property
     def _running(self) -> Host:
         assert self._host is not None  # noqa: S101 - the host calls this object
         return self._host
+
+    @property
+    def _seen(self) -> HostView:
+        assert self._host_view is not None  # noqa: S101 - as above
+        return self._host_view
 
     @property
     def _live_rows(self) -> LiveRows:
@@ -309,8 +303,8 @@ class LiveJob:
         if answer.error:
             return
         schema = self._running.schema
-        if self._latest is not None:
-            self._latest.change_schema(text)
+        if self._seen.latest is not None:
+            self._seen.latest.change_schema(text)
         self._searched.clear()
         self.events.put(schema=schema)
         self.log("info", "the schema is applied; rows are kept")
@@ -346,82 +340,57 @@ class LiveJob:
             expect_short_pauses()  # the host itself prefers fewer collections
         with suppress(TimeLimitError):  # a reader uses the session: the app will ask again
             while not self._observing.empty():
-                self._observe(self._observing.get(), self._running)
-        self._find_best(self._running)
+                self._observe(self._observing.get())
+        self._find_best()
         with suppress(TimeLimitError):
             self._learn_words(self._running)
         if self.control.clock.now() - self._measured_at >= _METRICS_EVERY:
             self.report_metrics()
 
-    def _observe(self, name: str, host: Host) -> None:
-        from skws.explain.observed import Observed, waiting_at, why_asleep  # noqa: PLC0415 - loads behind the first picture
-        from skws_tui.services.analyzer import QueryAnalyzer  # noqa: PLC0415 - as above
-
-        if self._analyzer is None or self._analyzer.schema is not host.schema:
-            self._analyzer = QueryAnalyzer(self.request.job, host.schema)
+    def _observe(self, name: str) -> None:
         if name not in self.queries or parse_typed(name).pattern:
             return
-        try:
-            plan = self._analyzer.plan(name)
-        except SkwsError:
-            return  # the schema has changed since
         results = {network: n for (query, network), n in self.networks.items() if query == name}
-        metrics, rows = host.metrics(), self._live_rows
-        # Queries of other kinds have operators of their own, which cannot be observed.
-        of_keywords = any(one.name == name and one.kind == KEYWORDS for one in host.standing)
-        states = host.operators(name) if of_keywords else {}
-        observed = Observed(
-            metrics.tuples + self.static_rows,
-            metrics.live_tuples if rows.cut else len(rows),
-            waiting_at(states) if of_keywords else None,
-            results,
-            self._missing(plan),
-            {at: state.probes for at, state in states.items()},
-            why_asleep(plan, states),
-        )
-        self.events.put(observed={name: observed})
+        observed = self._seen.observed(name, results, self.static_rows)
+        if observed is not None:
+            self.events.put(observed={name: observed})
 
-    def _find_best(self, host: Host) -> None:
+    def _find_best(self) -> None:
         """Search for the best results of new queries, and again if rows have arrived since.
 
         It repeats searches only while the source rests, or some time after the last ones, since they delay
         it.
         """
-        from skws.jobs.local import LocalWatch  # noqa: PLC0415 - loads after the first picture
-
         names = [name for name in list(self.queries) if self.request.best_first(name)]
-        if not names or not isinstance(host, LocalWatch) or not host.ready:
+        position = self._seen.position if names else None
+        if position is None:
             return
-        position, began = host.worker.live.position, self.control.clock.now()
+        began = self.control.clock.now()
         again = position == self._position or began >= self._search_again
         self._position = position
         for name in names:
             at = self._searched.get(name) if name not in self.unanswered else None
             if at is None or (at != position and again):
                 self._searched[name] = position
-                self._search(name, host)
+                self._search(name)
                 now = self.control.clock.now()
                 self._search_again = now + _SHARE * (now - began)
 
     def _learn_words(self, host: Host) -> None:
         """Learn the words of rows while nothing arrives, so that counts are ready when the user types."""
-        if self._latest is None and host.event_time == self._reached:
+        if self._seen.latest is None and host.event_time == self._reached:
             self._live_rows.learn(_LEARNED)
         self._reached = host.event_time
 
-    def _search(self, name: str, host: LocalWatch) -> None:
-        from skws.queries.kinds import plan_of  # noqa: PLC0415 - loads after the first picture
-
-        ranked = Query.of_keywords(text_of(name), RankingChoice(explain=True))
-        query, live = ranked.named(name, self.request.job.max_size), host.worker.live
+    def _search(self, name: str) -> None:
         try:
-            plan = plan_of(query, live.stream)
+            plan = self._seen.ranked(name)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}", name)
             return
         try:
             with within(_BEST_SECONDS):
-                best_results = live.search(plan, MOST_BEST)
+                best_results = self._seen.best(plan, MOST_BEST)
         except SkwsError as error:
             self._leave_out(f"{name}: {error}; all: {name} finds all results as they come", name)
             return
@@ -439,15 +408,6 @@ class LiveJob:
         self.unanswered.discard(name)
         self.queries.pop(name, None)
         self._report_queries()
-
-    def _missing(self, plan: Plan) -> tuple[str, ...]:
-        """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
-        if isinstance(plan.window, ExpressionWindow):
-            return ()
-        carried = 0
-        for _, bitmap in self._live_rows.node_counts(plan.matcher):
-            carried |= 0 if bitmap == EXCLUDED else bitmap
-        return tuple(word for slot, word in enumerate(plan.keywords) if not carried >> slot & 1)
 
     def _fail(self, text: str) -> None:
         self.control.end(_FAILED)

@@ -106,10 +106,13 @@ def _test(test: Test, relation: Relation) -> str:
     return f"[{names}]" if len(test.columns) > 1 else f"[{names} not NULL]"
 
 
-def pattern_text(text: str, schema: Schema, window: Window | None) -> str:
-    """The explanation as text. Raises PatternError, QueryError."""
+def pattern_text(text: str, schema: Schema, window: Window | None, default: Window | None = None) -> str:
+    """The explanation as text, under ``window``: None for that of the pattern, or ``default``.
+
+    ``default``: None for the schema's window. Raises PatternError, QueryError.
+    """
     query = read_query(text, schema)
-    used = window or query.window or parse_window(schema.window)
+    used = window or query.window or default or parse_window(schema.window)
     parts = [f"pattern: {text}", f"window: {window_text(used)}"]
     if isinstance(query.source, ConjunctiveQuery):
         names = tuple(relation.name for relation in schema.relations)

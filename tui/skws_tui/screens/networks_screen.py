@@ -214,10 +214,8 @@ def _operators(branches: Sequence[Branch]) -> Iterator[Branch]:
 def _pattern_lines(typed: TypedText, view: View) -> Sequence[str]:
     """The automaton of a pattern. Raises SkwsError."""
     from skws.queries.patterns.pattern_explanation import pattern_text  # noqa: PLC0415 - loads only for patterns
-    from skws.queries.patterns.pattern_text import read_query  # noqa: PLC0415
 
-    window = read_query(typed.text, view.schema).window or view.request.job.plan_window
-    return pattern_text(typed.text, view.schema, window).splitlines()[1:]
+    return pattern_text(typed.text, view.schema, None, view.request.job.plan_window).splitlines()[1:]
 
 
 def _indented(lines: Sequence[str]) -> Iterator[Branch]:

@@ -25,7 +25,8 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.metrics_screen import resident_bytes
 from skws_tui.screens.search_screen import SearchScreen
-from skws_tui.services.live_job import LiveJob, expect_short_pauses
+from skws.memory import expect_short_pauses
+from skws_tui.services.live_job import LiveJob
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.view import EventQueue
 from skws_tui.widgets.result_pane import ResultList

@@ -164,6 +164,16 @@ def expect_long_lived_objects() -> None:
     gc.set_threshold(200_000, 20, 20)
 
 
+def expect_short_pauses() -> None:
+    """Collect garbage in small steps, and completely only rarely, since each collection delays the keys.
+
+    Objects that exist now are never collected. Results and live tuples are many objects
+    without cycles, which are freed without the collector.
+    """
+    gc.freeze()
+    gc.set_threshold(2_000, 5, 100)
+
+
 @contextmanager
 def making_long_lived_objects() -> Iterator[None]:
     """No garbage is collected inside: what is made at once and stays, as very many saved searches, is none.

@@ -48,8 +48,7 @@ def demo(
 
 
 def _open(queries: tuple[str, ...], engine: EngineName) -> None:
-    from skws_tui.entry import open_ui  # noqa: PLC0415 - the UI or the search is loaded, never both
-    from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
+    from skws_tui.entry import UiRequest, live_job, open_ui  # noqa: PLC0415 - the UI or the search is loaded
 
     with TemporaryDirectory(prefix="skws-demo-") as folder:
         schema, replay = write_demo(Path(folder))

@@ -47,8 +47,7 @@ def tui(context: typer.Context, opts: TuiOptions, query: options.SourceAndWords 
     skws tui -r examples/movies/replay.jsonl --speed 1e8 tarantino
     """  # noqa: D301 - the character keeps lines as they are
     # Help must not load Textual.
-    from skws_tui.entry import open_ui  # noqa: PLC0415
-    from skws_tui.services.request import UiRequest, live_job  # noqa: PLC0415
+    from skws_tui.entry import UiRequest, live_job, open_ui  # noqa: PLC0415
 
     if opts.theme is not None:
         from skws_tui.themes import check_theme  # noqa: PLC0415 - loads Textual

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual.binding import Binding, BindingType
 from textual.events import Event, Key
@@ -20,8 +20,9 @@ from skws.jobs.log import Level
 from skws.jobs.metrics import Metrics
 from skws.results.result import Result
 from skws.sinks.text import visible
+from skws_schema.budgets import watch_steps
 from skws_schema.errors import SkwsError, UsageError, counted, without_picture
-from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed
+from skws_tui.error_boundary import EventsReady, FencedApp, OffThread, ViewChanged, WorkFailed, hooks
 from skws_tui.screens.dialogs import ACTIONS, GOING, MODES, RETIRED, ConfirmScreen, PickScreen, ScreenMaker
 from skws_tui.screens.live_screen import LiveScreen, Notice
 from skws_tui.screens.menu_entries import menu_of
@@ -41,6 +42,7 @@ from skws_tui.themes import THEMES, default_theme, has_few_colours
 from skws_windows.window import MICROSECOND
 
 if TYPE_CHECKING:
+    from skws_tui.screens.rows_screen import RowsScreen
     from skws_tui.services.browsing import RowPlace
     from skws_tui.services.live_job import LiveJob
 
@@ -202,10 +204,7 @@ class SkwsApp(FencedApp):
         self.call_later(self._show_rows, place)
 
     def _show_rows(self, place: RowPlace) -> None:
-        from skws_tui.screens.rows_screen import RowsScreen  # noqa: PLC0415 - loads at the first visit
-
-        screen = self._screen_of("rows")
-        assert isinstance(screen, RowsScreen)  # noqa: S101 - the mode has been switched to
+        screen = cast("RowsScreen", self._screen_of("rows"))  # its module loads at the first visit
         screen.call_later(screen.look_at, place)
 
     def export(self, results: Sequence[Result], path: str) -> None:
@@ -394,3 +393,14 @@ class SkwsApp(FencedApp):
             save_session(self.session, self._session_path)
         except SkwsError as error:
             self.log.warning(str(error))
+
+
+def run_app(
+    request: UiRequest, new_job: Callable[[UiRequest, EventQueue], LiveJob] | None, *, mouse: bool
+) -> None:
+    """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
+    app = SkwsApp(request, new_job)
+    with hooks(app), watch_steps(None):  # the output of others would overwrite the screen
+        app.run(mouse=mouse)
+    if app.broken:
+        raise SkwsError(app.broken)

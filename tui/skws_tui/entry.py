@@ -1,4 +1,4 @@
-"""Opens the terminal UI for the command line."""
+"""The door of the terminal UI, by which the command line opens it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from contextlib import contextmanager, nullcontext
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from skws.memory import expect_short_pauses
 from skws.spec.enums import EngineName
-from skws_schema.budgets import watch_steps
-from skws_schema.errors import SkwsError
-from skws_tui.services.request import UiRequest
+from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.user_files import state_folder
 
 if TYPE_CHECKING:
     from skws.jobs.control import Host
     from skws_tui.services.live_job import LiveJob
     from skws_tui.services.view import EventQueue
+
+__all__ = ["UiRequest", "live_job", "open_ui"]
 
 _STDIN: Final = 0
 _HANG_UP_MS: Final = 1000  # a hang-up alone does not wake every poll
@@ -30,19 +31,12 @@ def open_ui(request: UiRequest, *, mouse: bool = True) -> None:
     """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     job = request.job
     with _spark_at_hand(job.master) if job.engine is EngineName.SPARK else nullcontext():
-        from skws_tui.services.live_job import expect_short_pauses  # noqa: PLC0415
-
         expect_short_pauses()
-        from skws_tui.app import SkwsApp  # noqa: PLC0415
-        from skws_tui.error_boundary import hooks  # noqa: PLC0415
+        from skws_tui.app import run_app  # noqa: PLC0415 - loads Textual
 
-        app = SkwsApp(request, new_job if job.source else None)
         if os.isatty(_STDIN):
             Thread(target=_end_on_hang_up, name="hang-up", daemon=True).start()
-        with hooks(app), watch_steps(None):  # the output of others would overwrite the screen
-            app.run(mouse=mouse)
-        if app.broken:
-            raise SkwsError(app.broken)
+        run_app(request, new_job if job.source else None, mouse=mouse)
 
 
 def _end_on_hang_up() -> None:

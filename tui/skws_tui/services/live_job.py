@@ -6,7 +6,6 @@ until then.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from skws.data.batch import Record
 from skws.jobs.clock import StoppableClock
 from skws.jobs.control import Answer, Host, JobCommand, RunControl, open_host
 from skws.jobs.log import Level, Log
+from skws.memory import expect_short_pauses
 from skws.results.result import LiveResult, Result
 from skws.sinks.base import SinkRun
 from skws.sources.replays import TimeBuckets
@@ -446,13 +446,3 @@ class CallLog(Log):
 
     def _line(self, level: Level, event: str, message: str, fields: dict[str, Any]) -> None:  # noqa: ARG002
         self._write("error" if event == "command" else level, message)
-
-
-def expect_short_pauses() -> None:
-    """Collect garbage in small steps, and completely only rarely, since each collection delays the keys.
-
-    Objects that exist now are never collected. Results and live tuples are many objects
-    without cycles, which are freed without the collector.
-    """
-    gc.freeze()
-    gc.set_threshold(2_000, 5, 100)

@@ -17,6 +17,7 @@ from textual.events import Key
 from textual.message import Message
 
 from skws.cli.demo import movie_files
+from skws.memory import expect_short_pauses
 from skws.replay_search import Search
 from skws.results.result import Result
 from skws.spec.enums import EngineName
@@ -25,7 +26,6 @@ from skws_schema.yaml.load import load_schema
 from skws_tui.app import SkwsApp
 from skws_tui.screens.metrics_screen import resident_bytes
 from skws_tui.screens.search_screen import SearchScreen
-from skws.memory import expect_short_pauses
 from skws_tui.services.live_job import LiveJob
 from skws_tui.services.request import UiRequest, live_job
 from skws_tui.services.view import EventQueue

@@ -1,4 +1,4 @@
-"""Rows of one relation in the form they came in: as tuples, as columns of values, or as Arrow columns.
+"""Rows of one relation in the form they came in: as tuples, or as columns of values or of Arrow.
 
 Engines read whole columns (texts, join values); only results need rows as tuples.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from struct import error as PackError  # noqa: N812 - it is a class
 from struct import pack
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,8 @@ import numpy.typing as npt
 from skws.data.texts import Column, Texts
 from skws_schema.model import Row, Value
 
-if TYPE_CHECKING:  # a replay of JSON lines never loads Arrow, which takes long
-    import pyarrow as pa
-
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_NUMBERS = {"int64", "double", "bool"}
-_SPARSE = 4
-"""Rows of a block for each that is read, from which on the others are not touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,91 +324,6 @@ def _texts(parts: Sequence[Values]) -> Texts | None:
             return None
         pieces.append(texts)
     return Texts.concat(pieces)
-
-
-class ArrowBlock:
-    """Rows as Arrow columns whose types are those of the attributes: string, int64, double, bool.
-
-    Time stamps are int64, in microseconds.
-    """
-
-    __slots__ = ("_columns", "relation")
-
-    def __init__(self, relation: int, columns: Sequence[pa.Array]) -> None:
-        self.relation = relation
-        self._columns = columns
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def slice(self, first: int, end: int) -> ArrowBlock:
-        return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
-
-    def take(self, places: Ints) -> ArrowBlock:
-        return ArrowBlock(self.relation, self._some(places))
-
-    def row(self, place: int) -> Row:
-        return tuple(column[place].as_py() for column in self._columns)
-
-    def rows(self, places: Ints) -> list[Row]:
-        return list(
-            zip(*(self.values_at(column, places) for column in range(len(self._columns))), strict=True)
-        )
-
-    def values(self, column: int) -> Sequence[Value]:
-        values: list[Value] = self._columns[column].to_pylist()
-        return values
-
-    def integers(self, column: int) -> Ints | None:
-        array = self._columns[column]
-        if array.null_count or str(array.type) != "int64":
-            return None
-        from skws.data.arrow import integers  # noqa: PLC0415 - a replay of JSON lines never loads Arrow
-
-        return integers(array)
-
-    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
-        array = self._columns[column]
-        if str(array.type) not in _NUMBERS:
-            return None
-        from skws.data.arrow import filled  # noqa: PLC0415 - as above
-
-        return filled(array), self.present(column)
-
-    def texts(self, column: int) -> pa.Array:
-        return self._columns[column]
-
-    def texts_at(self, column: int, places: Ints) -> Texts:
-        if len(places) * _SPARSE > len(self):
-            return Texts.of([self._columns[column]]).some(places)
-        from skws.data.arrow import of_integers  # noqa: PLC0415 - as above
-
-        return Texts.of([self._columns[column].take(of_integers(places))])
-
-    def present(self, column: int) -> Flags:
-        from skws.data.arrow import flags  # noqa: PLC0415 - as above
-
-        array = self._columns[column]
-        return flags(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
-
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
-        from skws.data.arrow import of_integers, texts_at  # noqa: PLC0415 - as above
-
-        array, integers = self._columns[column], self.integers(column)
-        values: list[Value]  # Arrow and NumPy give untyped lists
-        if integers is not None:
-            values = integers[places].tolist()
-        elif str(array.type) == "string":
-            values = list(texts_at(array, places))
-        else:
-            values = array.take(of_integers(places)).to_pylist()
-        return values
-
-    def _some(self, places: Ints) -> list[pa.Array]:
-        from skws.data.arrow import of_integers  # noqa: PLC0415 - a replay of JSON lines never loads Arrow
-
-        chosen = of_integers(places)
-        return [column.take(chosen) for column in self._columns]
 
 
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:

@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skws.data.arrow import STORED, integers, numbers
+from skws.data.arrow_blocks import ArrowBlock
 from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, merged
-from skws.data.blocks import ArrowBlock
 from skws.data.value_conversion import (
     EARLIEST,
     LATEST,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from skws.data.blocks import ArrowBlock
+from skws.data.arrow_blocks import ArrowBlock
 from skws.index.postings import IndexFile, IndexFolder, IndexParts, appended, data_file, save
 from skws.index.table import PART, Joined, TableIndex
 from skws.keywords.keyword_query import Condition

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws.data.blocks import ArrowBlock
+from skws.data.arrow_blocks import ArrowBlock
 from skws.index.table import ALL, PART, Joined, TableIndex
 from skws.keywords.match import EXCLUDED, Matcher
 from skws_mesh.columnar.columns import NULL, Flags, Ints, distinct

@@ -15,7 +15,7 @@ import orjson
 import pyarrow as pa
 
 from skws.data.arrow import STORED, of_integers
-from skws.data.blocks import ArrowBlock
+from skws.data.arrow_blocks import ArrowBlock
 from skws.index.postings import IndexParts, Postings
 from skws.index.values import join_values
 from skws.keywords.keyword_query import Alternative, Condition

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skws.data.arrow import flags, integers, of_integers, reader_of, texts_at
-from skws.data.blocks import ArrowBlock
+from skws.data.arrow_blocks import ArrowBlock
 from skws.data.value_conversion import (
     EARLIEST,
     LATEST,
@@ -162,7 +162,8 @@ def test_matching_columns_goes_without_pandas() -> None:
 import sys
 from skws.keywords.parse import parse_query
 from skws.keywords.match import Matcher
-from skws.data.blocks import ArrowBlock, ColumnBlock
+from skws.data.arrow_blocks import ArrowBlock
+from skws.data.blocks import ColumnBlock
 import numpy as np
 import pyarrow as pa
 from skws_schema.model import Attribute, AttributeType, Relation, Schema

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock
+from skws.data.arrow_blocks import ArrowBlock
+from skws.data.blocks import Block, ColumnBlock, RowBlock
 from skws.keywords.chunk_table import ChunkMemory
 from skws.keywords.keyword_matching import JointMatcher
 from skws.keywords.keyword_query import KeywordQuery

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from skws.data.arrow_blocks import ArrowBlock
 from skws.data.batch import Record, RecordBatch, Rows
-from skws.data.blocks import ArrowBlock, ColumnBlock
+from skws.data.blocks import ColumnBlock
 from skws.queries.session import Session
 from skws.spec.query_spec import Query, Stream
 from skws.store.identities import Identities

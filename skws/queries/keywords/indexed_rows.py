@@ -23,7 +23,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.blocks import ArrowBlock
+from skws.data.arrow_blocks import ArrowBlock
 from skws.index.database import StoredTuples
 from skws.index.index_cache import open_tables, stored_tuples
 from skws.index.reach import Numbers, Reach, StandingKeywordRows, Tuples

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skws.data.arrow_blocks import ArrowBlock
 from skws.data.batch import Rows
-from skws.data.blocks import ArrowBlock, Block, ColumnBlock, RowBlock, integers_of
+from skws.data.blocks import Block, ColumnBlock, RowBlock, integers_of
 from skws.data.texts import Texts
 from skws.store.directory import FollowedTuples
 from skws_purging.lifespans import StreamTuple

@@ -1,0 +1,92 @@
+"""Rows of one relation as columns of Arrow: those of Parquet files, and of tables by their indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from skws.data import arrow
+from skws.data.blocks import Flags, Ints
+from skws.data.texts import Texts
+from skws_schema.model import Row, Value
+
+_NUMBERS = {"int64", "double", "bool"}
+_SPARSE = 4
+"""Rows of a block for each that is read, from which on the others are not touched."""
+
+
+class ArrowBlock:
+    """Rows as Arrow columns whose types are those of the attributes: string, int64, double, bool.
+
+    Time stamps are int64, in microseconds.
+    """
+
+    __slots__ = ("_columns", "relation")
+
+    def __init__(self, relation: int, columns: Sequence[pa.Array]) -> None:
+        self.relation = relation
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def slice(self, first: int, end: int) -> ArrowBlock:
+        return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
+
+    def take(self, places: Ints) -> ArrowBlock:
+        return ArrowBlock(self.relation, self._some(places))
+
+    def row(self, place: int) -> Row:
+        return tuple(column[place].as_py() for column in self._columns)
+
+    def rows(self, places: Ints) -> list[Row]:
+        return list(
+            zip(*(self.values_at(column, places) for column in range(len(self._columns))), strict=True)
+        )
+
+    def values(self, column: int) -> Sequence[Value]:
+        values: list[Value] = self._columns[column].to_pylist()
+        return values
+
+    def integers(self, column: int) -> Ints | None:
+        array = self._columns[column]
+        if array.null_count or str(array.type) != "int64":
+            return None
+        return arrow.integers(array)
+
+    def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
+        array = self._columns[column]
+        if str(array.type) not in _NUMBERS:
+            return None
+        return arrow.filled(array), self.present(column)
+
+    def texts(self, column: int) -> pa.Array:
+        return self._columns[column]
+
+    def texts_at(self, column: int, places: Ints) -> Texts:
+        if len(places) * _SPARSE > len(self):
+            return Texts.of([self._columns[column]]).some(places)
+        return Texts.of([self._columns[column].take(arrow.of_integers(places))])
+
+    def present(self, column: int) -> Flags:
+        array = self._columns[column]
+        return arrow.flags(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
+
+    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+        array, integers = self._columns[column], self.integers(column)
+        values: list[Value]  # Arrow and NumPy give untyped lists
+        if integers is not None:
+            values = integers[places].tolist()
+        elif str(array.type) == "string":
+            values = list(arrow.texts_at(array, places))
+        else:
+            values = array.take(arrow.of_integers(places)).to_pylist()
+        return values
+
+    def _some(self, places: Ints) -> list[pa.Array]:
+        chosen = arrow.of_integers(places)
+        return [column.take(chosen) for column in self._columns]

@@ -16,7 +16,7 @@ from skws.cli.option_values import chosen_format, job_fields, read_schema
 from skws.cli.terminal import stdout_bytes, tell, tell_bad, write_text
 from skws.cli.watch import run_watch
 from skws.jobs.log import Log, LogFormat
-from skws.queries.sql import to_json, to_text
+from skws.queries.sql import parsed, to_json, to_text
 from skws.replay_search import Search
 from skws.results.result import dumped
 from skws.sinks.base import destination
@@ -144,12 +144,10 @@ def _run_replay(job: Job, output: Path | None, *, quiet: bool) -> None:
 
 
 def _union(query: Path, described: Schema) -> Union:
-    from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
-
     try:
         text = query.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SourceError(f"cannot read {query}: {not_utf8(error)}") from None
     except OSError as error:
         raise SourceError(f"cannot read {query}: {error.strerror}") from None
-    return parse_sql(text, described)
+    return parsed(text, described)

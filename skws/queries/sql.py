@@ -24,7 +24,7 @@ from skws_bounds.repairs import repairs as repairs_of
 from skws_bounds.verdict import Verdict, check
 from skws_schema.errors import BadRecordsError, UsageError
 from skws_schema.evolution import nameable
-from skws_schema.model import Row, iso
+from skws_schema.model import Row, Schema, iso
 from skws_windows.window import MICROSECOND, Unbounded, Window
 
 _HEADINGS = {True: "bounded", False: "not bounded", None: "not known to be bounded"}
@@ -159,7 +159,7 @@ class SqlPlan(SeparatePlan):
 
     def __init__(self, query: Query, stream: Stream) -> None:
         super().__init__(query, stream)
-        self._union = _read(query, stream)
+        self._union = parsed(query.text, nameable(stream.schema))
         if FORCE not in query.options:
             refuse_unbounded_union(self._union)
         UnionRun(self._union, stream.schema, {})
@@ -255,7 +255,8 @@ def _reads(union: Union) -> set[str]:
     return {stream.relation for query in union.queries for stream in query.streams}
 
 
-def _read(query: Query, stream: Stream) -> Union:
+def parsed(text: str, schema: Schema) -> Union:
+    """The union that a text in SQL is. Raises SqlError."""
     from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
-    return parse_sql(query.text, nameable(stream.schema))
+    return parse_sql(text, schema)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from skws.cli.option_values import read_lateness, read_schema
 from skws.cli.options import SOURCES, EngineOptions, InputOptions, LiveOptions, StreamOptions
@@ -20,13 +20,11 @@ from skws.sources.inferred_schemas import draft_of
 from skws.sources.kafka.topic_address import KAFKA
 from skws.spec.enums import EngineChoice, EngineName, OnError
 from skws.spec.job import AHEAD, Job
+from skws.spec.query_spec import TypedSearch
 from skws_schema.errors import UsageError, nearest_file
 from skws_schema.model import Schema
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded, parse_window
-
-if TYPE_CHECKING:
-    from skws.queries.keywords.diagnosis import TypedSearch
 
 SUBMITTED: Final = "SKWS_SUBMITTED"
 """Set by the file that spark-submit takes: the command then runs on Spark."""
@@ -194,8 +192,6 @@ def describe(
 
 def command_of(data: Data, described: DescribedData) -> TypedSearch:
     """The command that repeats a search of ``data``; a drafted schema need not be named."""
-    from skws.queries.keywords.diagnosis import TypedSearch  # noqa: PLC0415 - loads what explains empty results
-
     file, drafted = shlex.quote(from_here(described.schema_path)), described.drafted
     words = [redacted(data.address)] if data.address else []
     if len(data.replay) == 1 and drafted:

@@ -10,7 +10,6 @@ from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, 
 from skws.formats import BadRecordLog
 from skws.index.index_cache import database_index, passed_over
 from skws.progress import Progress
-from skws.queries.keywords.diagnosis import TypedSearch
 from skws.queries.keywords.keyword_plans import keyword_plan, ranking_of, top_of
 from skws.queries.keywords.searching import Searched
 from skws.queries.keywords.stream_engine import StreamEngine
@@ -18,7 +17,7 @@ from skws.sinks.formats import open_writer
 from skws.sources.addresses import database_at
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query_spec import TOP, Query, RankingChoice
+from skws.spec.query_spec import TOP, Query, RankingChoice, TypedSearch
 from skws_schema.errors import counted
 
 

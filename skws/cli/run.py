@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from skws.cli.terminal import ProgressBar, color_on_stdout, stdout_bytes, tell, tell_bad
 from skws.keywords.plan import many_networks
 from skws.progress import unreported
-from skws.queries.keywords.diagnosis import TypedSearch
 from skws.replay_search import Search, why_nothing
 from skws.results.result import Result
 from skws.sinks.base import destination
 from skws.sinks.formats import open_writer
 from skws.spec.enums import OutputFormat
 from skws.spec.job import Job
-from skws.spec.query_spec import SIZE
+from skws.spec.query_spec import SIZE, TypedSearch
 from skws_schema.errors import counted
 
 Order: TypeAlias = Callable[[Iterator[Result]], Iterator[Result]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from skws.spec.enums import DEFAULT_MAX_SIZE, EvaluatorName, ToldUpdates
 from skws_mesh.mesh_kinds import MeshChoice
@@ -255,3 +255,10 @@ class Stream:
     def by_count(self) -> bool:
         """True if ticks count positions in the stream instead of microseconds."""
         return isinstance(self.window, CountWindow)
+
+
+class TypedSearch(NamedTuple):
+    """A search as it was typed: its data, and the file of its schema, both quoted for a shell."""
+
+    data: str
+    schema: str

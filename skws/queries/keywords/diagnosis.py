@@ -21,6 +21,7 @@ from skws.keywords.match import EXCLUDED, Matcher
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.keywords.suggest import Vocabulary, meant_for, why_missing
+from skws.spec.query_spec import TypedSearch
 from skws_schema.model import Possible, Relation, Row, Schema, sourced
 from skws_schema.paths import from_here
 from skws_windows.window import Unbounded
@@ -32,13 +33,6 @@ _DIGIT: Final = re.compile(r"\d")
 
 _WAYS_ON: Final = ("did you mean", "; try ", ": try ", "possible: ", "give it type", "put a line with ")
 """A line about an empty search that contains one of these texts says what to do."""
-
-
-class TypedSearch(NamedTuple):
-    """A search as it was typed: its data, and the file of its schema, both quoted for a shell."""
-
-    data: str
-    schema: str
 
 
 class EmptyResult(NamedTuple):

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from skws.ranking.rankings import known_ranking
 from skws.spec.query_spec import DEFAULT, WINDOW, Query, RankingChoice, TopChoice, corrected
 from skws_schema.errors import UsageError
 from skws_windows.window import ExpressionWindow, parse_duration, parse_window
@@ -103,8 +104,6 @@ def as_query(typed: TypedText, *, allow_unbounded_windows: bool = False) -> Quer
 
 
 def _scored(typed: TypedText) -> Query:
-    from skws.ranking.rankings import known_ranking  # noqa: PLC0415 - loads importlib.metadata
-
     half_life = parse_duration(typed.half_life, what="half-life") if typed.half_life else None
     choice = RankingChoice(known_ranking(typed.ranking or DEFAULT), half_life, explain=True)
     top = None if typed.top is None else TopChoice(typed.top, typed.group)

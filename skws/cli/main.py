@@ -76,7 +76,7 @@ class LazyGroup(TyperGroup):
 
 @cache
 def _loaded(name: str) -> Any:
-    """The command of that name. Kept: to make one from its function takes as long as a short search."""
+    """The command of that name. It is cached: building one takes as long as a short search."""
     if name == BENCH and not _MEASUREMENTS.is_file():
         raise UsageError("skws bench needs a checkout of the sources: the measurements are not installed")
     module = import_module("bench.commands" if name == BENCH else f"skws.cli.{name}")

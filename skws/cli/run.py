@@ -67,7 +67,7 @@ def run_search(
 
 
 ALL: Final = sys.maxsize
-"""A limit that stands for no limit."""
+"""The limit of a search without a limit."""
 
 
 def run_best(
@@ -79,7 +79,7 @@ def run_best(
     command: TypedSearch,
     quiet: bool,
 ) -> None:
-    """Writes the ``most`` best results over the rows alive at the end of the replay. Raises SkwsError.
+    """Write the ``most`` best results over the rows alive at the end of the replay. Raises SkwsError.
 
     The job's query has a ranking, and there is no window.
     """

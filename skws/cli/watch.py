@@ -224,7 +224,7 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
 
 _AFTER: Final = 10 * MICROSECOND
 _MOST: Final = 5
-"""Queries that are explained; of the others only the number is told."""
+"""The most queries that are explained; the others are only counted."""
 
 
 class EmptyResultDiagnosis:
@@ -233,7 +233,7 @@ class EmptyResultDiagnosis:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._told: dict[str, Sequence[str]] = {}
-        self._at: int | None = None  # when to look
+        self._at: int | None = None  # the time of the next look, in microseconds
         self._looked = False
 
     def each_step(self, now: int, host: Host) -> None:
@@ -245,7 +245,7 @@ class EmptyResultDiagnosis:
             self.tell(host)
 
     def tell(self, host: Host) -> None:
-        """Log the reasons that were not told before; a run without records, as one that resumes, has none."""
+        """Log new reasons. A run without records, such as a resumed one, has none."""
         silent = host.silent if host.event_time is not None else []
         for one in silent[:_MOST]:
             diagnosis = host.why_nothing(one.name)

@@ -1,4 +1,4 @@
-"""``skws windows``: the windows of an expression over a replay, and whether they can pile up."""
+"""``skws windows``: the windows of an expression over a replay, and whether the open ones are bounded."""
 
 from __future__ import annotations
 

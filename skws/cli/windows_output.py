@@ -1,4 +1,4 @@
-"""What ``skws windows`` writes: the windows of a replay, their automata, or whether they can pile up."""
+"""Output of ``skws windows``: the windows of a replay, their automata, or a verdict on open windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skws_schema.errors import counted
 
 
 def windows_of(job: Job, *, quiet: bool) -> WindowPlan:
-    """The plan of the job's query, with its notes told. Raises SkwsError."""
+    """The plan of the job's query, whose notes are printed. Raises SkwsError."""
     (query,) = job.named().values()
     plan = WindowPlan.of(query, job.schema)
     for note in () if quiet else query_notes(query, plan):
@@ -28,7 +28,7 @@ def windows_of(job: Job, *, quiet: bool) -> WindowPlan:
 
 
 def describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path | None) -> None:
-    """Writes the automata as a graph; without a format the verdict."""
+    """Write the automata as a graph; without a format, write the verdict."""
     if output_format is None:
         written = writers.verdict_json(plan.verdict(), plan.expression, plan.alphabet)
     else:
@@ -41,7 +41,7 @@ def describe(plan: WindowPlan, output_format: WindowsFormat | None, output: Path
 def run(
     job: Job, plan: WindowPlan, output_format: WindowsFormat, output: Path | None, *, quiet: bool
 ) -> None:
-    """Writes the windows of a replay, each when it ends. Raises SkwsError."""
+    """Write the windows of a replay, each when it ends. Raises SkwsError."""
     started = perf_counter()
     replay, log = Replay.open(job.replay, job.schema), BadRecordLog(job.on_error, job.dead_letters)
     processor = plan.processor()

@@ -1,4 +1,4 @@
-"""Between Arrow and NumPy by their buffers.
+"""Conversions between Arrow and NumPy that share buffers.
 
 Arrow's own conversions load pandas when first called, which takes longer than
 reading a hundred thousand rows.
@@ -26,7 +26,7 @@ STORED: Final = {
     AttributeType.BOOLEAN: pa.bool_(),
     AttributeType.TIMESTAMP: pa.int64(),
 }
-"""How values of attributes are held; time stamps in microseconds."""
+"""The Arrow types of stored attributes; time stamps are in microseconds."""
 
 
 def integers(array: pa.Array) -> Ints:
@@ -35,7 +35,7 @@ def integers(array: pa.Array) -> Ints:
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """An array of numbers, its memory shared; what stands for NULL is undefined."""
+    """An array of numbers, its memory shared; the numbers in place of NULL are undefined."""
     return _shared(array, array.type.to_pandas_dtype())  # a type of NumPy's
 
 
@@ -77,8 +77,8 @@ def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None
 def reader_of(data: bytes) -> pa.BufferReader:
     """Reads ``data``, copied into memory that is Arrow's own.
 
-    A thread of Arrow may be the last to release what it read, when Python has already begun to end. To
-    release an object of Python's it would wait for Python's lock, be ended there, and so abort the process.
+    A thread of Arrow may release the data last, while Python is already exiting. If the data belonged to
+    Python, the thread would wait for Python's lock, be ended there, and so abort the process.
     """
     memory = pa.allocate_buffer(len(data), memory_pool=pa.system_memory_pool())
     memoryview(memory).cast("B")[:] = data

@@ -16,7 +16,7 @@ from skws_schema.model import Row, Value
 
 _NUMBERS = {"int64", "double", "bool"}
 _SPARSE = 4
-"""Rows of a block for each that is read, from which on the others are not touched."""
+"""If fewer than one row in so many is read, the others are not touched."""
 
 
 class ArrowBlock:

@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
     @classmethod
     def truncation(cls, relation: int, time: int) -> Record:
-        """The end of all rows of a relation."""
+        """The deletion of all rows of a relation."""
         return cls(relation, time, (), True)
 
     @property
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of any relations in one order; each row is a place in a block."""
+    """Rows of any relations in one order; each row is an index into a block."""
 
     block: Ints
     place: Ints
@@ -135,7 +135,7 @@ class Rows:
         return Rows(block, place, tuple(blocks))
 
     def truncations(self) -> Flags:
-        """Which rows are those of truncations."""
+        """Flags of the rows that belong to truncations."""
         which = np.fromiter((type(block) is TruncationBlock for block in self.blocks), dtype=bool)
         flags: Flags = which[self.block] if which.any() else np.zeros(len(self), dtype=bool)
         return flags
@@ -239,7 +239,7 @@ class RecordBatch:
         return RecordBatch(self.relation[places], self.time[places], self.rows.take(places), delete)
 
     def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
-        """The records before a place, and the rest."""
+        """The records before an index, and the others."""
         return self.take(slice(place)), self.take(slice(place, None))
 
     @classmethod
@@ -261,7 +261,7 @@ class RecordBatch:
 
     @property
     def whole(self) -> RecordBatch:
-        """The batch itself, as of ``LongBatch``."""
+        """The batch itself; a ``LongBatch`` reads all of its parts."""
         return self
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
@@ -274,11 +274,11 @@ class RecordBatch:
         return RecordBatch(self.relation, self.time, self.rows.compact(), self.delete)
 
     def deletes(self) -> Flags:
-        """Which records are deletions."""
+        """Flags of the records that are deletions."""
         return np.zeros(len(self), dtype=bool) if self.delete is None else self.delete
 
     def truncations(self) -> Flags:
-        """Which records delete all rows of their relation."""
+        """Flags of the records that delete all rows of their relation."""
         return np.zeros(len(self), dtype=bool) if self.delete is None else self.rows.truncations()
 
     def records(self) -> Iterator[Record]:
@@ -286,7 +286,7 @@ class RecordBatch:
 
 
 class LongBatch(Protocol):
-    """Records in order, which may be too many to have them all in memory: they are read in parts."""
+    """Records in order that may not fit into memory; they are read in parts."""
 
     def __len__(self) -> int: ...
 
@@ -307,7 +307,7 @@ class LongBatch(Protocol):
 
 
 def whole_groups(group: npt.NDArray[np.integer], groups: int, size: int) -> Iterator[slice]:
-    """Slices of about ``size``, which cut no group if possible; ``group``: of each place, one of so many."""
+    """Slices of about ``size``, which cut no group if possible; ``group``: the group of each index."""
     last, places = np.zeros(groups, dtype=np.int32), np.arange(len(group), dtype=np.int32)
     last[group] = places
     whole = np.flatnonzero(np.maximum.accumulate(last.take(group)) == places) + 1
@@ -380,7 +380,7 @@ class Chunk:
 
 
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
-    """Joins the blocks of columns of each relation, and its blocks of truncations.
+    """Concatenate the blocks of columns of each relation, and its blocks of truncations.
 
     Gives the new blocks; for each old block, the number of its new one and the place of its first row there.
     """

@@ -83,11 +83,11 @@ class Block(Protocol):
         """A column of some rows as texts; NULL is the empty one."""
 
     def present(self, column: int) -> Flags:
-        """Which values of a column are not NULL."""
+        """Flags of the values of a column that are not NULL."""
 
 
 class _OfValues:
-    """Shared by blocks of Python values."""
+    """The methods that blocks of Python values share."""
 
     __slots__ = ()
 
@@ -233,7 +233,7 @@ class MappedBlock(ColumnBlock):
 
 
 class TruncationBlock(_OfValues):
-    """Truncations of one relation: one empty row stands for all of them. Its columns are NULL."""
+    """Truncations of one relation: a single empty row represents all of them. Its columns are NULL."""
 
     __slots__ = ("relation",)
 
@@ -269,7 +269,7 @@ def _at(column: Values, places: Ints) -> Sequence[Value]:
 
 
 def _taken(column: Values, places: Ints) -> Values:
-    """A column of some rows, in the form that it has."""
+    """A column of some rows, in the same form."""
     if isinstance(column, np.ndarray):
         return column.take(places)
     if isinstance(column, Texts | Nullable):

@@ -71,7 +71,7 @@ _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 def pack(batch: RecordBatch, places: Ints | None = None) -> bytes:
     """Records by column, their rows by relation and column, compressed; empty if there are none.
 
-    ``places``: where the records of a part stand in the whole batch.
+    ``places``: the indices of the records of a part in the whole batch.
     """
     return compressed(laid_out(batch, places)) if len(batch) else b""
 
@@ -193,7 +193,7 @@ class _Layout:
 
 
 class _Buffers:
-    """Reads the buffers of a ``_Layout``; ``end``: where the last one ended."""
+    """Reads the buffers of a ``_Layout``; ``end``: the offset after the last one."""
 
     def __init__(self, data: bytes | memoryview, end: int) -> None:
         self._data = data
@@ -222,14 +222,14 @@ class _Buffers:
         return memoryview(self._data)[first : first + length]
 
     def _next(self, length: int) -> int:
-        """Where the next buffer begins, which has ``length`` bytes."""
+        """The offset of the next buffer, which has ``length`` bytes."""
         first = self._end + -self._end % WORD
         self._end = first + length
         return first
 
 
 def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], Collection[int]]:
-    """The columns of the rows at some places in all the blocks, and which are searched."""
+    """The columns of some rows of all blocks together, and the numbers of searched columns."""
     whole = len(places) == sum(map(len, blocks)) and bool((np.diff(places) == 1).all())
     if any(isinstance(block, ColumnBlock) for block in blocks):
         block = ColumnBlock.concat(_as_columns(blocks))
@@ -242,7 +242,7 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
 
 
 def _as_columns(blocks: Sequence[Block]) -> list[ColumnBlock]:
-    """The rows of blocks of which some are columns: those in between become columns as well."""
+    """The blocks as columns; some of them are columns already."""
     column_blocks: list[ColumnBlock] = []
     searched = next(block.searched for block in blocks if isinstance(block, ColumnBlock))
     for is_columns, some in groupby(blocks, key=lambda block: isinstance(block, ColumnBlock)):

@@ -59,7 +59,7 @@ class Texts:
 
     @classmethod
     def concat(cls, parts: Sequence[Texts]) -> Texts:
-        """The texts of several, one after the other."""
+        """The texts of several objects, one after the other."""
         if len(parts) == 1:
             return parts[0]
         offsets = [np.zeros(1, dtype=np.int64)]
@@ -80,7 +80,7 @@ class Texts:
             return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def take(self, places: Places) -> Texts:
-        """Copies some of the texts."""
+        """A copy of some of the texts."""
         data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
         offsets = np.zeros(len(places) + 1, dtype=np.int64)
         np.cumsum(ends - begins, out=offsets[1:])

@@ -133,7 +133,7 @@ def number_of_int(value: int) -> float:
 
 
 def text_of_int(value: int) -> str:
-    """Its digits."""
+    """The digits of an integer."""
     try:
         return str(value)
     except ValueError:  # of more than 4,300 digits
@@ -141,7 +141,7 @@ def text_of_int(value: int) -> str:
 
 
 def text_of_decimal(value: Decimal) -> str:
-    """Its digits, the same for equal decimals."""
+    """The digits of a decimal, the same for equal decimals."""
     if not value.is_finite():
         raise MissingError(NOT_FINITE)
     if abs(value.adjusted()) > LONGEST:
@@ -150,7 +150,7 @@ def text_of_decimal(value: Decimal) -> str:
 
 
 def _of_decimal(convert: Convert) -> Convert:
-    """Converts the digits, so that no double comes between unless the result is one."""
+    """A decimal, converted by its digits: no double is made unless the result is one."""
     return lambda value: convert(text_of_decimal(value))
 
 

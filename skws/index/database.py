@@ -36,7 +36,7 @@ _NULL: Final = hash(int(NULL))
 
 
 class StoredRows(NamedTuple):
-    """The row of each slot: its block, and its place in that."""
+    """The row in each slot: its block, and its index in the block."""
 
     blocks: list[ArrowBlock]
     block: npt.NDArray[np.int32]
@@ -44,7 +44,7 @@ class StoredRows(NamedTuple):
 
 
 class StoredTuples:
-    """The rows of tables as tuples that live for ever, from slot 0 on, table by table.
+    """The rows of tables as tuples that never expire, in slots from 0, table by table.
 
     ``tables``: in the order of their relations. Superseded rows, which have the key of a later one, have no
     slot. ``told_apart``: whether a join value of one integer is no other integer's.
@@ -86,7 +86,7 @@ class StoredTuples:
 
     @property
     def occurrences(self) -> Mapping[int, int]:
-        """The number of equal rows before that of a slot, if there are any."""
+        """By slot: the number of equal rows before its row, where there are any."""
         found: dict[int, int] = {}
         for table, first in zip(self.tables, self._first, strict=False):
             rows, before = table.occurrences.T
@@ -126,7 +126,7 @@ def save_database_slots(folder: Path, schema: Schema) -> None:
 
 
 def save_slots(folder: Path, schema: Schema, tables: Sequence[TableIndex], space: int = 0) -> None:
-    """Write the columns by slot of some tables into a folder; ``space``: for so many more tuples."""
+    """Write the columns by slot of some tables into a folder, with ``space`` for so many further tuples."""
     into = folder / _SLOTS
     into.mkdir()
     _save_columns(into, tables, KeySets(schema), space)
@@ -195,7 +195,7 @@ def _save_entries(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, s
     done = 0
     with (
         appended(into, "entries", (sum(sizes) + more,), np.uint64) as entries,
-        # A directory is at most as long as its run, and one more.
+        # A directory has at most one entry more than its run.
         appended(into, "begins", (sum(run.directory for run in runs) + 2 * more,), np.int32) as begins,
     ):
         for group in groups:
@@ -217,7 +217,7 @@ def _save_entries(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, s
 
 
 def _runs_of_entries(tables: Sequence[TableIndex], key_sets: KeySets) -> list[list[_Entries]]:
-    """All entries, in as few runs as there may be: each is searched by each look-up."""
+    """All entries, in as few runs as possible: every lookup searches every run."""
     groups: list[list[_Entries]] = []
     room = 0
     for table, first in zip(tables, _first_slots(tables).tolist(), strict=False):

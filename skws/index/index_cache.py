@@ -121,7 +121,7 @@ def make_parts(
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows as columns, PART at a time."""
+    """Rows as columns, in batches of PART rows."""
     rows_of_batch: list[Sequence[Any]] = []
     for row in rows:
         rows_of_batch.append(row)

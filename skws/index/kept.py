@@ -1,7 +1,8 @@
 """The indexes in the cache: a folder for each, in which one process at a time works.
 
-When an index is made, those unused for a month are deleted, and the longest unused beyond ``MOST`` bytes.
-A process that has one open can continue to use it: the system keeps a deleted file while it is mapped.
+When an index is made, those unused for a month are deleted, and the least recently used ones beyond
+``MOST`` bytes. A process that has one open can continue to use it: the system keeps a deleted file while it
+is mapped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DATABASES: Final = "databases"
 MOST: Final = 2 << 30
 """Bytes of all indexes together, unless the latest alone is larger."""
 _DAYS: Final = 30
-_LOCK: Final = "lock"  # its time is that of the last use
+_LOCK: Final = "lock"  # the file whose modification time is that of the last use
 _OF: Final = "of"
 _BLOCK: Final = 512  # bytes; a file with space for more takes less than its size
 
@@ -63,7 +64,7 @@ def _locked(folder: Path) -> int:
 
 
 def kept_indexes() -> list[KeptIndex]:
-    """All indexes in the cache, the last used first."""
+    """All indexes in the cache, the most recently used first."""
     indexes = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
     return sorted((one for one in indexes if one is not None), key=lambda one: one.used, reverse=True)
 

@@ -49,7 +49,7 @@ _COPIED: Final = 1 << 16  # bytes at a time
 
 
 def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
-    """Write an array whole."""
+    """Write a whole array."""
     np.save(folder / f"{name}.npy", values)
 
 
@@ -148,7 +148,7 @@ class IndexParts(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where they are."""
+        """The folder, or the file, that contains them."""
 
     def array(self, name: str) -> npt.NDArray[Any]: ...
 
@@ -296,7 +296,7 @@ class Postings:
         return int((self._chunk_first[chunks + 1] - self._chunk_first[chunks]).sum())
 
     def words(self) -> Iterator[tuple[str, int]]:
-        """The searchable words by each analyzer, and the number of rows that contain each."""
+        """The searchable words by analyzer, with the number of rows that contain each."""
         every = range(len(self._first) - 1)
         first, last, lower = (bisect_left(every, mark, key=self._term) for mark in (b"W", b"X", b"w"))
         for number in (*every[first:last], *every[lower:]):
@@ -341,7 +341,7 @@ class Postings:
         return bisect_left(every, term, key=self._term), bisect_left(every, term + b"\xff", key=self._term)
 
     def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
-        """The terms that are words near another, or of a form; all candidate words are compared."""
+        """The terms of words that resemble another, or match a wildcard; all candidates are compared."""
         if isinstance(alternative, Wildcard):
             form = alternative.form
             first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0], alternative.analyzer)

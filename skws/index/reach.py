@@ -65,7 +65,7 @@ class Reach:
         self.want(())
 
     def want(self, wanted: Collection[int]) -> None:
-        """Search for rows of these tables from now on."""
+        """Set the tables whose rows are searched for."""
         steps = {table: 0 if table in wanted else _FAR for table in self._tables}
         for _ in self._tables:
             for table in self._tables:

@@ -57,7 +57,7 @@ def write_rows(path: Path, relation: Relation, batches: Iterable[pa.RecordBatch]
 
 
 class TableRows:
-    """Rows by number, from 0; only requested rows take memory of this process."""
+    """Rows by number, from 0; only requested rows take memory in this process."""
 
     def __init__(self, data: pa.Buffer | pa.MemoryMappedFile, relation: int) -> None:
         self._relation = relation
@@ -184,7 +184,7 @@ class TableIndex:
         return np.flatnonzero(counts)
 
     def places(self, numbers: Ints) -> Ints:
-        """The places of rows that count among all those."""
+        """The indices of some rows among all rows that count."""
         return numbers - np.searchsorted(self._gone, numbers) if len(self._gone) else numbers
 
     def blocks(self) -> Iterator[ArrowBlock]:

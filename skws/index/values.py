@@ -184,7 +184,7 @@ class JoinValues:
         return keys
 
     def begin_with_stored(self, *, told_apart: bool) -> None:
-        """Values of an index come first. ``told_apart``: equal integers among them are equal values."""
+        """Begin with the values of an index. ``told_apart``: equal integers among them are equal values."""
         self._lasting = True
         self._all_told_apart &= told_apart
 

@@ -41,7 +41,7 @@ COLUMNS: Final = pa.schema(
     ]
 )
 """``op``: "+" for a result, "~" for its update, "-" for its retraction. ``start`` and ``end``: its lifespan;
-NULL for no bound. ``tuples``: each with its keywords, its label in a pattern, and its values as text.
+NULL if it has no bound. ``tuples``: each with its keywords, its label in a pattern, and its values as text.
 ``joins``: positions of joined tuples in ``tuples``, and the name of the join; empty for patterns and SQL.
 """
 

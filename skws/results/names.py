@@ -135,7 +135,7 @@ class TupleNames:
     def version(
         self, relation: int, row: Row, start: int, occurrence: int = 0, *, follows: bool = False
     ) -> Named:
-        """A version of a tuple, for patterns. ``follows``: one of its key started less than a window ago."""
+        """A version of a tuple, for patterns. ``follows``: an earlier one started less than a window ago."""
         return self.relations[relation].version(row, start, occurrence, follows)
 
 

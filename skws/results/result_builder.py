@@ -27,7 +27,7 @@ from skws_windows.window import FOREVER, MICROSECOND
 Objects = npt.NDArray[np.object_]
 Seconds = Sequence[float | None]
 
-_MARKS: Final = tuple(map(chr, range(8)))  # stand for keywords, which never contain them
+_MARKS: Final = tuple(map(chr, range(8)))  # placeholders of keywords, which never contain these characters
 _MARK: Final = re.compile("[\\0-\\7]")
 _UNMET: Final = -1
 _text, _joins, _called, _asked = map(attrgetter, ("text", "joins", "called", "query.text"))
@@ -265,7 +265,7 @@ class ResultBuilder:
         snapshot: bool = False,
         until: Iterable[float | None] = repeat(None),
     ) -> list[Result]:
-        """Some of the results, with their lifespans; None if unknown. ``until``: as in ``Result``."""
+        """Some of the results, with their lifespans (None if unknown). ``until``: as in ``Result``."""
         if not len(starts) == len(ends) == len(rows):
             raise ValueError(f"{len(rows)} results, {len(starts)} starts, {len(ends)} ends")
         queries = self._rows.queries.take(rows)

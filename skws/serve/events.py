@@ -36,12 +36,12 @@ class EventPosition(NamedTuple):
     place: int
 
     def text(self, run: str) -> str:
-        """The id of an event, by the id of the run."""
+        """The id of the event, given the id of the run."""
         return f"{run[:12]}-{self.batch}-{self.place}"
 
     @classmethod
     def of(cls, text: str, run: str) -> EventPosition | None:
-        """The position of an id; None if it belongs to another run, or is no id."""
+        """The position that an id encodes; None if it belongs to another run, or is not an id."""
         of_run, _, rest = text.rpartition("-")[0].rpartition("-")
         number = text.rpartition("-")[2]
         if of_run != run[:12] or not (_NUMBER.fullmatch(rest) and _NUMBER.fullmatch(number)):

@@ -143,7 +143,7 @@ def _without_slash(scope: Scope) -> Scope:
 
 
 async def _left() -> Message:
-    """The message that a client has disconnected."""
+    """The message by which a server says that the client has disconnected."""
     return {"type": "http.disconnect"}
 
 
@@ -307,7 +307,7 @@ class SavedBody(_Body):
     updates: bool = Field(False, description="True if digests include updates of results.")
 
     def told(self) -> dict[str, Any]:
-        """The fields that the request has."""
+        """The fields that the request contains."""
         return self.model_dump(exclude_none=True, exclude_defaults=True)
 
 

@@ -109,6 +109,12 @@ class Mesh(Protocol):
         after it, so partial results that end by then need not wait.
         """
 
+    def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
+        """Insert all live tuples, none of which was inserted before; gives their results in parts.
+
+        Nothing else happens before the last part.
+        """
+
     def end(self, slots: Ints) -> None:
         """End the partial results that contain tuples that were ended early."""
 

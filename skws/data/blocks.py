@@ -5,9 +5,10 @@ Engines read whole columns (texts, join values); only results need rows as tuple
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
+from pathlib import Path
 from struct import error as PackError  # noqa: N812 - it is a class
 from struct import pack
 from typing import Any, Protocol, TypeAlias, TypeGuard
@@ -218,6 +219,18 @@ class ColumnBlock(_OfValues):
         return np.ones(len(self), dtype=bool) if _is_typed(values) else super().present(column)
 
 
+class BlockFile(Protocol):
+    """A file that has the rows of blocks."""
+
+    @property
+    def path(self) -> Path:
+        """Where it was opened."""
+
+    @property
+    def content(self) -> str:
+        """What tells it from a file of other rows: checksums of these."""
+
+
 class MappedBlock(ColumnBlock):
     """Rows whose columns are views of a file, since copies would take memory.
 
@@ -226,7 +239,7 @@ class MappedBlock(ColumnBlock):
 
     __slots__ = ("file", "first")
 
-    def __init__(self, block: ColumnBlock, file: Hashable, first: int) -> None:
+    def __init__(self, block: ColumnBlock, file: BlockFile, first: int) -> None:
         super().__init__(block.relation, block.columns, block.searched)
         self.file = file
         self.first = first

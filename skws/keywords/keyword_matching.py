@@ -232,6 +232,11 @@ class KeywordMatching:
             for number, each in self._matchers.items():
                 self._joint.add(number, each)
 
+    @property
+    def matchers(self) -> Mapping[int, Matcher]:
+        """Those of the queries, by number."""
+        return self._matchers
+
     def remove(self, query: int) -> None:
         del self._matchers[query]
         if self._joint is not None:

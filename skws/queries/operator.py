@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, Record, RecordBatch
+from skws.data.batch import NO_RECORDS, LongBatch, Record, RecordBatch
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, Evaluator, Load, OrderedBatch, matches
 from skws.queries.keywords.updates import Begin
@@ -325,6 +325,10 @@ class LiveOperator(Operator):
     """Holds the live tuples of the stream, and searches them."""
 
     stays = True
+
+    @abstractmethod
+    def take_up(self, log: LongBatch) -> LongBatch:
+        """Take in what lives, from a log that has ``lasting_records``; gives the records still to process."""
 
     @abstractmethod
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:

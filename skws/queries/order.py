@@ -160,6 +160,13 @@ class Order:
         if self.latest is not None and not self._by_count:
             self.latest = max(self.latest, now)
 
+    def count(self, insertions: int, latest: int) -> None:
+        """Insertions up to some time were processed elsewhere, whose order does not matter any more."""
+        self.counts.tuples += insertions
+        self.seek(self.position + insertions, latest)
+        self.latest = latest if self.latest is None else max(self.latest, latest)
+        self.settled = max(self.settled, latest)
+
     def sort_out(self, batch: RecordBatch) -> RecordBatch:
         """The records of a batch that are not late, in order of arrival; late ones are reported."""
         return self._order.sort_out(batch)

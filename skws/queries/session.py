@@ -343,9 +343,12 @@ class Session:
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
-        for part in self._parts(batch) if lasting else [batch.whole]:
+        left = self._taken_up(batch, others) if lasting else batch
+        for part in self._parts(left) if lasting else [batch.whole]:
             for _ in self._processed(part, ended=False, replayed=True, without=others):
                 pass
+        if left is not batch and batch.latest is not None:
+            self._state.order.count(batch.insertions - left.insertions, batch.latest)
         if reached is not None or settled is not None:
             self.seek(self.position, self.now if reached is None else reached, settled)
             # Before others are rebuilt, which would read again what waits for that here.
@@ -362,6 +365,12 @@ class Session:
         if begins is not None:
             for each in self.operators.values():
                 each.expect_begins(begins)
+
+    def _taken_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
+        """What is left of ``lasting_records`` when what holds the live tuples has taken them up."""
+        live = self._state.live
+        reading = [each for each in self.operators.values() if each.keeps is not None and each not in without]
+        return batch if live is None or reading != [live] else live.take_up(batch)
 
     def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
         """A batch in place of all of a log, which may be very long, in parts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.batch import RecordBatch, Rows
-from skws.data.blocks import Block, MappedBlock, RowBlock
+from skws.data.blocks import Block, BlockFile, MappedBlock, RowBlock
 from skws.data.packing import laid_in, laid_out
 from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
@@ -210,13 +210,13 @@ class RowStore(Table):
         self._blocks = list(packed.blocks)
         self._begin_latest()
 
-    def in_files(self, files: Collection[Hashable]) -> Flags:
+    def in_files(self, files: Collection[BlockFile]) -> Flags:
         """By slot: whether the row is in one of some files."""
         is_in_files = [isinstance(block, MappedBlock) and block.file in files for block in self._blocks]
         flags: Flags = np.array(is_in_files, dtype=bool).take(self._columns[0][: self.size])
         return flags
 
-    def rows_in_files(self, chosen: Flags, sizes: Mapping[Hashable, int]) -> dict[Hashable, Flags]:
+    def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
         """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
         ends = np.cumsum([0, *sizes.values()])
         before = dict(zip(sizes, ends.tolist(), strict=False))
@@ -302,6 +302,12 @@ class TupleDirectory:
         if self._times is not None:
             self._times.open((np.zeros(len(block), dtype=np.int64),), size)
 
+    def make_space(self, more: int) -> None:
+        """Make space for so many more tuples."""
+        self._rows.make_space(more)
+        if self._times is not None:
+            self._times.make_space(more)
+
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
         """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""
         self._rows.add(rows, self._twins(relation, start) & ~keyed)
@@ -347,11 +353,11 @@ class TupleDirectory:
         """Let rows go that share a block with few that are alive."""
         self._rows.pack()
 
-    def in_files(self, files: Collection[Hashable]) -> Flags:
+    def in_files(self, files: Collection[BlockFile]) -> Flags:
         """By slot: whether the row is in one of some files."""
         return self._rows.in_files(files)
 
-    def rows_in_files(self, chosen: Flags, sizes: Mapping[Hashable, int]) -> dict[Hashable, Flags]:
+    def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
         """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
         return self._rows.rows_in_files(chosen, sizes)
 

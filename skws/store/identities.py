@@ -17,7 +17,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.index.values import identity_values
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, index_hashes
-from skws_mesh.columnar.hash_index import HashIndex
+from skws_mesh.columnar.hash_index import MERGED, HashIndex
 from skws_mesh.columnar.store import Table
 from skws_schema.model import AttributeType, Row, Schema
 
@@ -108,6 +108,34 @@ class SingleTuples:
         self._tuples.append((hashes, np.full(len(hashes), _NONE), keyed))  # type: ignore[arg-type]  # of several types
         self.take_back(np.flatnonzero(np.isin(relation, list(self.followed)) & single & lasting) + first)
 
+    def make_space(self, more: int) -> None:
+        """Make space for so many more tuples."""
+        self._tuples.make_space(more)
+
+    def append(self, hashes: Hashes, keyed: Flags) -> None:
+        """Add the tuples of the next slots, which ``index`` makes known by their identities."""
+        self._tuples.append((hashes, np.full(len(hashes), _NONE, dtype=np.int32), keyed))  # type: ignore[arg-type]  # of several types
+
+    def index(self, relation: Ints) -> Ints:
+        """Index all tuples at once, none of which was known before; gives the slots of those of one hash.
+
+        ``relation``: by slot. Tuples of one hash are not single.
+        """
+        slots = np.flatnonzero(np.isin(relation, list(self.followed)))
+        hashes = self.hashes(slots)
+        several = _repeated(hashes)
+        remaining: Ints = NOTHING
+        if several.any():
+            remaining = slots[several]
+            slots, hashes = slots[~several], hashes[~several]
+        self._index.make_space(len(slots), len(slots))
+        for first in range(0, len(slots), MERGED):
+            some = slice(first, min(first + MERGED, len(slots)))
+            self._index.add(hashes[some], np.arange(some.start, some.stop))
+        self._numbers.append((hashes, slots))  # type: ignore[arg-type]  # of two types
+        self._tuples.numbers[slots] = np.arange(len(slots))
+        return remaining
+
     def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:
         """Follow a relation from now on, whose live tuples are given; gives the slots of equal ones."""
         self.followed.add(relation)
@@ -179,6 +207,13 @@ class SingleTuples:
     def _assign(self, slots: Ints, numbers: Ints) -> None:
         self._tuples.numbers[slots] = numbers
         self._numbers.slots[numbers] = slots
+
+
+def _repeated(hashes: Hashes) -> Flags:
+    """Which hashes occur more than once."""
+    ordered = np.sort(hashes)
+    often = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.isin(hashes, often) if len(often) else np.zeros(len(hashes), dtype=bool)
 
 
 class _ByTuple(Table):

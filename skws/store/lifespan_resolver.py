@@ -97,9 +97,16 @@ class LifespanResolver:
     def follow(self, relation: int, slots: Ints) -> None:
         """Follow a relation from now on, whose live tuples are given."""
         rows = self._store.directory.some_rows(slots)
-        several = self._store.singles.follow(relation, slots, rows)
-        starts = self._store.live.tuples.start.take(several)
-        for each in self._as_objects(several[np.argsort(starts, kind="stable")]):
+        self._remember(self._store.singles.follow(relation, slots, rows))
+
+    def load(self) -> None:
+        """Follow the tuples of the store, to which many were appended and no others."""
+        self._remember(self._store.singles.index(self._store.live.tuples.relation))
+
+    def _remember(self, slots: Ints) -> None:
+        """Follow live tuples as objects, which are not single."""
+        starts = self._store.live.tuples.start.take(slots)
+        for each in self._as_objects(slots[np.argsort(starts, kind="stable")]):
             self._lifespans.remember(each)
 
     def _as_objects(self, slots: Ints) -> list[StreamTuple]:

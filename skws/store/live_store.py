@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,18 +23,21 @@ from skws_windows.window import FOREVER, Unbounded, Window, ticks_per_position
 
 if TYPE_CHECKING:
     from skws.index.database import StoredTuples
+    from skws.store.row_bitmaps import KnownBitmaps
 
 
 @dataclass(frozen=True, slots=True)
 class LastingRecords:
     """Records that lead to what is true now: some that come first at their time, then the live tuples.
 
-    ``live``: by slot, which tuples of the store are inserted. Nothing happens while it is used.
+    ``live``: by slot, which tuples of the store are inserted. ``bitmaps``: gives those of some slots, as far
+    as they are known. Nothing happens while it is used.
     """
 
     leading: RecordBatch
     store: LiveStore
     live: Flags
+    bitmaps: Callable[[Ints], KnownBitmaps | None]
 
     def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
         """With all records of the times of some, in order, in place of those that are here."""
@@ -43,7 +46,7 @@ class LastingRecords:
         first = waiting.time[0]
         leading = self.leading.take(self.leading.time < first)
         live = self.live & (self.store.directory.times < first)
-        return LastingRecords(concat_batches([leading, waiting]), self.store, live)
+        return replace(self, leading=concat_batches([leading, waiting]), live=live)
 
     def __len__(self) -> int:
         return len(self.leading) + int(np.count_nonzero(self.live))
@@ -133,6 +136,19 @@ class LiveStore:
         self.singles.add(first, new.relation, hashes, keyed, single, lasting)
         columns = TupleColumns(new.relation, new.start, new.end, keys, new.place)
         return first, self.live.insert(columns)
+
+    def make_space(self, more: int) -> None:
+        """Make space for so many more tuples."""
+        self.live.make_space(more)
+        self.directory.make_space(more)
+        self.singles.make_space(more)
+
+    def append(self, new: TupleBatch, keys: Ints) -> int:
+        """Take in some of many tuples, indexed behind the last of them; gives the slot of the first."""
+        hashes, keyed = self._identities(new)
+        self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
+        self.singles.append(hashes, keyed)
+        return self.live.append(TupleColumns(new.relation, new.start, new.end, keys, new.place))
 
     def _identities(self, new: TupleBatch) -> tuple[Hashes, Flags]:
         """As ``Identities.of``; static tuples of relations that are not followed have none: nobody asks."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +19,13 @@ from zlib import crc32
 
 import numpy as np
 
-from skws.data.batch import BATCH, RecordBatch, Rows, concat_batches, whole_groups
-from skws.data.blocks import ColumnBlock, MappedBlock
+from skws.data.batch import BATCH, NO_RECORDS, RecordBatch, Rows, concat_batches, whole_groups
+from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock
 from skws.data.packing import laid_in, laid_out, times_in
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
+from skws.store import row_bitmaps
 from skws.store.live_store import LastingRecords
+from skws.store.row_bitmaps import FileBitmaps
 from skws_mesh.columnar.columns import Flags, Ints, distinct
 
 SUFFIX: Final = ".rows"
@@ -58,6 +60,11 @@ class RowFile:
     @property
     def rows(self) -> int:
         return self.firsts[-1]
+
+    @property
+    def content(self) -> str:
+        """As of ``BlockFile``."""
+        return " ".join(f"{size}:{checksum:x}" for size, checksum in self.portions)
 
     @classmethod
     def write(cls, path: Path, parts: Iterable[RecordBatch]) -> RowFile:
@@ -156,11 +163,12 @@ class _Portion(NamedTuple):
 class StoredRecords:
     """Records of row files, and others that come first at their time, all in order of time.
 
-    They are read in parts, so that memory has what is made of them, and not all of them as well.
+    ``rest``: those others. They are read in parts, so that memory has what is made of them, and not all of
+    them as well.
     """
 
     def __init__(self, rest: RecordBatch, portions: Sequence[_Portion]) -> None:
-        self._rest = rest
+        self.rest = rest
         self._portions = portions
         self.latest: int | None = None
         """The latest time; None without records."""
@@ -172,17 +180,21 @@ class StoredRecords:
                 self.latest = latest if self.latest is None else max(self.latest, latest)
 
     def __len__(self) -> int:
-        return len(self._rest) + self._in_files
+        return len(self.rest) + self._in_files
 
     @property
     def insertions(self) -> int:
         """The number of records that insert."""
-        return self._rest.insertions + self._in_files
+        return self.rest.insertions + self._in_files
 
     @property
     def whole(self) -> RecordBatch:
         """All of them."""
-        return next(self.parts(len(self)), self._rest)
+        return next(self.parts(len(self)), self.rest)
+
+    def in_files(self) -> StoredRecords:
+        """Those of row files alone, which are insertions."""
+        return StoredRecords(NO_RECORDS, self._portions)
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
         """The records in batches of about ``size``, of whole portions if possible."""
@@ -192,7 +204,7 @@ class StoredRecords:
         order = np.argsort(np.concatenate(times), kind="stable").astype(np.int32)
         del times
         source = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes).take(order)
-        opened, files = {0: self._rest}, {portion.file for portion in self._portions}
+        opened, files = {0: self.rest}, {portion.file for portion in self._portions}
         for part in whole_groups(source, len(sizes), size):
             numbers, sources = order[part], source[part]
             batches, places = [], []
@@ -213,7 +225,7 @@ class StoredRecords:
 
     def _times(self) -> Iterator[Ints]:
         """The times of the records of each source."""
-        yield self._rest.time
+        yield self.rest.time
         for portion in self._portions:
             yield portion.times()
 
@@ -231,7 +243,7 @@ class RowFiles:
         The store of the tuples then has their rows there.
         """
         directory = lasting.store.directory
-        sizes: dict[Hashable, int] = {file: file.rows for file in self._open.values()}
+        sizes: dict[BlockFile, int] = {file: file.rows for file in self._open.values()}
         rows = directory.rows_in_files(lasting.live, sizes)
         live = {file: rows[file] for file in self._open.values()}
         reused = self._worth_keeping(live)
@@ -249,7 +261,11 @@ class RowFiles:
         """A new file for some live tuples."""
         file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
         self._open[file.path.name] = file
-        lasting.store.directory.move(slots, file.read().rows)
+        rows = file.read().rows
+        known = lasting.bitmaps(slots)
+        if known is not None and known.keys:
+            FileBitmaps.of(known, _numbers(rows)).write(file)
+        lasting.store.directory.move(slots, rows)
         return file
 
     def _insertions(self, lasting: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
@@ -293,6 +309,7 @@ class RowFiles:
         for path in self.folder.glob(f"*{SUFFIX}"):
             if path.name not in names:
                 removed(path)
+        row_bitmaps.trim(self.folder, (self.folder / name for name in names))
 
     @property
     def size(self) -> int:

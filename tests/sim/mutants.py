@@ -392,6 +392,15 @@ _mutant(
     window="none",
     asks="keywords",
 )
+_BITMAPS: Final = "skws.store.row_bitmaps"
+_mutant(
+    "bitmaps-of-another-query",
+    "a start reads bitmaps that were kept for another query",
+    (f"{_BITMAPS}:keys_of", "repr(asked).encode()", 'b""'),
+    host="local",
+    window="none",
+    asks="keywords",
+)
 _mutant(
     "snapshot-unsecured",
     "a snapshot that a killed process left is used before it would survive a loss of power",

@@ -26,7 +26,7 @@ from skws.jobs import checkpoint
 from skws.jobs import standing_queries as standing
 from skws.jobs.clock import StoppableClock
 from skws.queries import operator, session
-from skws.queries.keywords import kind
+from skws.queries.keywords import engine, kind
 from skws.store import directory, row_files
 from skws_mesh.columnar import hash_index, store
 from skws_purging import policy
@@ -129,6 +129,7 @@ class World:
             stack.enter_context(patch.object(row_files, "MOST", _MOST_FILES))
             stack.enter_context(patch.object(directory, "_MANY", _MANY_ROWS))
             stack.enter_context(patch.object(session, "PART", _LEAST_FILED))
+            stack.enter_context(patch.object(engine, "TAKEN_UP", _LEAST_FILED))
             stack.enter_context(patch.object(row_files, "mapped", self._mapped))
             stack.enter_context(patch.object(budget._Process, "budget", budget.MemoryBudget(_BUDGET)))
             stack.enter_context(patch.object(memory._Asked, "size", "1GiB"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
 from skws.data.batch import Rows
-from skws.data.blocks import ColumnBlock, MappedBlock, RowBlock
+from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock, RowBlock
 from skws.store import directory
 from skws.store.directory import RowStore
 from skws_mesh.columnar.columns import Flags
@@ -40,7 +42,18 @@ def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> Non
         assert store.row(some[0]) == expected[some[0]][1]
 
 
-def _in_file(some: list[tuple[int, Row]], file: str) -> Rows:
+@dataclass(frozen=True)
+class RowsOfStep:
+    """A file that nobody reads."""
+
+    path: Path
+
+    @property
+    def content(self) -> str:
+        return self.path.name
+
+
+def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
     """Rows as those of a file, which is written relation by relation."""
     blocks: list[MappedBlock] = []
     number, places = np.zeros((2, len(some)), dtype=np.int64)
@@ -61,7 +74,7 @@ def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: i
     rng = Random(seed)
     store = RowStore(lasting=lasting)
     expected: list[tuple[int, Row]] = []
-    files: dict[Hashable, int] = {}
+    files: dict[BlockFile, int] = {}
     for step in range(60):
         match rng.randrange(8):
             case 0:
@@ -73,8 +86,9 @@ def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: i
                 store.pack()
             case 2 if expected:
                 slots = sorted(rng.sample(range(len(expected)), rng.randint(1, len(expected))))
-                rows = _in_file([expected[slot] for slot in slots], f"{step}")
-                files[f"{step}"] = len(slots)
+                file = RowsOfStep(Path(f"{step}"))
+                rows = _in_file([expected[slot] for slot in slots], file)
+                files[file] = len(slots)
                 store.move(np.array(slots, dtype=np.int64), rows)
             case _:
                 new = [_row(rng) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
@@ -87,18 +101,17 @@ def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: i
         assert store.in_files(files).tolist() == [place is not None for place in _places(store)]
 
 
-def _places(store: RowStore) -> list[tuple[str, int] | None]:
+def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
     """By slot: the file and the number of its row in it."""
     rows = store.rows()
-    places: list[tuple[str, int] | None] = []
+    places: list[tuple[BlockFile, int] | None] = []
     for number, place in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
         block = rows.blocks[number]
-        mapped = isinstance(block, MappedBlock)
-        places.append((str(block.file), block.first + place) if mapped else None)
+        places.append((block.file, block.first + place) if isinstance(block, MappedBlock) else None)
     return places
 
 
-def _living(store: RowStore, chosen: Flags, files: Mapping[Hashable, int]) -> dict[Hashable, list[bool]]:
+def _living(store: RowStore, chosen: Flags, files: Mapping[BlockFile, int]) -> dict[BlockFile, list[bool]]:
     flags = {file: [False] * size for file, size in files.items()}
     for place, is_chosen in zip(_places(store), chosen.tolist(), strict=True):
         if place is not None and is_chosen:

@@ -8,6 +8,7 @@ A query sleeps while some of its keywords are in no live tuple.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,11 +33,15 @@ class KeywordBitmaps:
     def take(self, chosen: Flags | Ints) -> KeywordBitmaps:
         return KeywordBitmaps(self.tuple[chosen], self.query[chosen], self.bitmap[chosen])
 
-    def followed_by(self, other: KeywordBitmaps, first: int) -> KeywordBitmaps:
-        """These bitmaps, then those of tuples that are numbered from ``first`` on."""
-        columns = (other.tuple + first, other.query, other.bitmap)
-        own = (self.tuple, self.query, self.bitmap)
-        return KeywordBitmaps(*map(np.concatenate, zip(own, columns, strict=True)))
+    def behind(self, first: int) -> KeywordBitmaps:
+        """The bitmaps of the same tuples, numbered from ``first`` on."""
+        return KeywordBitmaps(self.tuple + first, self.query, self.bitmap)
+
+    @classmethod
+    def concat(cls, parts: Sequence[KeywordBitmaps]) -> KeywordBitmaps:
+        """The bitmaps of several parts, of which there must be at least one, in their order."""
+        columns = ((part.tuple, part.query, part.bitmap) for part in parts)
+        return cls(*map(np.concatenate, zip(*columns, strict=True)))
 
     @classmethod
     def none(cls) -> KeywordBitmaps:

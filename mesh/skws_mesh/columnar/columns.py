@@ -133,8 +133,18 @@ def written(
     """
     end = place + len(values)
     if end > len(array):
-        grown = np.empty((max(least, end + end // 4), *array.shape[1:]), dtype=array.dtype)
-        grown[:place] = array[:place]
-        array = grown
+        array = with_space(array, place, max(least, end + end // 4))
     array[place:end] = values
     return array
+
+
+def with_space(array: npt.NDArray[Scalar], used: int, space: int) -> npt.NDArray[Scalar]:
+    """The array, or a copy of its first ``used`` values, with space for so many.
+
+    Space that is not used takes no memory yet.
+    """
+    if space <= len(array):
+        return array
+    grown = np.empty((space, *array.shape[1:]), dtype=array.dtype)
+    grown[:used] = array[:used]
+    return grown

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, written
+from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, written
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
 _SPARSE = 8  # bits a hash, so that one in eight absent hashes passes
@@ -167,14 +167,28 @@ class HashIndex:
     def __len__(self) -> int:
         return self._size
 
+    def make_space(self, more: int, most: int) -> None:
+        """Make space for so many more entries, whose payloads are at most ``most``.
+
+        It suffices if they are added MERGED at a time.
+        """
+        self._make_room(most)
+        self._entries = with_space(self._entries, self._size, self._size + more)
+        directories = sum(run.directory for run in self.runs)
+        self._begins = with_space(self._begins, directories, directories + more + 2 * (more // MERGED + 1))
+        if not self.filter.has_room(more):
+            self.filter = HashFilter(self._size + more)
+            self.filter.add(self._entries[: self._size])
+
     def add(self, hashes: Hashes, payload: Ints) -> None:
         """Add entries in any order."""
         if not len(hashes):
             return
         self._make_room(int(payload.max()))
-        self._push((hashes & self._hash_part) | payload.view(np.uint64))
+        entries = (hashes & self._hash_part) | payload.view(np.uint64)
+        self._push(entries)
         if self.filter.has_room(len(hashes)):
-            self.filter.add(hashes)
+            self.filter.add(entries)  # mostly in order by now, and so of neighbouring bits
         else:
             self._renew_filter()
 
@@ -246,7 +260,7 @@ class HashIndex:
         entries.sort()  # in place, and with the processor's vector instructions
         begins = _directory(entries, run.bits)
         self._size = first + size
-        if first:
+        if first or len(self._entries) >= self._size:
             directories = sum(other.directory for other in self.runs)
             self._entries = written(self._entries, first, entries)
             self._begins = written(self._begins, directories, begins + np.int32(first))

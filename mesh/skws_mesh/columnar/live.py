@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -20,10 +20,12 @@ from skws_mesh.columnar.columns import (
     index_hashes,
     ranges,
 )
-from skws_mesh.columnar.hash_index import HashIndex, in_parts
+from skws_mesh.columnar.hash_index import MERGED, HashIndex, in_parts
 from skws_mesh.columnar.store import TupleStore
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Schema
+
+_AT_ONCE: Final = 1 << 16  # tuples whose columns fit the processor's caches
 
 
 class KeySets:
@@ -126,6 +128,29 @@ class LiveTuples:
         """
         self._store.open(tuples.columns(), size)
         self._index = index
+
+    def make_space(self, more: int) -> None:
+        """Make space for so many more tuples."""
+        self._store.make_space(more)
+
+    def append(self, batch: TupleColumns) -> int:
+        """Add tuples that ``index`` makes known by their join values; gives the slot of the first."""
+        return self._store.append(batch.columns())
+
+    def index(self) -> None:
+        """Index all tuples, which were appended: at once that is faster than batch by batch."""
+        keys, size = self.tuples.keys, len(self)
+        self._index.make_space(int(np.count_nonzero(keys != NULL)), size)
+        positions, hashes, waiting = [], [], 0
+        for begin in range(0, size, _AT_ONCE):
+            some = slice(begin, min(begin + _AT_ONCE, size))
+            position, of = self._entries(self.tuples.relation[some], keys[some])
+            positions.append(position + begin)
+            hashes.append(of)
+            waiting += len(of)
+            if waiting + _AT_ONCE * self.key_sets.width > MERGED or some.stop == size:
+                self._index.add(np.concatenate(hashes), np.concatenate(positions))
+                positions, hashes, waiting = [], [], 0
 
     def insert(self, batch: TupleColumns) -> InsertedTuples:
         first = self._store.append(batch.columns())

@@ -172,6 +172,11 @@ class ColumnarMesh:
         """The number of pairs of a live tuple and a query of which it contains keywords."""
         return len(self._bitmaps)
 
+    def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:
+        """The bitmaps of some tuples, by their place in ``slots``."""
+        places, bitmaps = self._bitmaps.carried(slots)
+        return KeywordBitmaps(places, bitmaps.query, bitmaps.bitmap)
+
     @property
     def operators(self) -> int:
         """The number of operators made so far."""
@@ -209,11 +214,20 @@ class ColumnarMesh:
             self._purge()
         for query in numbers:
             self._sleep.enrol(query)
+        return self._grow(iter([self._labelled(bitmaps)]))
+
+    def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
+        roots = self._labelled(bitmaps)
+        for some in roots.parts(PAIRS):
+            yield self._grow(iter([some]))
+
+    def _labelled(self, bitmaps: KeywordBitmaps) -> Partials:
+        """The partials of size 1 of the queries that sleep, once live tuples have these bitmaps."""
         self._bitmaps.insert(bitmaps, len(self._live))
         slots, hashes = self._entries(bitmaps)
         self._carriers.add(hashes, slots)
         self._bridges.add(bitmaps)
-        return self._grow(iter([self._woken(bitmaps)]))
+        return self._woken(bitmaps)
 
     def remove(self, query: int) -> None:
         self._forgotten[query] = self._bitmaps.forget(query)

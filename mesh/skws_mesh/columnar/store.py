@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skws_mesh.columnar.columns import Flags, Hashes, Ints, TupleColumns, distinct, index_hashes, written
+from skws_mesh.columnar.columns import (
+    Flags,
+    Hashes,
+    Ints,
+    TupleColumns,
+    distinct,
+    index_hashes,
+    with_space,
+    written,
+)
 from skws_mesh.columnar.hash_index import HashIndex
 
 NO_MEMBER = -1
@@ -87,6 +96,11 @@ class Table:
     def open(self, columns: tuple[Ints, ...], size: int) -> None:
         """Begin with the first ``size`` rows of columns, which are not copied; the rest is space for more."""
         self._columns, self.size = list(columns), size
+
+    def make_space(self, more: int) -> None:
+        """Make space for so many more rows: appending them then copies no column."""
+        for number, column in enumerate(self._columns):  # one by one, as in ``append``
+            self._columns[number] = with_space(column, self.size, self.size + more)
 
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""

@@ -18,6 +18,7 @@ import numpy as np
 from skws_mesh.backend import OperatorUse
 from skws_mesh.columnar.bitmaps import KeywordBitmaps
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+from skws_mesh.columnar.hash_index import PAIRS
 from skws_mesh.columnar.live import InsertedTuples, LiveTuples
 from skws_mesh.columnar.store import NO_MEMBER, Partials
 from skws_mesh.delta.neighbours import Partners
@@ -136,10 +137,23 @@ class DeltaJoins:
         return iter(())
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
+        self._append(bitmaps)
+        return self._ending(arrived.first, len(self._live))
+
+    def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
+        self._append(bitmaps)
+        for begin in range(0, len(self._live), PAIRS):
+            yield self._ending(begin, min(begin + PAIRS, len(self._live)))
+
+    def _append(self, bitmaps: KeywordBitmaps) -> None:
+        """Take in the words of new tuples."""
         live = len(self._live)
         self._words.append(bitmaps.tuple, bitmaps.query, live)
         self._partners.extend(live)
-        return self._results(self._around(np.arange(arrived.first, live, dtype=np.int64)))
+
+    def _ending(self, first: int, end: int) -> Partials:
+        """The results whose last tuple is in one of the slots from ``first`` to before ``end``."""
+        return self._results(self._around(np.arange(first, end, dtype=np.int64)))
 
     def ask(self, queries: Mapping[int, WordSearch]) -> None:
         """Register the words of the queries that are added next."""

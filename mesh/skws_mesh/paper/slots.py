@@ -89,6 +89,9 @@ class SlotMesh:
         self._tuples += [None] * len(slots)
         return self._insert(slots, labels, horizon)
 
+    def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
+        yield self.add((self._query,), bitmaps)
+
     def _insert(self, slots: Ints, labels: Ints, horizon: int) -> Partials:
         """Insert the slots in order of start, with their keyword bitmaps."""
         tuples, mesh = self._live.tuples, self._mesh

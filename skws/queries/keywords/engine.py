@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec.structs import replace as struct_replace
 
-from skws.data.batch import BATCH, Record, RecordBatch, batched
+from skws.data.batch import BATCH, LongBatch, Record, RecordBatch, batched
 from skws.index import table_records
 from skws.keywords.keyword_matching import KeywordMatching
 from skws.keywords.plan import Plan
@@ -33,6 +33,7 @@ from skws.results.result import Result, ResultTuple
 from skws.spec.enums import ToldUpdates
 from skws.store.lifespan_resolver import LifespanResolver, Settled
 from skws.store.live_store import LastingRecords, LiveStore
+from skws.store.row_files import StoredRecords
 from skws.store.table_tuples import table_tuples
 from skws.store.tuple_batch import TupleBatch, natural_ends, of_tuples
 from skws_mesh.columnar.columns import Flags, Ints, distinct
@@ -42,13 +43,15 @@ from skws_schema.budgets import Held, memory_checked, register
 from skws_schema.errors import UsageError
 from skws_schema.evolution import SchemaChange
 from skws_schema.model import Row, Schema, sourced
-from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Window, with_deletions
+from skws_windows.window import FOREVER, MICROSECOND, CountWindow, Unbounded, Window, with_deletions
 
 if TYPE_CHECKING:
     from skws.index.database import StoredTuples
 
 RESULTS: Final = 1 << 18
 """Results of one portion, about: they are in memory together, as columns of integers."""
+TAKEN_UP: Final = BATCH
+"""Tuples of row files that are taken up at once."""
 _OP: Final = attrgetter("op")
 _FIRST: Final = 2048  # tuples with keywords: each can join each
 _LEARNED: Final = 1024  # tuples whose words are learned before one is completed
@@ -281,6 +284,33 @@ class KeywordEngine(MeshEngine):
             yield from self._batch(batch.take(slice(first, end)), ticks[first:end], int(ticks[end - 1]))
             self._portions.led_to(self.counts.results - before)
 
+    def take_up(self, log: LongBatch) -> LongBatch:
+        """Take in what lives, from a log that has ``lasting_records``; gives the records to take after it.
+
+        Those in row files lead to a tuple each, so they need not be settled one after the other. Their
+        results were told when they came.
+        """
+        if not isinstance(log, StoredRecords) or not self._loads(log.rest):
+            return log
+        for partials in self._operator.load(self._loaded(log.in_files()), len(log)):
+            self._results.add(partials)
+        self._settling.load()
+        self.counts.tuples += self._arrived
+        return log.rest
+
+    def _loads(self, rest: RecordBatch) -> bool:
+        """Whether tuples may be taken in before the ``rest`` of the records, which are earlier ones."""
+        alone = not (len(self._store) or self._operator.has_tables)
+        in_order = not (self.lateness or self._in_any_order) and isinstance(self.window, Unbounded)
+        return alone and in_order and not rest.truncations().any()
+
+    def _loaded(self, log: StoredRecords) -> Iterator[TupleBatch]:
+        for part in log.parts(TAKEN_UP):
+            places = np.arange(self._arrived, self._arrived + len(part), dtype=np.int64)
+            self._arrived += len(part)
+            ends = natural_ends(self._lifespans, part.time)
+            yield TupleBatch(part.relation, part.rows, part.time, ends, part.time, places)
+
     def reach(self, now: int, horizon: int) -> None:
         """Time has passed up to ``now``; no record comes before ``horizon`` any more. Both are ticks."""
         self.now, self._horizon = max(self.now, now), horizon
@@ -378,7 +408,7 @@ class KeywordEngine(MeshEngine):
         ] = False
         for slot in directory.slots.chosen(alone):
             leading += self._gone_before(directory.member(slot))
-        return LastingRecords(RecordBatch.of(leading), self._store, alone)
+        return LastingRecords(RecordBatch.of(leading), self._store, alone, self._operator.known_bitmaps)
 
     def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
         """Equal rows of the instant of the only one that lives."""

@@ -29,6 +29,7 @@ from skws.queries.keywords.word_queries import MANY, WordSearches, why_no_delta_
 from skws.ranking.scoring import Scoring
 from skws.spec.enums import EvaluatorName
 from skws.store.live_store import LiveStore
+from skws.store.row_bitmaps import FileMatching, KnownBitmaps, keys_of
 from skws.store.tuple_batch import TupleBatch, of_table_rows
 from skws_mesh.backend import Mesh, OperatorUse
 from skws_mesh.candidate_networks import CandidateNetwork
@@ -247,9 +248,8 @@ class KeywordOperator:
             return bitmaps
         ((query, plan),) = plans.items()
         self._behind.begin(query, plan, bitmaps)
-        return bitmaps.followed_by(
-            matching.of(self._directory.some_rows(np.arange(first, len(self._live)))), first
-        )
+        inserted = matching.of(self._directory.some_rows(np.arange(first, len(self._live))))
+        return KeywordBitmaps.concat([bitmaps, inserted.behind(first)])
 
     def search_at(self, now: int) -> LiveSearch:
         """The search over all that lives at ``now``, with all rows of tables that have a source."""
@@ -327,7 +327,7 @@ class KeywordOperator:
         self, new: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
     ) -> list[Partials]:
         first, arrived = self.store.enter(new, keys)
-        bitmaps = KeywordBitmaps(bitmaps.tuple + first, bitmaps.query, bitmaps.bitmap)
+        bitmaps = bitmaps.behind(first)
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
         partials = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
@@ -336,6 +336,36 @@ class KeywordOperator:
             partials.append(of_words)
             self.excluded += excluded
         return [self._truly_joined(results) for results in partials if len(results)]
+
+    def load(self, batches: Iterable[TupleBatch], most: int) -> Iterator[Partials]:
+        """Add at most so many tuples of row files, before all others; gives their results, in parts.
+
+        Their index by join value is made at once. That by identity is to be made (``LifespanResolver.load``).
+        """
+        self.store.make_space(most)
+        matching = FileMatching(self.matching)
+        labels, words = [KeywordBitmaps.none()], [KeywordBitmaps.none()]
+        for new in batches:
+            first = self.store.append(new, self.store.values.of(new.rows))
+            labels.append(matching.of(new.rows).behind(first))
+            self._scoring.arrived(first, new.rows, labels[-1])
+            if len(self._worded):
+                words.append(self._worded.labels(new.rows).behind(first))
+        matching.keep()
+        self._live.index()
+        bitmaps = self._coded(KeywordBitmaps.concat(labels))
+        for mesh, mine in self._meshes.labels(bitmaps):
+            yield from map(self._truly_joined, mesh.load(mine))
+        if len(self._worded):
+            of_words = KeywordBitmaps.concat(words)
+            self.excluded += self._worded.joins.exclusions(of_words)
+            yield from map(self._truly_joined, self._worded.load(of_words))
+        self._sweep.done(ALWAYS, self.entries)
+
+    def known_bitmaps(self, slots: Ints) -> KnownBitmaps | None:
+        """The bitmaps of live tuples; None if they would have to be matched again."""
+        bitmaps = None if len(self._worded) else self._meshes.bitmaps_of(slots)
+        return None if bitmaps is None else KnownBitmaps(keys_of(self.matching.matchers), bitmaps)
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
         """All tuples but those of removed relations and of ``open_tables``, for another operator."""

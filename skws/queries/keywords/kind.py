@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from skws.data.batch import Record
+from skws.data.batch import LongBatch, Record
 from skws.keywords.keyword_matching import ordered_by_sample
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.diagnosis import EmptyResult
@@ -107,6 +107,9 @@ class LiveKeywords(LiveOperator):
         if self._engine is None:
             return {}
         return {SHARED: _taken(self._engine, self._state.order, arrived)}
+
+    def take_up(self, log: LongBatch) -> LongBatch:
+        return log if self._engine is None else self._engine.take_up(log)
 
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         if self._engine is None:

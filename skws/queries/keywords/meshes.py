@@ -256,6 +256,17 @@ class Meshes:
         label[excluded] = [self.queries[query].mesh.excluded for query in bitmaps.query[excluded].tolist()]
         return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
+    def bitmaps_of(self, slots: Ints) -> KeywordBitmaps | None:
+        """The bitmaps of some tuples, by their place in ``slots``; None if some meshes do not keep any."""
+        if self._paper:
+            return None
+        parts = [KeywordBitmaps.none()]
+        for mesh in self.columnar:
+            coded = mesh.bitmaps_of(slots)
+            bitmap = np.where(coded.bitmap == mesh.excluded, EXCLUDED, coded.bitmap)
+            parts.append(KeywordBitmaps(coded.tuple, coded.query, bitmap))
+        return KeywordBitmaps.concat(parts)
+
     def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Mesh, KeywordBitmaps]]:
         if len(self) == 1:
             yield next(iter(self)), bitmaps

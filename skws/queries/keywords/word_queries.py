@@ -136,9 +136,16 @@ class WordSearches:
 
         Also returns the number of pairs of a tuple and a query that excludes it.
         """
-        slots, words = self._matching.of(rows)
-        labels = _labels(slots + arrived.first, words)
+        labels = self.labels(rows).behind(arrived.first)
         return self._satisfying(self.joins.insert(arrived, labels)), self.joins.exclusions(labels)
+
+    def labels(self, rows: Rows) -> KeywordBitmaps:
+        """The words of rows, by their number, that queries ask for."""
+        return _labels(*self._matching.of(rows))
+
+    def load(self, labels: KeywordBitmaps) -> Iterator[Partials]:
+        """As ``skws_mesh.backend.Mesh.load``, by the words of all live tuples."""
+        return map(self._satisfying, self.joins.load(labels))
 
     def _satisfying(self, found: Partials) -> Partials:
         """Drop results with tuples that conditions of their queries exclude."""

@@ -1,0 +1,233 @@
+"""Keyword bitmaps of the rows in row files, kept beside them (docs/architecture/store.md).
+
+A bitmap depends on its row and its query alone, and a row in a file never changes. So a start reads no text
+that was matched before. The files of bitmaps are a cache: where one is missing, damaged, or about other
+queries, the texts of its row file are matched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from skws import __version__
+from skws.data.batch import Rows
+from skws.data.blocks import BlockFile, MappedBlock
+from skws.durable import PRIVATE, checked, read, removed, replaced, unchecked
+from skws.keywords.keyword_matching import KeywordMatching, in_order
+from skws_mesh.columnar.bitmaps import KeywordBitmaps
+from skws_mesh.columnar.columns import Integers, Ints, ranges
+from skws_schema.errors import StateError
+
+if TYPE_CHECKING:
+    from skws.keywords.match import Matcher
+
+SUFFIX: Final = ".bitmaps"
+_COLUMNS: Final = {"row": np.int32, "key": np.int32, "bitmap": np.int16}
+
+
+class KnownBitmaps(NamedTuple):
+    """Bitmaps of rows, by their place among some. ``keys``: of all queries that were matched, by number."""
+
+    keys: Mapping[int, str]
+    bitmaps: KeywordBitmaps
+
+
+@dataclass(frozen=True, slots=True)
+class FileBitmaps:
+    """The bitmaps of the rows of one file, in order of ``row``, their number in the file.
+
+    ``keys``: of the queries that were matched, as ``keys_of`` gives them; ``key``: the place of one in these.
+    """
+
+    keys: Sequence[str]
+    row: npt.NDArray[np.int32]
+    key: npt.NDArray[np.int32]
+    bitmap: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, known: KnownBitmaps, numbers: Integers) -> FileBitmaps:
+        """``numbers``: in the file, of all the rows that were matched."""
+        keys, bitmaps = known
+        first: dict[str, int] = {}  # queries of one key have equal bitmaps
+        for query, key in keys.items():
+            first.setdefault(key, query)
+        place = np.full(max(keys, default=-1) + 1, -1, dtype=np.int64)
+        place[list(first.values())] = np.arange(len(first))
+        its_key = place.take(bitmaps.query)
+        once = np.flatnonzero(its_key >= 0)
+        row = numbers.take(bitmaps.tuple.take(once))
+        order = np.argsort(row, kind="stable")
+        its_key, bitmap = (column.take(once).take(order) for column in (its_key, bitmaps.bitmap))
+        return cls(
+            [*first], row.take(order).astype(np.int32), its_key.astype(np.int32), bitmap.astype(np.int16)
+        )
+
+    @classmethod
+    def read(cls, file: BlockFile) -> FileBitmaps:
+        """Those beside a row file; none if they cannot be read, are damaged, or are of other rows."""
+        text = None
+        with suppress(StateError):
+            text = unchecked(read(file.path.with_suffix(SUFFIX)), file.content)
+        if text is None:
+            return cls([], *(np.empty(0, dtype=kind) for kind in _COLUMNS.values()))
+        head, _, data = text.partition(b"\n")
+        fields = orjson.loads(head)
+        columns, at = [], 0
+        for kind in _COLUMNS.values():
+            columns.append(np.frombuffer(data, dtype=kind, count=fields["size"], offset=at))
+            at += columns[-1].nbytes
+        return cls(fields["keys"], *columns)
+
+    def write(self, file: BlockFile) -> None:
+        """Keep them beside a row file. A disk that takes no more costs the next start its time."""
+        path = file.path.with_suffix(SUFFIX)
+        head = orjson.dumps({"keys": self.keys, "size": len(self.row)})
+        columns = (getattr(self, name).tobytes() for name in _COLUMNS)
+        with suppress(StateError):
+            replaced(path, checked(b"".join((head, b"\n", *columns)), file.content), mode=PRIVATE)
+
+
+def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
+    """By query a key, equal for queries of equal bitmaps, in all processes of one version of skws."""
+    schemas = {id(matcher.schema): matcher.schema for matcher in matchers.values()}
+    described = {number: repr((__version__, schema)).encode() for number, schema in schemas.items()}
+    keys = {}
+    for number, matcher in matchers.items():
+        query = matcher.query
+        asked = query.slots, query.exclusions, query.match_names, query.sequence, query.without
+        text = repr(asked).encode() + described[id(matcher.schema)]
+        keys[number] = blake2b(text, digest_size=16).hexdigest()
+    return keys
+
+
+class FileMatching:
+    """Finds the keyword bitmaps of rows that are in row files, whose texts are read only if need be."""
+
+    def __init__(self, matching: KeywordMatching) -> None:
+        self._matching = matching
+        self._keys = keys_of(matching.matchers)
+        self._files: dict[BlockFile, _MatchedFile] = {}
+        self._missing: dict[frozenset[int], KeywordMatching] = {}  # by queries
+
+    def of(self, rows: Rows) -> KeywordBitmaps:
+        """The bitmaps of rows, by their number. Each row is asked for once."""
+        parts = [KeywordBitmaps.none()]
+        for file, mine, numbers in _by_file(rows):
+            if file not in self._files:
+                self._files[file] = self._opened(file)
+            bitmaps = self._files[file].of(rows.take(mine), numbers)
+            parts.append(KeywordBitmaps(mine.take(bitmaps.tuple), bitmaps.query, bitmaps.bitmap))
+        whole = KeywordBitmaps.concat(parts)
+        return in_order([whole.tuple], [whole.query], [whole.bitmap])
+
+    def _opened(self, file: BlockFile) -> _MatchedFile:
+        known = FileBitmaps.read(file)
+        missing = frozenset(number for number, key in self._keys.items() if key not in known.keys)
+        if len(missing) == len(self._keys):
+            return _MatchedFile(known, self._keys, self._matching)
+        if missing and missing not in self._missing:
+            matching = self._missing[missing] = KeywordMatching()
+            for number in sorted(missing):
+                matching.add(number, self._matching.matchers[number])
+        return _MatchedFile(known, self._keys, self._missing.get(missing))
+
+    def keep(self) -> None:
+        """Keep what was matched beside the files, now that all of their live rows were asked for."""
+        for file, matched in self._files.items():
+            if matched.has_news:
+                matched.whole.write(file)
+        self._files.clear()
+
+
+@dataclass(slots=True)
+class _MatchedFile:
+    """``known``: bitmaps by an earlier process. ``keys``: of all queries, by number.
+
+    ``missing``: the matching of those that are not known; None if all are.
+    """
+
+    known: FileBitmaps
+    keys: Mapping[int, str]
+    missing: KeywordMatching | None
+    _of_key: tuple[Ints, Ints, Ints] = field(init=False)  # first, count and numbers of the queries of a key
+    _asked: list[npt.NDArray[np.int32]] = field(
+        init=False, default_factory=list
+    )  # by part: numbers in the file
+    _bitmaps: list[KeywordBitmaps] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        queries: dict[str, list[int]] = {key: [] for key in self.known.keys}
+        for number, key in self.keys.items():
+            if key in queries:
+                queries[key].append(number)
+        counts = np.array(list(map(len, queries.values())), dtype=np.int64)
+        flat = np.array([number for some in queries.values() for number in some], dtype=np.int64)
+        self._of_key = np.cumsum(counts) - counts, counts, flat
+
+    @property
+    def has_news(self) -> bool:
+        """True if texts were matched, or bitmaps are of queries that are gone."""
+        return self.missing is not None or not self._of_key[1].all()
+
+    @property
+    def whole(self) -> FileBitmaps:
+        """The bitmaps of all rows that were asked for."""
+        before = np.cumsum([0, *map(len, self._asked)]).tolist()
+        parts = [each.behind(first) for each, first in zip(self._bitmaps, before, strict=False)]
+        known = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
+        return FileBitmaps.of(known, np.concatenate(self._asked))
+
+    def of(self, rows: Rows, numbers: Ints) -> KeywordBitmaps:
+        """The bitmaps of rows, which have these numbers in the file."""
+        bitmaps = self._stored(numbers)
+        if self.missing is not None:
+            bitmaps = KeywordBitmaps.concat([bitmaps, self.missing.of(rows)])
+        if self.has_news:
+            self._asked.append(numbers.astype(np.int32))
+            self._bitmaps.append(bitmaps)
+        return bitmaps
+
+    def _stored(self, numbers: Ints) -> KeywordBitmaps:
+        first, end = np.searchsorted(self.known.row, (numbers.min(), numbers.max() + 1))
+        some = slice(int(first), int(end))
+        order = np.argsort(numbers, kind="stable")
+        row = self.known.row[some]
+        at = np.minimum(np.searchsorted(numbers, row, sorter=order), len(numbers) - 1)
+        places = order.take(at)
+        there = np.flatnonzero(numbers.take(places) == row)
+        key = self.known.key[some].take(there)
+        begin, counts, flat = self._of_key
+        counts = counts.take(key)
+        queries = flat.take(ranges(begin.take(key), counts))
+        bitmap = self.known.bitmap[some].take(there).astype(np.int64)
+        return KeywordBitmaps(np.repeat(places.take(there), counts), queries, np.repeat(bitmap, counts))
+
+
+def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
+    """Each row file with the places of its rows, in order, and their numbers in the file."""
+    numbers, which = np.empty((2, len(rows)), dtype=np.int64)
+    files: dict[BlockFile, int] = {}
+    for block, mine, places in rows.by_block():
+        if isinstance(block, MappedBlock):  # as all are
+            numbers[mine] = block.first + places
+            which[mine] = files.setdefault(block.file, len(files))
+    for file, number in files.items():
+        mine = np.flatnonzero(which == number)
+        yield file, mine, numbers.take(mine)
+
+
+def trim(folder: Path, rows: Iterable[Path]) -> None:
+    """Remove the bitmaps in a folder that are beside none of some row files. Raises StateError."""
+    stays = {path.with_suffix(SUFFIX) for path in rows}
+    for path in folder.glob(f"*{SUFFIX}"):
+        if path not in stays:
+            removed(path)

@@ -1,0 +1,261 @@
+"""Keyword bitmaps beside row files: a start reads no text that was matched, and believes no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from skws.data.batch import Record, RecordBatch
+from skws.data.texts import Column
+from skws.keywords.chunk_table import Bitmaps, ChunkTable
+from skws.queries.keywords import engine
+from skws.queries.kinds import plans_over
+from skws.queries.session import Session
+from skws.spec.enums import EvaluatorName
+from skws.spec.query_spec import Query, Stream
+from skws.store import row_files
+from skws.store.row_bitmaps import SUFFIX
+from skws.store.row_files import RowFiles, Stored
+from skws_mesh.columnar import live, mesh
+from skws_mesh.delta import joins
+from skws_mesh.mesh_kinds import MeshChoice, MeshKind
+from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
+from skws_windows.window import Unbounded
+
+SCHEMA = Schema(
+    "shop",
+    (
+        Relation(
+            "item",
+            (Attribute("n", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT)),
+            key=("n",),
+            search=("t",),
+        ),
+        Relation(
+            "sale",
+            (Attribute("n", AttributeType.INTEGER), Attribute("t", AttributeType.TEXT)),
+            search=("t",),
+        ),
+    ),
+    (Join("of", "sale", "item", (("n", "n"),)),),
+)
+STREAM = Stream(SCHEMA, Unbounded())
+WORDS = ("lamp", "chair", "red", "blue", "old")
+EXCLUDING = Query("lamp -old")
+QUERIES = (Query("lamp red"), Query("chair"), EXCLUDING)
+
+
+@pytest.fixture(autouse=True)
+def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "LEAST", 3)
+    monkeypatch.setattr(row_files, "MOST", 3)
+    monkeypatch.setattr(row_files, "BATCH", 5)
+    monkeypatch.setattr(engine, "TAKEN_UP", 4)
+    monkeypatch.setattr(live, "_AT_ONCE", 7)
+    monkeypatch.setattr(live, "MERGED", 16)
+    monkeypatch.setattr(mesh, "PAIRS", 3)
+    monkeypatch.setattr(joins, "PAIRS", 5)
+
+
+class Run:
+    """A session whose log is what lives; ``matched``: the texts that starts have matched."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.stream = STREAM
+        self.matched = 0
+        self._number = 0
+        self._texts = 0
+        find_in = ChunkTable.find_in
+
+        def counting(table: ChunkTable, parts: Sequence[tuple[Column, Bitmaps]]) -> None:
+            self._texts += sum(len(bitmaps) for _, bitmaps in parts)
+            find_in(table, parts)
+
+        monkeypatch.setattr(ChunkTable, "find_in", counting)
+        self.files = RowFiles(folder)
+        self.session = Session(STREAM)
+
+    def add(self, queries: Iterable[Query]) -> None:
+        self.session.add_all(plans_over([one.named(one.text, 3) for one in queries], self.session.stream))
+
+    def take(self, records: list[Record]) -> None:
+        self.session.take(RecordBatch.of(records))
+
+    def keep(self) -> Stored:
+        self._number += 1
+        lasting = self.session.lasting_records()
+        assert lasting is not None
+        stored = self.files.store(lasting, f"{self._number}")
+        self.files.trim(stored.files)
+        return stored
+
+    def start(self, stored: Stored, queries: Iterable[Query]) -> dict[str, list[str]]:
+        """The ids of the results that live, by query, after another process has started."""
+        self.begin([one.named(one.text, 3) for one in queries], stored)
+        return {one.text: self.alive(one.text) for one in queries}
+
+    def begin(self, queries: Sequence[Query], stored: Stored) -> None:
+        before = self._texts
+        self.files, self.session = RowFiles(self.folder), Session(self.stream)
+        self.session.add_all(plans_over(queries, self.stream))
+        self.session.replay(self.files.read(stored.files, stored.rest), {}, lasting=True)
+        self.matched = self._texts - before
+
+    def alive(self, name: str) -> list[str]:
+        return sorted(result.id for result in self.session.alive(name))
+
+
+def rows(count: int, seed: int = 1) -> list[Record]:
+    rng = Random(seed)
+    found = []
+    for number in range(count):
+        row: Row = (rng.randrange(12), " ".join(rng.sample(WORDS, 2)))
+        found.append(Record(rng.randrange(2), 1_000 + number, row))
+    return found
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return Run(tmp_path, monkeypatch)
+
+
+def results_of(records: list[Record], queries: Iterable[Query]) -> dict[str, list[str]]:
+    """As a session has them that never ended."""
+    session = Session(STREAM)
+    session.add_all(plans_over([one.named(one.text, 3) for one in queries], STREAM))
+    session.take(RecordBatch.of(records))
+    return {one.text: sorted(result.id for result in session.alive(one.text)) for one in queries}
+
+
+def test_what_a_run_has_matched_is_not_matched_again(run: Run) -> None:
+    run.add(QUERIES)
+    run.take(rows(60))
+    stored = run.keep()
+    assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
+    assert run.matched == 0
+
+
+def test_what_a_start_has_matched_is_not_matched_again(run: Run) -> None:
+    run.take(rows(60))
+    stored = run.keep()
+    expected = results_of(rows(60), QUERIES)
+    assert run.start(stored, QUERIES) == expected
+    assert run.matched > 0
+    assert run.start(stored, QUERIES) == expected
+    assert run.matched == 0
+
+
+def test_queries_that_were_not_matched_are(run: Run) -> None:
+    run.add(QUERIES[:2])
+    run.take(rows(60))
+    stored = run.keep()
+    changed = (QUERIES[1], EXCLUDING, Query("blue"))
+    assert run.start(stored, changed) == results_of(rows(60), changed)
+    assert run.matched > 0
+    run.start(stored, changed)
+    assert run.matched == 0
+    assert run.start(stored, QUERIES[:1]) == results_of(rows(60), QUERIES[:1])
+    assert run.matched > 0
+
+
+def test_queries_of_equal_bitmaps_share_them(run: Run) -> None:
+    named = [Query("lamp red").named("three", 3), Query("lamp red").named("one", 1)]
+    run.session.add_all(plans_over(named, STREAM))
+    run.take(rows(60))
+    stored = run.keep()
+    run.begin(named, stored)
+    assert run.matched == 0
+    assert run.alive("three") == results_of(rows(60), QUERIES)["lamp red"]
+    assert 0 < len(run.alive("one")) < len(run.alive("three"))
+
+
+@pytest.mark.parametrize("damage", ["torn", "flipped", "empty", "of other rows"])
+def test_other_files_are_not_believed(run: Run, damage: str) -> None:
+    run.add(QUERIES)
+    run.take(rows(60))
+    stored = run.keep()
+    paths = sorted(run.folder.glob(f"*{SUFFIX}"))
+    assert paths
+    for path in paths:
+        data = path.read_bytes()
+        if damage == "torn":
+            data = data[: len(data) // 2]
+        elif damage == "flipped":
+            data = data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+        elif damage == "empty":
+            data = b""
+        else:
+            other = Session(STREAM)
+            other.add_all(plans_over([one.named(one.text, 3) for one in QUERIES], STREAM))
+            other.take(RecordBatch.of(rows(60, seed=2)))
+            lasting = other.lasting_records()
+            assert lasting is not None
+            folder = run.folder / "other"
+            folder.mkdir()
+            RowFiles(folder).store(lasting, path.stem)
+            data = (folder / path.name).read_bytes()
+        path.write_bytes(data)
+    assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
+    assert run.matched > 0
+
+
+def test_where_nothing_can_be_kept_a_start_takes_its_time(run: Run) -> None:
+    run.take(rows(60))
+    stored = run.keep()
+    (told,) = stored.files
+    (run.folder / told["name"]).with_suffix(SUFFIX).mkdir()
+    for _ in range(2):
+        assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
+        assert run.matched > 0
+
+
+def test_bitmaps_go_with_their_rows(run: Run) -> None:
+    run.add(QUERIES)
+    run.take(rows(40))
+    first = run.keep()
+    assert list(run.folder.glob(f"*{SUFFIX}"))
+    run.take([Record(1, 2_000 + n, each.row, True) for n, each in enumerate(rows(40)) if each.relation])
+    run.take([Record(0, 3_000 + n, (n, ""), True) for n in range(12)])
+    second = run.keep()
+    assert first.files
+    assert not second.files
+    assert not list(run.folder.glob(f"*{SUFFIX}"))
+
+
+@pytest.mark.parametrize("choice", [MeshChoice(MeshKind.FULL), MeshChoice(MeshKind.FOREST)])
+def test_meshes_of_the_paper_take_up_what_lives(run: Run, choice: MeshChoice) -> None:
+    run.take(rows(60))
+    stored = run.keep()
+    run.stream = Stream(SCHEMA, Unbounded(), mesh=choice)
+    assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
+
+
+@pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
+@pytest.mark.parametrize("seed", range(8))
+def test_runs_that_are_started_again_and_again(run: Run, seed: int, evaluator: EvaluatorName) -> None:
+    """With other queries each time, between rows that come and go."""
+    rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)
+    everything = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]
+    calm, time, told = Session(STREAM), 1_000, 0
+    queries: list[Query] = []
+    for _ in range(12):
+        records = []
+        for _ in range(rng.randrange(1, 20)):
+            time += rng.randrange(3)
+            row: Row = (rng.randrange(12), " ".join(rng.sample(WORDS, 2)))
+            records.append(Record(rng.randrange(2), time, row, rng.random() < 0.3))
+        for session in (calm, run.session):
+            session.take(RecordBatch.of(records))
+        stored = run.keep()
+        queries = rng.sample(everything, rng.choice((0, 1, 3, 8)))
+        found = run.start(stored, queries)
+        calm.add_all(plans_over([one.named(one.text, 3) for one in queries], STREAM))
+        for one in queries:
+            assert found[one.text] == sorted(result.id for result in calm.alive(one.text))
+            told += len(found[one.text])
+            calm.remove(one.text)
+    assert told

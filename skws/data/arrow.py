@@ -62,7 +62,7 @@ def filled(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None]:
-    """Some values of a string array, without the objects of Arrow's own that ``take`` makes on the way."""
+    """Some values of a string array, without the Arrow array that ``take`` would create."""
     if array.null_count or isinstance(array, pa.ChunkedArray):
         return array.take(of_integers(places)).to_pylist()  # type: ignore[no-any-return]
     _, offsets, data = array.buffers()
@@ -75,7 +75,7 @@ def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None
 
 
 def reader_of(data: bytes) -> pa.BufferReader:
-    """Reads ``data``, copied into memory that is Arrow's own.
+    """A reader of ``data``, which is copied into Arrow's own memory.
 
     A thread of Arrow may release the data last, while Python is already exiting. If the data belonged to
     Python, the thread would wait for Python's lock, be ended there, and so abort the process.
@@ -86,13 +86,13 @@ def reader_of(data: bytes) -> pa.BufferReader:
 
 
 def of_integers(values: Ints) -> pa.Array:
-    """An int64 array, over the same memory where the integers have 64 bits."""
+    """An int64 array; it shares the memory of 64-bit integers."""
     memory = pa.py_buffer(np.ascontiguousarray(values, dtype=np.int64))
     return pa.Array.from_buffers(pa.int64(), len(values), [None, memory])
 
 
 def of_texts(texts: Texts) -> pa.Array:
-    """An array of strings, over the same memory."""
+    """An array of strings that shares their memory."""
     kind = pa.string() if texts.offsets.itemsize == 4 else pa.large_string()
     memory = [pa.py_buffer(np.ascontiguousarray(texts.offsets)), pa.py_buffer(texts.data)]
     return pa.Array.from_buffers(kind, len(texts), [None, *memory])

@@ -74,7 +74,7 @@ Item: TypeAlias = Record | BadRecord
 
 BATCH = 32_768  # records; larger ones gain little
 MEMORY_RECORDS: Final = 500_000
-"""Records that are sorted at a time."""
+"""The number of records that are sorted in memory at once."""
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -153,7 +153,7 @@ class Rows:
         return cls(number.take(block), places + first.take(block), blocks)
 
     def take(self, places: Ints | Flags | slice) -> Rows:
-        """The rows at some places; blocks without any of them are dropped."""
+        """The rows at some indices; blocks without any of them are dropped."""
         block = self.block[places]
         used = np.zeros(len(self.blocks), dtype=bool)
         used[block] = True
@@ -161,7 +161,7 @@ class Rows:
         return Rows((np.cumsum(used) - 1)[block], self.place[places], used_blocks)
 
     def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
-        """Each block with the numbers of its rows, and their places in it."""
+        """Each block with the numbers of its rows, and their indices in the block."""
         if not self.blocks:
             return
         for block, mine in zip(self.blocks, _by_number(self.block, len(self.blocks)), strict=True):
@@ -187,7 +187,7 @@ class Rows:
             yield number, blocks, mine, places.take(mine)
 
     def compact(self) -> Rows:
-        """The same rows, without the other rows of blocks in memory that mostly hold others."""
+        """The same rows. Of a block in memory of which less than half is used, only those rows are copied."""
         counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
         sparse = [
             number
@@ -270,7 +270,7 @@ class RecordBatch:
             yield self.take(part)
 
     def compact(self) -> RecordBatch:
-        """The same records, without the other rows of blocks that mostly hold others."""
+        """The same records, with their rows compacted (``Rows.compact``)."""
         return RecordBatch(self.relation, self.time, self.rows.compact(), self.delete)
 
     def deletes(self) -> Flags:
@@ -363,7 +363,7 @@ class Chunk:
         return len(self.records) + len(self.bad)
 
     def __iter__(self) -> Iterator[Item]:
-        """The bad records, then the others."""
+        """The bad records, then the good ones."""
         yield from self.bad
         yield from self.records.records()
 
@@ -407,8 +407,8 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
 
 
 def _by_number(numbers: Ints, count: int) -> list[Ints]:
-    """The places of each number below ``count``, in order."""
-    # Small integers take a radix sort, as fast as one comparison of each.
+    """The indices of each number below ``count``, in order."""
+    # NumPy sorts 16-bit integers by radix, as fast as it compares each of them once.
     order = np.argsort(numbers.astype(np.uint16) if count < 1 << 16 else numbers, kind="stable")
     return np.split(order, np.cumsum(np.bincount(numbers, minlength=count))[:-1])
 

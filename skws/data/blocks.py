@@ -44,7 +44,7 @@ class Nullable:
 
 
 Values: TypeAlias = Sequence[Value] | npt.NDArray[Any] | Texts | Nullable
-"""A column of a block: values, or an array of integers of any width, floats or truth values, or texts."""
+"""A column of a block: values, or an array of integers of any width, floats or booleans, or texts."""
 
 
 class Block(Protocol):
@@ -72,10 +72,10 @@ class Block(Protocol):
         """A column of some rows."""
 
     def integers(self, column: int) -> Ints | None:
-        """A column if all its values are integers (or truth values) of 64 bits, else None."""
+        """A column if all its values are integers (or booleans) of 64 bits, else None."""
 
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
-        """A column of numbers or truth values, and which are not NULL; None if it is not stored as such."""
+        """A column of numbers or booleans, and flags of those that are not NULL; None for other columns."""
 
     def texts(self, column: int) -> Column:
         """A column of texts."""
@@ -340,7 +340,7 @@ def _texts(parts: Sequence[Values]) -> Texts | None:
 
 
 def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
-    """A column of several blocks, one after the other, if all its values are integers (or truth values)."""
+    """A column of several blocks, one after the other, if all its values are integers (or booleans)."""
     if len(blocks) == 1:
         return blocks[0].integers(column)
     if all(isinstance(block, RowBlock) for block in blocks):  # many are small
@@ -351,7 +351,7 @@ def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
 
 
 def packed_integers(values: Sequence[Value]) -> Ints | None:
-    """Values as integers of 64 bits, if all of them are."""
+    """The values as 64-bit integers; None if some are of another type or too large."""
     try:  # four times as fast as checking the types first
         return np.frombuffer(pack(f"{len(values)}q", *values), dtype=np.int64)
     except PackError:

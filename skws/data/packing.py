@@ -1,6 +1,6 @@
 """Records as bytes, by relation and column: in logs, in pieces of replays, between processes.
 
-A column of numbers, truth values or texts is an array, narrow where its numbers are small, with flags where
+A column of numbers, booleans or texts is an array, narrow where its numbers are small, with flags where
 it has NULLs; other columns are JSON. Buffers begin at multiples of 8 bytes, so that a file of records is
 read without copying them: its columns are views of it.
 
@@ -62,7 +62,7 @@ _LENGTHS: Final = Struct("<II")
 _FORM: Final = 1  # the first byte of records: compressed ones begin with 0
 _TRUNCATES: Final = 2  # among the marks of records: 1 is another deletion, 0 an insertion
 WORD: Final = 8
-"""Bytes, at multiples of which buffers begin."""
+"""The alignment of buffers, in bytes."""
 _TEXTS, _JSON = "texts", "json"  # forms of columns besides types of NumPy
 _NARROW: Final = (np.int8, np.int16, np.int32)
 _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
@@ -82,7 +82,7 @@ def unpack(blob: bytes) -> RecordBatch:
 
 
 def rejoined(parts: Sequence[bytes]) -> RecordBatch:
-    """A batch from parts that were packed with their places; a record of several parts comes once."""
+    """A batch joined from parts packed with their places; a record of several parts occurs once in it."""
     several = [laid_in(expanded(part)) for part in parts if part]
     if not several:
         return NO_RECORDS
@@ -91,7 +91,7 @@ def rejoined(parts: Sequence[bytes]) -> RecordBatch:
 
 
 def laid_out(batch: RecordBatch, places: Ints | None = None) -> bytes:
-    """Records as ``pack``, not compressed."""
+    """Like ``pack``, without compression."""
     deletes = batch.delete if batch.delete is not None and batch.delete.any() else None
     truncates, rows = batch.truncations(), batch.rows
     if truncates.any():
@@ -149,7 +149,7 @@ def times_in(data: bytes | memoryview) -> Ints:
 
 
 def _begun(data: bytes | memoryview) -> tuple[dict[str, Any], npt.NDArray[Any], Ints, _Buffers]:
-    """The head of records, their relations and times, and the buffers behind these."""
+    """The header of packed records, their relations and times, and the remaining buffers."""
     _, size = _LENGTHS.unpack_from(data)
     head = orjson.loads(memoryview(data)[_LENGTHS.size : _LENGTHS.size + size])
     buffers = _Buffers(data, _LENGTHS.size + size)
@@ -160,18 +160,18 @@ def _begun(data: bytes | memoryview) -> tuple[dict[str, Any], npt.NDArray[Any], 
 
 
 class _Layout:
-    """Buffers one after the other, from multiples of ``WORD`` on."""
+    """Consecutive buffers, each aligned to ``WORD`` bytes."""
 
     def __init__(self) -> None:
         self._parts: list[bytes | memoryview] = []
 
     def array(self, values: npt.NDArray[Any]) -> str:
-        """Add an array; gives its type."""
+        """Add an array; returns its type."""
         self._parts.append(np.ascontiguousarray(values).data.cast("B") if len(values) else b"")
         return values.dtype.str
 
     def column(self, column: Values) -> list[Any]:
-        """Adds a column; gives its form, its length in bytes if the form needs one, and if it has NULLs."""
+        """Add a column; returns its form, its size if the form needs it, and True if it has NULLs."""
         column = _typed(column)
         nulls = isinstance(column, Nullable)
         if isinstance(column, Nullable):
@@ -294,7 +294,7 @@ _FILL: Final[dict[type, Value]] = {int: 0, str: "", float: 0.0, bool: False}
 
 
 def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Integers of as few bytes as hold all of them."""
+    """The integers in the smallest type that can hold all of them."""
     if values.dtype.kind != "i" or not len(values):
         return values
     least, most = values.min(), values.max()

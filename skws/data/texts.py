@@ -88,13 +88,13 @@ class Texts:
         return Texts(b"".join(parts), offsets)
 
     def some(self, places: Places) -> Texts:
-        """Some of the texts; those in a row share the memory."""
+        """Some of the texts; consecutive ones share the memory."""
         if len(places) and (np.diff(places) == 1).all():
             return Texts(self.data, self.offsets[places[0] : places[-1] + 2])
         return self.take(places)
 
     def lengths(self) -> Places:
-        """The number of characters of each."""
+        """The number of characters of each text."""
         begins, ends = self.offsets[:-1].astype(np.int64), self.offsets[1:].astype(np.int64)
         if not len(self):
             return ends

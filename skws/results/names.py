@@ -182,7 +182,7 @@ def digest(name: bytes) -> bytes:
 
 
 def digests(before: bytes, names: Sequence[bytes]) -> list[bytes]:
-    """The digests of many names with a common beginning."""
+    """The digests of many names with a common prefix."""
     begun, digests_of = blake2b(before, digest_size=16).copy, []
     for name in names:  # one at a time: each state replaces the last one in the processor's caches
         state = begun()

@@ -131,7 +131,7 @@ def dumped(shown: Any) -> bytes:
 
 
 class LiveResult(Protocol):
-    """A ``Result``, which may still be encoded."""
+    """A result that may not be decoded yet."""
 
     @property
     def op(self) -> Op: ...
@@ -285,7 +285,7 @@ class Parts(Protocol):
 
 
 _LATER: Final = ("_network", "_tuples", "_joins")
-_MADE: Final = 6  # fields before these
+_MADE: Final = 6  # the number of fields before them
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):

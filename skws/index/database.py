@@ -32,7 +32,7 @@ _SLOTS: Final = "slots"
 _TUPLES: Final = "relation", "start", "end", "keys", "place"
 _ROWS: Final = "block", "place_in_block"
 _NULL: Final = hash(int(NULL))
-"""The join value of the one integer that stands for NULL."""
+"""The join value of an integer that is equal to the one that represents NULL."""
 
 
 class StoredRows(NamedTuple):

@@ -214,7 +214,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 9
 _SPACE: Final = 1 << 20
-"""Tuples of a stream that fit behind the rows of tables without a copy of all columns."""
+"""The room for tuples of a stream behind the rows of tables; more tuples copy all columns."""
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
@@ -348,7 +348,7 @@ def database_index(
 
 def _state(database: Database, schema: Schema, number: int) -> str:
     """A text without blanks that changes whenever the rows of a relation or the schema do."""
-    # Its joins, and those of others with it, say how values are read.
+    # The whole schema counts, since joins with other relations determine how values are read.
     return digest(f"{database.stamp([schema.relations[number]])} {number} {schema!r}")
 
 
@@ -465,7 +465,7 @@ def _batches_of(database: Database, reader: RowReader) -> Iterator[pa.RecordBatc
 
 @dataclass(frozen=True)
 class _Files:
-    """Bare rows in a file, or in all files of a folder; names do not matter."""
+    """Bare rows in a file, or in all files of a folder; the names of the files do not matter."""
 
     path: Path
     schema: Schema
@@ -478,9 +478,9 @@ class _Files:
 
     @cached_property
     def _reading(self) -> Schema:
-        """The schema with the relation as one whose rows come in records.
+        """The schema for reading: the relation has no source, so its rows are read as records.
 
-        Its columns are the relation's: nobody would hear of it once the index is made.
+        Unknown fields are errors, since nobody would see a note about them once the index is made.
         """
         relations = list(self.schema.relations)
         relations[self.number] = replace(relations[self.number], source=None)

@@ -2,8 +2,8 @@
 
 The paths of joins lead through tables only. If few rows have keywords of a query, all of them are live
 tuples while the query runs. If there are many, only the rows that a network of live tuples can reach are
-live. The others can only be in results of rows alone, for which one search when the query begins is enough
-(``seeds``).
+live. The others can only be in results without tuples of the stream, which one search at the start of the
+query finds (``seeds``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Reach:
         return self._walked(frontier, most, chosen)
 
     def _walked(self, frontier: Frontier, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """Rows after which most nodes fit come first: a row that is reached again leads to no new row."""
+        """Begins with rows after which most nodes fit: a row that is reached again leads to no new row."""
         found: defaultdict[int, list[Ints]] = defaultdict(list)
         walked: Numbers = {}
         for nodes in range(most - 1, -1, -1):
@@ -142,7 +142,7 @@ def _partners(way: _Way, values: Ints) -> Ints:
 class StandingKeywordRows:
     """The rows of ``tables`` with keywords of standing queries, by the queries' numbers.
 
-    ``at_once``: the most rows of one query that are all inserted at its start.
+    ``at_once``: a query with at most so many rows inserts all of them at its start.
     """
 
     def __init__(self, tables: Mapping[int, TableIndex], reach: Reach, at_once: int) -> None:

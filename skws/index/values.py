@@ -215,7 +215,7 @@ class JoinValues:
                 return _integers([_integer(value) for value in _values(blocks, columns[0])])
             integers, there = with_nulls
         least = integers == NULL if there is None else (integers == NULL) & there
-        if least.any():  # the one integer that stands for NULL
+        if least.any():  # the integer that represents NULL is also a value
             self._all_told_apart = False
             integers = np.where(least, hash(int(NULL)), integers)
         return integers if there is None else np.where(there, integers, NULL)
@@ -250,7 +250,7 @@ def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
 
 
 def _tells_least_apart(integers: Ints | None) -> bool:
-    """False if the one integer that stands for NULL occurs."""
+    """False if a value is the integer that represents NULL."""
     return integers is None or not (integers == NULL).any()
 
 

@@ -54,7 +54,7 @@ def all_frames(data: bytes, of: str = "", at: int = 0) -> tuple[list[bytes], int
 
 
 def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | None:
-    """The text of the frame at a place of ``data``, which is offset ``at`` of the file; and its end."""
+    """The text of the frame at an offset in ``data``, and its end; ``at``: the same offset in the file."""
     length_at = offset + _CODE + 1
     text_at = data.find(b" ", length_at, length_at + _LENGTH) + 1
     length = data[length_at : text_at - 1]
@@ -67,7 +67,7 @@ def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | No
 
 
 def is_torn(data: bytes, offset: int, of: str = "") -> bool:
-    """Whether the end of a file, from ``offset`` on, may be a frame that was not completely written.
+    """True if the end of a file, from ``offset``, may be a frame that was not completely written.
 
     A kill leaves the first part of a frame; so does a loss of power, with zeros behind it, or in place of
     whole blocks. Anything else was written and is damaged. ``data``: all of the file, whose texts begin with
@@ -83,7 +83,7 @@ def is_torn(data: bytes, offset: int, of: str = "") -> bool:
         return _PART_OF_HEAD.fullmatch(tail) is not None
     if len(tail) > head.end() + int(head[2]):
         return False
-    # The length may be what is damaged.
+    # The length itself may be damaged.
     code, begin = _checksum(b"", of, offset), head.end()
     while (end := tail.find(b"\n", begin)) >= 0:
         code = crc32(tail[begin:end], code)
@@ -94,7 +94,7 @@ def is_torn(data: bytes, offset: int, of: str = "") -> bool:
 
 
 _BLOCK: Final = 4096
-"""Bytes of a file that a file system has on the disk, or has not."""
+"""Bytes of a file that a file system writes to disk as a whole, or not at all."""
 _HEAD: Final = re.compile(rb"([0-9a-f]{8}) (\d{1,20}) ")
 _PART_OF_HEAD: Final = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} \d{0,20}")
 
@@ -105,7 +105,7 @@ def _checksum(text: bytes, of: str, at: int) -> int:
 
 @contextmanager
 def explained(what: str, kind: type[SkwsError] = StateError) -> Iterator[None]:
-    """Failures of the file system inside are errors for the user: ``what`` failed, and why."""
+    """Turn failures of the file system inside into errors for the user: ``what`` failed, and why."""
     try:
         yield
     except OSError as error:
@@ -130,7 +130,7 @@ class GrowingFile:
         self._locked = False
         self._broken = False
         self._synced = True
-        self._name_synced = False  # whether the file is sure to be in its folder
+        self._name_synced = False  # True if the entry of the file in its folder is durable
         self._closed = False
 
     @property
@@ -164,10 +164,10 @@ class GrowingFile:
             self._synced = False
 
     def sync(self) -> int:
-        """Make the file and all its pieces durable, also after a loss of power; gives the size."""
+        """Make the file and all its pieces durable, also after a loss of power; returns the size."""
         self._check()
         if self._regular and not (self._synced and self._name_synced):
-            self._broken = True  # the next sync would not report what a failed one has lost
+            self._broken = True  # after a failed sync, the next one would not report the loss
             os.fdatasync(self._handle)
             if not self._name_synced:
                 synced(self.path.parent)
@@ -176,7 +176,7 @@ class GrowingFile:
         return self.size
 
     def close(self) -> None:
-        """May be called at any time, also twice."""
+        """Close the file; further calls have no effect."""
         if not self._closed:
             self._closed = True
             os.close(self._handle)
@@ -187,7 +187,7 @@ class GrowingFile:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Inside, no other process of skws appends to a ``shared`` file; may be nested."""
+        """Keep other processes of skws from appending to a ``shared`` file; may be nested."""
         if not (self._shared and self._regular) or self._locked:
             yield
             return
@@ -201,7 +201,7 @@ class GrowingFile:
 
 
 def written(handle: int, data: bytes) -> None:
-    """Write all of it, in as many parts as the system takes. Raises OSError."""
+    """Write all of ``data``, in several parts if the system takes only some. Raises OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(handle, rest) :]
@@ -209,7 +209,7 @@ def written(handle: int, data: bytes) -> None:
 
 CACHE: Final = "SKWS_CACHE"
 PRIVATE: Final = 0o600
-"""The mode of files that hold data: for their owner alone."""
+"""The mode of files with data: only their owner may read them."""
 _PRIVATE_FOLDER: Final = 0o700
 _ADVICE: Final = "start with a new --checkpoint, or put back a copy of the whole folder"
 
@@ -254,12 +254,12 @@ def removed(path: Path) -> None:
 
 
 def damaged(path: Path | str, where: str = "") -> StateError:
-    """The error that ``path`` does not hold what was written."""
+    """The error for a file whose content is not what was written."""
     return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
 
 
 def missing(path: Path | str) -> StateError:
-    """The error that ``path`` is gone."""
+    """The error for a file that is missing."""
     return StateError(f"{path}: missing: the run cannot go on without it ({_ADVICE})")
 
 
@@ -275,7 +275,7 @@ def kept_folder(path: Path) -> None:
 
 
 def cache_folder(of: str) -> Path:
-    """The folder for one kind of what can be made again: in ``SKWS_CACHE``, or in the user's cache."""
+    """The folder for one kind of files that can be rebuilt: in ``SKWS_CACHE``, or in the user's cache."""
     configured = os.environ.get(CACHE)
     user = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return (Path(configured).absolute() if configured else Path(user).expanduser() / "skws") / of

@@ -28,11 +28,11 @@ _EXTRAS: Final = {
     "confluent_kafka": ("Kafka", "kafka", ""),
     "pandas": ("a data frame of pandas", "spark", ""),
 }
-"""By module: what needs it, the extra that installs it, and advice."""
+"""By module: the feature that needs it, the extra that installs it, and advice."""
 
 
 def missing_extra(error: ImportError) -> SourceError | None:
-    """What to install for a module that was not found; None if no extra installs it."""
+    """The error that names the extra for a missing module; None if no extra installs it."""
     module = (error.name or "").partition(".")[0]
     if module not in _EXTRAS or not isinstance(error, ModuleNotFoundError):
         return None
@@ -50,15 +50,15 @@ def installed() -> Iterator[None]:
 
 
 SOURCES: Final = "skws.sources"
-"""By the scheme of an address: called with the address, gives a ``skws.sources.feed.Source``."""
+"""By the scheme of an address: a function of the address that returns a ``skws.sources.feed.Source``."""
 SINKS: Final = "skws.sinks"
-"""By the scheme of an address: called with the address, gives a ``skws.sinks.base.Sink``."""
+"""By the scheme of an address: a function of the address that returns a ``skws.sinks.base.Sink``."""
 KINDS: Final = "skws.kinds"
 """By the name of a kind: a class of ``skws.queries.operator.QueryPlan``, made of a query and a stream."""
 
 
 def extension(group: str, name: str) -> Callable[..., Any] | None:
-    """What an installed package adds to a group under a name; None if there is none.
+    """The object that an installed package adds to a group under a name; None if there is none.
 
     Raises UsageError if two packages add it, or if it cannot be loaded.
     """
@@ -74,7 +74,7 @@ def extension(group: str, name: str) -> Callable[..., Any] | None:
     (one,) = candidates
     try:
         loaded = one.load()
-    except Exception as error:  # whatever the other package does
+    except Exception as error:  # the package may raise anything
         raise UsageError(f"{name}: {one.value} cannot be loaded: {error}") from error
     if not callable(loaded):
         raise UsageError(f"{name}: {one.value} cannot be called; it should be a class or a function")

@@ -1,4 +1,4 @@
-"""How much memory a run may take: by ``--memory``, or a share of what the machine offers."""
+"""The memory budget of a run: the size of ``--memory``, or a share of the machine's free memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skws_schema.errors import UsageError
 
 DEFAULT: Final = "60%"
 LEAST: Final = 64 << 20
-"""Below this not even what is loaded fits."""
+"""With less memory, not even the loaded modules fit."""
 _MMAP_THRESHOLD: Final = -3
 _LARGE: Final = (
     4 << 20
@@ -33,9 +33,9 @@ _CGROUPS: Final = (  # limit and use, of the second and the first version
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """What one of ``among`` equal processes on a machine may take; ``size`` as of ``--memory``.
+    """The budget of one of ``among`` equal processes on a machine; ``size`` as of ``--memory``.
 
-    ``among`` 0: a process for each core of the machine that it runs on.
+    ``among`` 0: as many processes as the machine has cores.
     """
 
     size: str = DEFAULT
@@ -43,50 +43,50 @@ class MemoryShare:
 
     @contextmanager
     def kept(self, warn: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-        """Have this process keep to it. Raises MemoryBudgetError where it cannot, inside."""
+        """Limit this process to the budget. Code inside raises MemoryBudgetError when it is used up."""
         use(self.size, warn, self.among or os.cpu_count() or 1)
         with budgets.explain_refusals():
             yield
 
 
 class _Asked:
-    """What the command line says."""
+    """The budget that the command line sets."""
 
     size = DEFAULT
     warn: Callable[[str], None] = staticmethod(lambda _: None)
 
 
 def use(size: str, warn: Callable[[str], None], among: int = 1) -> None:
-    """From now on this process keeps to a budget. Raises UsageError for a size that cannot be read."""
+    """Set the budget of this process. Raises UsageError for an invalid size."""
     budgets.use(budgets.MemoryBudget(read_size(size, among), warn))
     _Asked.size, _Asked.warn = size, warn
 
 
 def ask(size: str) -> None:
-    """The user says how much. Raises UsageError."""
+    """Set the budget to the size of ``--memory``. Raises UsageError."""
     use(size, _Asked.warn)
 
 
 def warn_by(warn: Callable[[str], None]) -> None:
-    """Warnings go here from now on, if there is a budget at all."""
+    """Set the function that receives warnings, if there is a budget."""
     if budgets.size() is not None:
         use(_Asked.size, warn)
 
 
 def asked() -> str:
-    """The size that was asked for, as text, for other processes."""
+    """The text of ``--memory``, for other processes."""
     return _Asked.size
 
 
 def share(among: int) -> MemoryShare | None:
-    """What each of several processes may take of what was asked for; None if there is no budget."""
+    """The budget of each of ``among`` processes; None if there is no budget."""
     return None if budgets.size() is None else MemoryShare(_Asked.size, among)
 
 
 def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
     """Bytes for one of ``among`` processes, of a text such as ``2GiB``, ``500 MB`` or ``60%``.
 
-    A share is one of what is free now. Raises UsageError, which names ``what`` has the text.
+    A share is a share of the memory that is free now. Raises UsageError, whose text begins with ``what``.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -104,7 +104,7 @@ def read_size(text: str, among: int = 1, what: str = "--memory") -> int:
 
 
 def free() -> int:
-    """Bytes that this process may still take: of the machine, its container and its own limit."""
+    """Bytes that this process may still take: the least of the machine, its container and its own limit."""
     return min(_free_in_machine(), _free_in_containers(), _free_addresses())
 
 
@@ -131,7 +131,7 @@ def _free_in_containers() -> int:
 
 
 def _free_addresses() -> int:
-    """Of ``ulimit -v``, what is not taken by what is loaded."""
+    """Addresses left of ``ulimit -v``, in bytes."""
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415 - there is none on Windows
 
@@ -146,7 +146,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 def return_large_arrays() -> None:
-    """From now on arrays of megabytes go back to the system when they are freed.
+    """Have freed arrays of megabytes returned to the system from now on.
 
     glibc keeps ever larger ones for reuse (``M_MMAP_THRESHOLD`` in mallopt(3)): a third of the memory where
     columns grow. Other allocators are left as they are.
@@ -176,9 +176,9 @@ def expect_short_pauses() -> None:
 
 @contextmanager
 def making_long_lived_objects() -> Iterator[None]:
-    """No garbage is collected inside: what is made at once and stays, as very many saved searches, is none.
+    """Collect no garbage inside, where many objects are created that stay, such as saved searches.
 
-    To look through them again and again took an eighth of a whole run.
+    Repeated scans of such objects took an eighth of a whole run.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -191,10 +191,9 @@ def making_long_lived_objects() -> Iterator[None]:
 
 @cache
 def freeze_loaded_objects() -> None:
-    """Have collections pass over what is loaded now; once in a process.
+    """Exclude all objects that exist now from garbage collection; once in a process.
 
-    Spark's workers collect all garbage after each task. To look through the modules of skws, Arrow and NumPy
-    took two thirds of the time of tasks that read 10,000 rows. Of a run it is also the queries that it begins
-    with.
+    Spark's workers collect all garbage after each task. Scanning the modules of skws, Arrow and NumPy took
+    two thirds of the time of tasks that read 10,000 rows. In a run, its first queries are excluded as well.
     """
     gc.freeze()

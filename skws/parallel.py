@@ -133,7 +133,7 @@ class Workers:
             self._idle.append(ours)
 
     def close(self) -> None:
-        """End the workers, whatever they do."""
+        """End the workers, even busy ones."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -146,12 +146,12 @@ class Workers:
         self._processes, self._idle, self._busy, self.spools = [], [], {}, []
 
     def run(self, tasks: Sequence[Task], most: int | None = None) -> Iterator[Generator[Any, None, None]]:
-        """The messages of each task, task by task in their order; others run meanwhile, ``most`` at a time.
+        """The messages of each task, in order of tasks; at most ``most`` tasks run at a time.
 
-        Raises what a task raises, in its place; SkwsError if a worker was killed.
+        Raises the error of a task in place of its next message; SkwsError if a worker was killed.
         """
         self._waiting.clear()
-        while self._busy:  # with tasks of which nothing more is wanted
+        while self._busy:  # tasks whose messages are no longer needed
             self._receive(wait=True)
         self._waiting = deque(enumerate(tasks))
         self._inbox = {number: deque() for number in range(len(tasks))}
@@ -181,7 +181,7 @@ class Workers:
             self._busy[channel] = number
 
     def _receive(self, *, wait: bool) -> None:
-        """Put away the messages that are there, after waiting for one."""
+        """Store the messages that have arrived. ``wait``: for at least one."""
         for channel in connection.wait(list(self._busy), None if wait else 0):
             assert isinstance(channel, Connection)  # noqa: S101 - only they are waited for
             try:
@@ -201,7 +201,7 @@ class Workers:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits: Python drops it in calls around a fork, and workers are to ignore it from the start."""
+    """Defer Ctrl-C: Python drops it in calls around a fork, and workers must ignore it from the start."""
     former_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -210,13 +210,13 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _forks() -> bool:
-    """Whether this process can be copied: it has no other threads, whose locks a copy would never get."""
+    """True if this process can be forked: it has no other threads, whose locks a copy would never get."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
 def _serve(number: int, spools: Sequence[Spool], channel: Connection, memory: MemoryShare | None) -> None:
     """Run tasks until the command ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command handles it and ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     gc.freeze()
     worker = ProcessWorker(number, spools, channel)
@@ -236,7 +236,7 @@ def _done(worker: ProcessWorker, task: Any, arguments: tuple[Any, ...], memory: 
             with memory.kept():
                 task(worker, *arguments)
     except BrokenPipeError:
-        os._exit(1)  # nobody listens
+        os._exit(1)  # the command has ended
     except Exception as error:
         return _End(_sendable(error))
     return _End()
@@ -274,7 +274,7 @@ class SpooledBytes:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Results of a slice as lines, and when each is given. ``spools``: once they are with the command."""
+    """Results of a slice as lines, and the time of each. ``spools``: set in the process of the command."""
 
     lines: SpooledBytes
     times: npt.NDArray[np.float64]
@@ -323,9 +323,9 @@ class ParallelSearch(SlicedRun):
             self._workers.close()
 
     def divide(self, bad: BadRecordLog) -> str:
-        """Start the processes and cut the stream; gives the reason if one process is to search it.
+        """Start the processes and cut the stream; returns the reason if one process must search it.
 
-        A replay out of order has been read then, and ``bad`` has its bad records. Raises as ``results``.
+        A replay out of order is read, and ``bad`` receives its bad records. Raises the errors of ``results``.
         """
         whole = why_whole(self._queries, self._window)
         keyed = not isinstance(plan_keys(self._queries, self._stream, self._window), str)
@@ -351,7 +351,7 @@ class ParallelSearch(SlicedRun):
         return "" if self._at_a_time else "too many parts of it overlap in time"
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
-        """As of any run; raises SkwsError if a process was killed."""
+        """The results; also raises SkwsError if a process was killed."""
         return self._whole() if self.slicing.reason else super().results(bad)
 
     @property
@@ -406,7 +406,7 @@ class ParallelSearch(SlicedRun):
         return replace(message, spools=self._spools) if isinstance(message, _Found) else message
 
     def _timed(self, workers: Workers) -> Blocks | None:
-        """Blocks of the files in order; None if they are, or may be, out of order."""
+        """The blocks of the files in order of time; None if they are, or may be, out of order."""
         splits = self._replay.splits
         looked = workers.run([(_look, (split,)) for split in splits])
         return blocks_of((split, blocks) for split, (blocks,) in zip(splits, looked, strict=True))
@@ -443,12 +443,12 @@ def overlap(pieces: Sequence[PackedPiece]) -> int:
     sizes = np.array([p.size for p in streamed], dtype=np.int64)
     begun = np.cumsum(sizes[np.argsort(begins)])
     ended = np.concatenate([[0], np.cumsum(sizes[np.argsort(ends)])])
-    before = np.searchsorted(np.sort(ends), np.sort(begins))  # how many have ended
+    before = np.searchsorted(np.sort(ends), np.sort(begins))  # the number of pieces that have ended
     return int((begun - ended[before]).max(initial=0))
 
 
 def _pieces_of(one: Slice, pieces: _Pieces) -> _Pieces:
-    """The pieces that a slice takes in, in the order in which it does."""
+    """The pieces that a slice reads, in order."""
     read = [each for each in pieces if each[0].holds is Holds.TABLE or one.reads(each[0])]
     return sorted(read, key=lambda each: (each[0].holds, each[0].first, each[0].place))
 
@@ -472,7 +472,7 @@ def _read_and_pack(worker: ProcessWorker, split: Split, schema: Schema) -> None:
 
 
 def _divide(worker: ProcessWorker, slicing: Slicing, stored_piece: tuple[PackedPiece, SpooledBytes]) -> None:
-    """A task: what each part of the keys has of a piece."""
+    """A task: the records of a piece for each part of the keys."""
     for piece, batch in _unpacked([stored_piece], worker.spools):
         for part, own, records in slicing.parts_of(piece, batch):
             blob = pack(records)
@@ -502,7 +502,7 @@ def _search_pieces(
 
 
 def _emit(worker: ProcessWorker, spool: int, messages: Iterable[Emitted]) -> None:
-    """On their way to the command; results are stored."""
+    """Send messages to the command; results go to a spool."""
     for message in messages:
         if isinstance(message, TimedLines):
             offset = worker.spools[spool].append(message.text)

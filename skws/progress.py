@@ -1,4 +1,4 @@
-"""How far a long piece of work is, told to whoever shows it."""
+"""Reports of the progress of long work, for the code that displays it."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ ReportProgress: TypeAlias = Callable[[Progress], None]
 
 
 def unreported(_progress: Progress) -> None:
-    """Progress that nobody watches."""
+    """Ignores progress."""

@@ -1,6 +1,6 @@
-"""A job over replay files, whichever engine runs it: its results, and what was read and left out.
+"""A job over replay files, on any engine: its results, and counts of what was read and left out.
 
-The command line and tests search by this module. In process it is the session of live searches, over a
+The command line and tests search by this module. In process, the session of live searches runs over a
 stream that ends.
 """
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:  # loaded only where it runs
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """How a replay is divided among processes."""
+    """Limits for the division of a replay among processes."""
 
     split_bytes: int = SPLIT_BYTES
     large: int = 32 << 20
-    """Bytes of a replay that several processes search by default: starting them costs as much below."""
+    """Bytes from which several processes search a replay by default; for fewer, starting them costs more."""
     least: int = SMALL
-    """Records of a slice."""
+    """The fewest records of a slice."""
     held: int = 4 * MEMORY_RECORDS
-    """Records of parts that overlap in time, which all processes may hold together."""
+    """The most records, of parts that overlap in time, that all processes together may hold."""
 
 
 USUAL_CUTS: Final = Cuts()
@@ -97,7 +97,7 @@ class Search:
             yield result.parsed
 
     def best(self, most: int, report: ReportProgress = unreported) -> Searched:
-        """The ``most`` best results over the rows that are there at the end of the replay, best first.
+        """The ``most`` best results over the rows that are alive at the end of the replay, best first.
 
         For keywords with a ranking, without a window. Raises BadRecordsError, SourceError.
         """
@@ -112,12 +112,12 @@ class Search:
         return best_results
 
     def json_lines(self, report: ReportProgress = unreported) -> Generator[bytes, None, None]:
-        """The JSON forms of the results, which processes that share the work need not make anew."""
+        """The JSON forms of the results; those of other processes are passed on unchanged."""
         for result in self._given(report):
             yield result.to_json()
 
     def count(self, report: ReportProgress = unreported) -> int:
-        """How many results there are, those of patterns not formed; with a limit, at most so many."""
+        """The number of results, up to the limit; results of patterns are counted without being built."""
         if self.standing.kind != PATTERN:
             for _ in self.results(report):
                 pass
@@ -151,7 +151,7 @@ class Search:
 
     @property
     def jobs(self) -> int:
-        """The processes that a search in process may take."""
+        """The number of processes for a search on this machine."""
         job = self.job
         if job.lateness is not None:
             return 1
@@ -186,7 +186,7 @@ class Search:
 
     @contextmanager
     def _shared(self, report: ReportProgress) -> Iterator[SlicedRun | None]:
-        """The search, divided among tasks of Spark or processes; None if this process is to search."""
+        """The search, divided among tasks of Spark or processes; None if this process searches alone."""
         done = 0
 
         def read(size: int) -> None:
@@ -249,7 +249,7 @@ class Search:
             self.counts = session.counts()
 
     def _session(self, report: ReportProgress) -> tuple[Session, Iterator[RecordBatch]]:
-        """A session that has the query, and the batches of the replay."""
+        """A session with the query, and the batches of the replay."""
         expect_long_lived_objects()
         return bounded_session([self._planned], self._stream, self._batches(report))
 
@@ -257,7 +257,7 @@ class Search:
         return self.replay.batches(self._log, self._step(report, "reading"))
 
     def _as_they_arrive(self, plan: Plan, report: ReportProgress) -> Iterator[Result]:
-        """With records judged late one by one as the files have them."""
+        """The results of records in the order of the files, each of which may be late."""
         expect_long_lived_objects()
         stream = records_of(self.replay.arrivals(self._log, self._step(report, "reading")))
         engine = StreamEngine.of(plan, self._on_late)

@@ -1,4 +1,4 @@
-"""What a run must remember of itself, in one SQLite database: ``CHECKPOINT/state.db``.
+"""The state that a run needs to resume, in one SQLite database: ``CHECKPOINT/state.db``.
 
 Every commit is durable before it returns, also after a loss of power: SQLite syncs its rollback journal, the
 database, and the folder behind the removal of the journal (``synchronous = EXTRA``). Between two commits the
@@ -28,7 +28,7 @@ from skws_schema.errors import StateError
 
 NAME: Final = "state.db"
 _SECONDS: Final = 60.0
-"""How long a process waits while another one reads."""
+"""The most seconds to wait while another process reads."""
 _OUTSIDE: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -86,16 +86,16 @@ class StateDatabase:
                 raise
 
     def close(self) -> None:
-        """Try once more to commit what could not be committed, and close."""
+        """Retry commits that failed, and close."""
         with suppress(StateError):
             self._commit(())
         self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Inside, what this thread writes takes effect together at the end, or not at all if anything fails.
+        """Commit the writes of this thread together at the end, or none of them if anything fails.
 
-        Nothing is locked meanwhile. Reads do not see it yet.
+        Nothing is locked meanwhile. Reads do not see the writes before the end.
         """
         outer, mine = self._gathered, list[Statement]()
         self._gathered = mine
@@ -107,9 +107,9 @@ class StateDatabase:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """As ``transaction``, but what was written before anything fails is committed.
+        """Like ``transaction``, but if anything fails, the writes before it are committed.
 
-        So a commit of several parties costs one sync, and each keeps what it has done.
+        So several writers share the cost of one sync, and each keeps its own writes.
         """
         mine = list[Statement]()
         self._gathered = mine
@@ -158,7 +158,7 @@ class StateDatabase:
 
     @property
     def _gathered(self) -> list[Statement] | None:
-        """What this thread has written in a transaction; None outside of one."""
+        """The writes of this thread in a transaction; None outside of one."""
         statements: list[Statement] | None = getattr(self._local, "statements", None)
         return statements
 
@@ -174,7 +174,7 @@ class StateDatabase:
             gathered.extend(statements)
 
     def _commit(self, statements: Sequence[Statement]) -> None:
-        """Commit, after what an earlier call could not."""
+        """Commit the writes of earlier calls that failed, then these."""
         with self._guarded("write"):
             self._failed += statements
             if self._failed:
@@ -212,7 +212,7 @@ class StateDatabase:
 
     @contextmanager
     def _guarded(self, doing: str) -> Iterator[None]:
-        """Inside, no other thread uses the connection, and what SQLite raises is an error for the user."""
+        """Lock the connection for this thread, and turn errors of SQLite into errors for the user."""
         try:
             with self._turn:
                 yield

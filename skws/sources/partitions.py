@@ -1,12 +1,12 @@
-"""How far a stream has come that is read from several partitions: growing files, partitions of topics.
+"""The stream time of a stream that is read from several partitions: growing files, partitions of topics.
 
-A partition is in order, but for the lateness, and no partition knows of another: what is read of one may be
-hours behind what is read of the next. So up to the *stream time* everything is final: the least time that all
-partitions have come to, without those that are idle. A record is late if it is before the stream time, less
-the lateness; so a partition in order loses nothing while it is waited for, however it is read beside others.
+Each partition is in order, apart from the lateness, but one may be read hours behind another. The *stream
+time* is the least of the latest times of all partitions that are not idle; everything before it is final. A
+record is late if it is before the stream time minus the lateness. So a partition in order loses no record
+while it is waited for, whatever the progress of the others.
 
-A partition is waited for from its first record on, and is idle once the source has had nothing of it for a
-while by the clock. Where all are idle, the stream has come to its latest record.
+A partition is waited for from its first record on. It is idle once the source has had no record of it for
+some time by the clock. If all partitions are idle, the stream time is the time of the latest record.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from skws.sources.feed import Batch, Clock, Feed, Offset, OuterFeed
 
 
 class PartitionEnds:
-    """How far partitions have come that a task of Spark reads, one or several.
+    """The latest times of the partitions that a task of Spark reads.
 
-    Where nothing tells them apart, a record that is earlier than the lateness (microseconds) allows begins
-    another one: what is read of a partition ends no later than the last stretch that is in order. ``until``:
-    the least time of what nobody has read yet; None if nothing is earlier than what was read.
+    If partitions are unknown, a record that is earlier than the lateness (microseconds) allows begins another
+    one: the records of a partition end no later than the last run of records in order. ``until``: the least
+    time of the records that are not read yet; None if none of them is earlier than those that were read.
     """
 
     def __init__(self, lateness: int, until: int | None = None) -> None:
@@ -37,7 +37,7 @@ class PartitionEnds:
         self._reached: dict[int | None, int] = {}
 
     def take(self, times: Ints, partition: int | None = None) -> None:
-        """Times of records in order of arrival; ``partition``: theirs, None if nobody knows it."""
+        """Add times of records in order of arrival; ``partition``: None if it is unknown."""
         if not len(times):
             return
         reached = self._reached.get(partition, int(times[0]))
@@ -53,11 +53,11 @@ class PartitionEnds:
         self._reached[partition] = reached
 
     def all(self) -> Ints:
-        """The latest times, each once."""
+        """The distinct latest times, sorted."""
         return np.array(sorted(self._ended.union(self._reached.values())), dtype=np.int64)
 
     def told(self) -> Ints:
-        """The same as rows of a partition and a time; partition 0 where nobody knows it."""
+        """The latest times as rows of a partition and a time; partition 0 if it is unknown."""
         rows = [(0, time) for time in sorted(self._ended)]
         rows += [(0 if known is None else known, time) for known, time in self._reached.items()]
         told = np.array(rows, dtype=np.int64).reshape(-1, 2)
@@ -66,13 +66,13 @@ class PartitionEnds:
         return told
 
 
-_GOES_ON: Final = 0xFFFF  # the bits of a partition's number that are not all 0 if it may go on
+_GOES_ON: Final = 0xFFFF  # these bits of a partition's number are not all 0 if it may continue
 
 
 def named(partition: int, of: int | None) -> int:
-    """A number for a partition of one of several inputs, if it may go on after a micro-batch without it.
+    """The number of a partition of one of several inputs.
 
-    ``of``: the number of the input; None for a partition that counts in its micro-batch alone.
+    ``of``: the number of the input; None for a partition that does not continue after its micro-batch.
     """
     return (partition << 16) + (0 if of is None else of + 1)
 
@@ -80,8 +80,8 @@ def named(partition: int, of: int | None) -> int:
 class AwaitedPartitions:
     """Partitions that may have more records after micro-batches in which they had none.
 
-    ``known``: of each its number, how far it has come, and when it last brought something, by the clock.
-    ``idle``: for how long it is waited for, in microseconds.
+    ``known``: for each partition its number, its latest time, and the time of its last record by the clock.
+    ``idle``: the microseconds without records after which a partition is no longer waited for.
     """
 
     def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
@@ -89,9 +89,9 @@ class AwaitedPartitions:
         self._idle = idle
 
     def ends(self, told: Ints, clock: int) -> Ints:
-        """How far all have come that brought something (``PartitionEnds.told``) or are waited for.
+        """The latest times of partitions that have records (``PartitionEnds.told``) or are waited for.
 
-        Several tasks may have read of one partition, which has come as far as the last of them.
+        If several tasks have read one partition, the latest of their times counts.
         """
         brought: dict[int, int] = {}
         for number, end in told.tolist():
@@ -113,11 +113,11 @@ class AwaitedPartitions:
 
 
 def final_of(ends: Ints, before: int, lateness: int, latest: int) -> int:
-    """The stream time after some records; ``before``: that before them.
+    """The stream time after some records; ``before``: the stream time before them.
 
-    ``ends``: how far each partition has come that brought something or is waited for. One whose records were
-    all late does not count. ``latest``: the time of the latest record, which all have come to if none is
-    waited for.
+    ``ends``: the latest times of the partitions that have records or are waited for. A partition whose
+    records are all late does not count. ``latest``: the time of the latest record, which is the stream time
+    if no partition is waited for.
     """
     if not len(ends):
         return max(before, latest)
@@ -130,11 +130,11 @@ STREAM_TIME: Final = "stream_time"
 
 @dataclass(frozen=True, slots=True)
 class StreamTime:
-    """How far a stream of several partitions has come; a part of offsets.
+    """The progress of a stream of several partitions; a part of offsets.
 
     ``reached``: the latest time in each partition that is waited for, by its number. ``latest``: that of all
-    records. ``final``: the stream time; None while it has always been ``latest``, so that nothing that came
-    was behind another partition.
+    records. ``final``: the stream time; None while it has always been ``latest``, since no record was behind
+    those of another partition.
     """
 
     reached: Mapping[int, int] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class StreamTime:
 
     @classmethod
     def of(cls, offset: Offset) -> StreamTime:
-        """That of an offset. Raises like malformed offsets."""
+        """The stream time of an offset. Raises the errors of malformed offsets."""
         stored = offset.get(STREAM_TIME)
         if stored is None:
             return cls()
@@ -156,10 +156,10 @@ class StreamTime:
     def after(
         self, brought: Mapping[int, int], ahead: Mapping[int, int], gone: Collection[int], lateness: int
     ) -> StreamTime:
-        """The same after a batch.
+        """The stream time after a batch.
 
-        ``brought``: the latest times in it, by partition. ``ahead``: the times of records that come next.
-        ``gone``: partitions that are waited for no more.
+        ``brought``: the latest times in the batch, by partition. ``ahead``: the times of the records that
+        come next. ``gone``: the partitions that are no longer waited for.
         """
         latest = max((self.latest, *brought.values()))
         reached = dict(self.reached)
@@ -174,29 +174,29 @@ class StreamTime:
 
 
 def stream_time(offset: Offset) -> int | None:
-    """The stream time after an offset; None if the latest record says it."""
+    """The stream time after an offset; None if it is the time of the latest record."""
     stored = offset.get(STREAM_TIME)
     return None if stored is None else stored["final"]
 
 
 def stream_time_before(before: Offset | None, after: Offset) -> int | None:
-    """The stream time before a batch, by the offsets around it; None if partitions were in step until then.
+    """The stream time before a batch, by the offsets around it; None if it is that of the latest record.
 
-    Of a batch out of step the offset before it must be known: else it is before all times.
+    If the offset before the batch is unknown and a partition was behind, the result is before all times.
     """
     final = stream_time(after) if before is None else stream_time(before)
     if before is None:
         return None if final is None else EARLIEST
     if final is None and stream_time(after) is not None:
-        return StreamTime.of(before).latest  # up to here partitions were in step
+        return StreamTime.of(before).latest  # until then no partition was behind
     return final
 
 
 class PartitionedFeed(OuterFeed):
-    """Adds the stream time to the offsets of a feed, so that a run that resumes judges as the one before.
+    """Adds the stream time to the offsets of a feed, so that a resumed run drops the same late records.
 
-    ``lateness`` and ``idle`` in microseconds; ``clock`` says for how long a partition has brought nothing.
-    Batches of a feed that tells no partitions (``Chunk.partitions``) pass as they are.
+    ``lateness`` and ``idle`` are in microseconds; ``clock`` measures how long a partition has been idle.
+    Batches without partitions (``Chunk.partitions``) are passed on unchanged.
     """
 
     def __init__(self, feed: Feed, clock: Clock, lateness: int, idle: int) -> None:
@@ -204,8 +204,8 @@ class PartitionedFeed(OuterFeed):
         self._clock = clock
         self._lateness = lateness
         self._idle = idle
-        self._heard: dict[int, int] = {}  # when each partition last brought something
-        # A feed may know the object that it has given.
+        self._heard: dict[int, int] = {}  # by partition: the time of its last records, by the clock
+        # A feed may recognise an offset by its identity.
         self._known: tuple[Offset, Offset, StreamTime] = ({}, {}, StreamTime())
 
     def poll(self, start: Offset, limit: int) -> Batch:
@@ -223,7 +223,7 @@ class PartitionedFeed(OuterFeed):
         return self._parts_of(offset)[0]
 
     def _parts_of(self, offset: Offset) -> tuple[Offset, StreamTime]:
-        """The offset of the feed within, and the stream time."""
+        """The offset of the inner feed, and the stream time."""
         if STREAM_TIME not in offset:
             return offset, StreamTime()
         if offset is not self._known[0]:
@@ -242,13 +242,13 @@ class PartitionedFeed(OuterFeed):
         self._heard |= dict.fromkeys(heard, now)
         idle = {one for one in before.reached if now - self._heard.setdefault(one, now) > self._idle}
         after = before.after(brought, batch.ahead, idle | batch.over, self._lateness)
-        # Also of idle ones that stay in the offset as long as the others keep the stream time where it is.
+        # Idle partitions stay in the offset, too, as long as the others hold the stream time.
         self._heard = {one: self._heard[one] for one in {*before.reached, *after.reached}}
         return before if not (brought or batch.ahead) and after.final == before.final else after
 
 
 def latest_by_partition(chunk: Chunk) -> dict[int, int]:
-    """The latest time in each partition of a chunk; empty if it tells none."""
+    """The latest time in each partition of a chunk; empty if the chunk has no partitions."""
     numbers, times = chunk.partitions, chunk.records.time
     if numbers is None or not len(times):
         return {}
@@ -264,4 +264,4 @@ def latest_by_partition(chunk: Chunk) -> dict[int, int]:
     return latest
 
 
-_RUNS: Final = 64  # of records of one partition, from which on they are sorted by partition
+_RUNS: Final = 64  # if there are more runs of records of one partition, records are sorted by partition

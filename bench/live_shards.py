@@ -28,7 +28,7 @@ from skws.jobs.control import JobCommand
 from skws.memory import expect_long_lived_objects
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.streaming.layout import Layout, Wanted
-from skws.spark.streaming.messages import BatchHeader, MicroBatch
+from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -119,7 +119,7 @@ def _batches(job: Job, replay: Path) -> Iterator[RecordBatch]:
 def _worked(job: Job, part: Part, path: Path) -> LiveShard:
     expect_long_lived_objects()
     server = ShardServer(job, part)
-    server.answer(("begin", [], [], [], {}))
+    server.answer(("begin", Reached(0, ALWAYS, None, ALWAYS), [], [], [], {}))
     server.answer(("seek", 0, ALWAYS, 0))
     before, began = peak(), time.process_time()
     epoch = live = results = 0

@@ -237,6 +237,12 @@ class Operator(ABC):
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Process the next records, which are some: as ``in_order`` says."""
 
+    def replay(self, arrived: OrderedBatch) -> None:
+        """As ``process``, where nobody wants the results; ``expect_begins`` comes next."""
+        for results in self.process(arrived).values():
+            for _ in memory_checked(results):
+                pass
+
     def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:  # noqa: ARG002
         """Why a query of keywords has no results among what lives; None for other kinds."""
         return None
@@ -337,6 +343,10 @@ class LiveOperator(Operator):
     @abstractmethod
     def begin(self) -> None:
         """Hold live tuples from the start of the stream, whether or not there is a query."""
+
+    @abstractmethod
+    def make_space(self, tuples: int) -> None:
+        """So many tuples come soon, as where a log is replayed."""
 
     @abstractmethod
     def living_tuples(self) -> list[Result]:

@@ -18,7 +18,7 @@ from skws.data.batch import (
     unheard,
     whole_instants,
 )
-from skws.queries.evaluator import Counts, Load
+from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.updates import Begin
 from skws.queries.kinds import in_order_of_time, live_tuples, plan_of
 from skws.queries.operator import (
@@ -212,6 +212,11 @@ class Session:
         """
         return [] if self._state.live is None else self._state.live.living_tuples()
 
+    def make_space(self, tuples: int) -> None:
+        """So many tuples come soon, as where a log is replayed."""
+        if self._state.live is not None:
+            self._state.live.make_space(tuples)
+
     def prepare_searches(self, most: int) -> bool:
         """Learn the words of at most so many live tuples for searches; True if there are more."""
         return self._state.live is not None and self._state.live.prepare_searches(most)
@@ -316,7 +321,7 @@ class Session:
 
     def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[Result]:
         """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
-        return self._processed(batch, ended=ended, replayed=False)
+        return self._processed(batch, ended=ended)
 
     def replay(
         self,
@@ -343,25 +348,25 @@ class Session:
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
+        told = begins is None  # else results, and what is known of them, come to nothing
         left = self._taken_up(batch, others) if lasting else batch
         for part in self._parts(left) if lasting else [batch.whole]:
-            for _ in self._processed(part, ended=False, replayed=True, without=others):
-                pass
+            self._replay(part, without=others, told=told)
         if left is not batch and batch.latest is not None:
             self._state.order.count(batch.insertions - left.insertions, batch.latest)
         if reached is not None or settled is not None:
             self.seek(self.position, self.now if reached is None else reached, settled)
             # Before others are rebuilt, which would read again what waits for that here.
-            for _ in self._processed(NO_RECORDS, ended=False, replayed=True, without=others):
-                pass
+            self._replay(NO_RECORDS, without=others, told=told)
         if others:
             logged = LoggedBatch(self.position, ALWAYS, batch.whole, final, recent)
         for each in others:
             assert each.keeps is not None  # noqa: S101 - it is within another window
             each.rebuild(self._state.as_it_came(logged, each.keeps))
         if ended:
-            for _ in self._processed(NO_RECORDS, ended=True, replayed=True):
-                pass
+            for each, some in self._inputs(NO_RECORDS, ended=True, replayed=True):
+                _exhaust(each.process(some) if len(some.batch) else {})
+                _exhaust(each.finish())
         if begins is not None:
             for each in self.operators.values():
                 each.expect_begins(begins)
@@ -371,6 +376,14 @@ class Session:
         live = self._state.live
         reading = [each for each in self.operators.values() if each.keeps is not None and each not in without]
         return batch if live is None or reading != [live] else live.take_up(batch)
+
+    def _replay(self, batch: RecordBatch, *, without: Sequence[Operator], told: bool) -> None:
+        for each, some in self._inputs(batch, ended=False, replayed=True):
+            if each not in without and len(some.batch):
+                if told:
+                    _exhaust(each.process(some))
+                else:
+                    each.replay(some)
 
     def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
         """A batch in place of all of a log, which may be very long, in parts.
@@ -607,18 +620,21 @@ class Session:
             return list(results_by_query.values())
         return [results_by_query[name] for name in (SHARED, *self._plans) if name in results_by_query]
 
-    def _processed(
-        self, batch: RecordBatch, *, ended: bool, replayed: bool, without: Sequence[Operator] = ()
-    ) -> Iterator[Result]:
+    def _inputs(
+        self, batch: RecordBatch, *, ended: bool, replayed: bool
+    ) -> list[tuple[Operator, OrderedBatch]]:
+        """What operators get of the next records; if they are ``replayed``, those rebuilt from the log."""
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
         in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)
         operators = [each for each in self.operators.values() if not replayed or each.keeps is not None]
-        operators = [each for each in operators if each not in without]
-        inputs = [(each, in_order if each.in_order else at_once) for each in operators]
+        return [(each, in_order if each.in_order else at_once) for each in operators]
+
+    def _processed(self, batch: RecordBatch, *, ended: bool) -> Iterator[Result]:
+        inputs = self._inputs(batch, ended=ended, replayed=False)
         parts = self._by_query(_merged(each.process(some) for each, some in inputs if len(some.batch)))
         if ended:
-            parts += self._by_query(_merged(each.finish() for each in operators))
+            parts += self._by_query(_merged(each.finish() for each, _ in inputs))
         if len(parts) == 1:
             yield from memory_checked(parts[0])
         else:
@@ -633,6 +649,12 @@ _Of = TypeVar("_Of")
 
 def _is_within(window: Window | None, other: Window | None) -> bool:
     return window is not None and other is not None and is_shorter(window, other)
+
+
+def _exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
+    for results in groups.values():
+        for _ in memory_checked(results):
+            pass
 
 
 def _merged(groups: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:

@@ -131,12 +131,20 @@ class _InTask:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
+        self._answer: Any = None
 
-    def ask(self, operation: str, *arguments: Any) -> None:
+    def send(self, operation: str, *arguments: Any) -> None:
+        self._answer = self.ask(operation, *arguments)
+
+    def answer(self) -> Any:
+        return self._answer
+
+    def ask(self, operation: str, *arguments: Any) -> Any:
         match operation:
             case "begin":
-                out_of_step, *state = arguments
-                self._shard.begin(*state, out_of_step=out_of_step)
+                return self._shard.begin(*arguments)
+            case "pass_over":
+                self._shard.pass_over(*arguments)
             case "replay":
                 self._shard.replay(*arguments)
             case "replay_recent":
@@ -144,6 +152,7 @@ class _InTask:
             case "seek":
                 position, now, _, final = arguments
                 self._shard.seek(position, now, final)
+        return None
 
 
 class _KeptBlobs:

@@ -577,7 +577,7 @@ _mutant(
     "best-not-rebuilt",
     "only the first operator of a session is rebuilt from the log",
     (
-        "skws.queries.session:Session._processed",
+        "skws.queries.session:Session._inputs",
         "if not replayed or each.keeps is not None]",
         "if not replayed or each.keeps is not None][: 1 if replayed else None]",
     ),

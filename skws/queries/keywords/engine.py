@@ -266,22 +266,32 @@ class KeywordEngine(MeshEngine):
             self._taken_in |= new
             yield from table_records(self.schema, new)
 
+    def make_space(self, tuples: int) -> None:
+        """So many tuples come soon: columns are made as long at once, in place of growing step by step."""
+        self._store.make_space(tuples)
+
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         """The results of the next records, as they are found."""
         return chain.from_iterable(self._taken(arrived))  # results pass no more generators than needed
 
-    def _taken(self, arrived: OrderedBatch) -> Iterator[list[Result]]:
+    def replay(self, arrived: OrderedBatch) -> None:
+        """As ``take``, where nobody wants the results; ``expect_begins`` comes next."""
+        for _ in memory_checked(self._taken(arrived, told=self._updates.learns)):
+            pass
+
+    def _taken(self, arrived: OrderedBatch, *, told: bool = True) -> Iterator[list[Result]]:
         batch, ticks = arrived.batch, arrived.ticks
         if not len(batch):
             return
         last = int(ticks[-1])
         if arrived.horizon is not None and arrived.horizon < last:
             # Earlier records may come: results depend on which records are settled together.
-            yield from self._batch(batch, ticks, arrived.horizon)
+            yield from self._batch(batch, ticks, arrived.horizon, told=told)
             return
         for first, end in self._portions.of(batch):
             before = self.counts.results
-            yield from self._batch(batch.take(slice(first, end)), ticks[first:end], int(ticks[end - 1]))
+            some = batch.take(slice(first, end))
+            yield from self._batch(some, ticks[first:end], int(ticks[end - 1]), told=told)
             self._portions.led_to(self.counts.results - before)
 
     def take_up(self, log: LongBatch) -> LongBatch:
@@ -464,8 +474,11 @@ class KeywordEngine(MeshEngine):
     def _mark(self, horizon: int, referred: Flags) -> None:
         self._results.mark(horizon, referred)
 
-    def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int) -> Iterator[list[Result]]:
-        """The results of records in order; ``horizon``: the tick before which no later one comes."""
+    def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int, *, told: bool) -> Iterator[list[Result]]:
+        """The results of records in order; ``horizon``: the tick before which no later one comes.
+
+        ``told``: False if nobody wants them, and they are only to be remembered.
+        """
         reached = self.now
         self.reach(int(ticks[0]), min(int(ticks[0]), horizon))
         self._count(batch)
@@ -487,6 +500,13 @@ class KeywordEngine(MeshEngine):
         arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
         self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
         partials = self._operator.insert(arrivals, horizon)
+        if not told:
+            for results in partials:
+                self._results.add(results)
+                self.counts.results += len(results)
+            self.counts.excluded = self._operator.excluded
+            self._updates.forget(self.now, self._horizon)
+            return
         pieces = self._report(partials, retracted, reported=self._results.by_slots(unended))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
         yield from self._counted(pieces, reached, instants)

@@ -417,7 +417,10 @@ class KeywordOperator:
             mesh.expire(horizon)
         entries = self.entries
         crowded = self._behind is not None and self._behind.reserve.crowded
-        if crowded or (entries and self._sweep.due(horizon, entries)):
+        due = bool(entries) and self._sweep.due(horizon, entries)
+        if due and not crowded and not (self._live.tuples.end <= horizon).any():
+            self._sweep.done(horizon, entries)  # nothing has ended, as where a log is replayed
+        elif crowded or due:
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:

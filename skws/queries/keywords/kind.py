@@ -111,6 +111,16 @@ class LiveKeywords(LiveOperator):
     def take_up(self, log: LongBatch) -> LongBatch:
         return log if self._engine is None else self._engine.take_up(log)
 
+    def make_space(self, tuples: int) -> None:
+        if self._engine is not None:
+            self._engine.make_space(tuples)
+
+    def replay(self, arrived: OrderedBatch) -> None:
+        if self._engine is not None:
+            if self._state.order.final is not None:
+                self._engine.await_late()
+            self._engine.replay(arrived)
+
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
         if self._engine is None:
             return {}

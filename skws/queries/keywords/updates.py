@@ -108,6 +108,11 @@ class Updates:
         """Live results that were updated; some may have expired."""
         return len(self._begins)
 
+    @property
+    def learns(self) -> bool:
+        """True if results tell more than ``expect`` does, where they are found again."""
+        return False
+
     def take(
         self,
         results: list[Result],
@@ -453,6 +458,10 @@ class CorrectedUpdates(Updates):
 
     def __len__(self) -> int:
         return len(self._known)
+
+    @property
+    def learns(self) -> bool:
+        return bool(_keyed(self.schema))  # of earlier versions, which late records may change
 
     def _compares(self, retractions: int) -> bool:
         del retractions

@@ -114,6 +114,20 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """Where the log of a shard ends. ``position``, ``now`` and ``final``: of the stream (``Session``).
+
+    ``ended``: the latest time of the micro-batches with deletions. None if the state does not tell, as it is
+    of an earlier version.
+    """
+
+    position: int
+    now: int
+    final: int | None
+    ended: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """The arguments of a server. ``daemon``: the server ends when this process does. ``tabular``: results are
     wanted as tables of Arrow, not as lines of JSON.
@@ -139,7 +153,8 @@ class Worked:
     ``dropped``: chunks that can go. ``added`` and ``removed``: queries. ``states``: of those that keep
     their own. ``schemas``: those that it has changed to. ``position``, ``now`` and ``final``: where the
     stream stands.
-    ``blobs``: stats and results, encoded; a server sends these in place of both.
+    ``blobs``: stats and results, encoded; a server sends these in place of both. ``ended``: as of
+    ``Reached``.
     """
 
     results: list[Result]
@@ -156,6 +171,7 @@ class Worked:
     final: int | None = None
     lasting: tuple[Chunk, bytes] | None = None
     over: bool = False
+    ended: int = ALWAYS
 
 
 RECORDS: Final = (1 << 31) - 1

@@ -28,7 +28,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from skws.memory import freeze_loaded_objects
 from skws.queries.partitioning.parts import Part
-from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Worked
+from skws.spark.streaming.messages import BEHIND, PAST, RECORDS, Chunk, MicroBatch, Reached, Worked
 from skws.spark.streaming.shard_client import ShardClient
 from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
@@ -97,7 +97,7 @@ class ShardProgress:
 
     ``given``: what it was last started with, where no driver keeps that. ``partitions``: of the source, as
     far as they are waited for (``AwaitedPartitions``). ``part``: number, shards and spread of the shard's
-    ``Part``. ``described``: the state says what job it is of.
+    ``Part``. ``described``: the state says what job it is of. ``ended``: as of ``Reached``.
     """
 
     epoch: int = 0
@@ -111,6 +111,11 @@ class ShardProgress:
     partitions: Sequence[Sequence[int]] = ()
     part: tuple[int, int, str] | None = None
     described: bool = False
+    ended: int | None = None
+
+    @property
+    def reached(self) -> Reached:
+        return Reached(self.position, self.now, self.final, self.ended)
 
 
 STATE_STORE: Final = {
@@ -144,6 +149,12 @@ class Rebuilt(Protocol):
     def ask(self, operation: str, *arguments: Any) -> Any:
         """Call an operation (``ShardServer.answer``)."""
 
+    def send(self, operation: str, *arguments: Any) -> None:
+        """As ``ask``, without waiting for the answer."""
+
+    def answer(self) -> Any:
+        """The answer to what was sent last."""
+
 
 def described(request: Job) -> bytes:
     """The job as its state describes it, in JSON; the inverse of ``described_job``.
@@ -166,7 +177,7 @@ class MeshProcessor(StatefulProcessor):
 
     _given = ""  # what its state is to remember of this start
     _partitions: Sequence[Sequence[int]] = ()  # and of the partitions behind the micro-batches of a task
-    _fresh = ShardProgress()
+    _fresh = ShardProgress(ended=ALWAYS)
     _tabular = False  # see ``Setup``
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:
@@ -245,10 +256,21 @@ class MeshProcessor(StatefulProcessor):
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
         states = {name: self._store.get("state", name)[1] for name in names.get("state", ())}
-        queries, out_of_step = self._queries(names.get("query", ())), mark.final is not None
-        client.ask("begin", out_of_step, tables, queries, schemas, states)
+        queries = self._queries(names.get("query", ()))
+        dead_until = client.ask("begin", mark.reached, tables, queries, schemas, states)
+        sent = False
         for recent, chunk, records in self._log(mark):
-            client.ask("replay_recent" if recent else "replay", chunk, records)
+            if sent:
+                client.answer()  # it has worked on that while Spark gave the next one
+            if recent:
+                client.send("replay_recent", chunk, records)
+            elif chunk.latest <= dead_until and not chunk.lasting:
+                client.send("pass_over", chunk)
+            else:
+                client.send("replay", chunk, records)
+            sent = True
+        if sent:
+            client.answer()
         client.ask("seek", mark.position, mark.now, mark.epoch, mark.final)
 
     def _queries(self, names: Iterable[str]) -> list[tuple[Query, int]]:
@@ -318,6 +340,7 @@ class MeshProcessor(StatefulProcessor):
             final=worked.final,
             part=mark.part,
             described=True,
+            ended=worked.ended,
         )
 
 

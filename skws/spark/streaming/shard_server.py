@@ -69,6 +69,7 @@ from skws.spark.streaming.messages import (
     Chunk,
     Failed,
     MicroBatch,
+    Reached,
     Setup,
     Worked,
 )
@@ -81,6 +82,7 @@ from skws_purging.retention import LogPart, Retention
 from skws_schema.budgets import explain_refusals
 from skws_schema.errors import SkwsError
 from skws_schema.evolution import SchemaChange
+from skws_windows.window import TimeWindow
 
 if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
@@ -175,22 +177,29 @@ class Shard:
         self._lasting: Chunk | None = None
         self._waiting: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
         self._log: list[Chunk] = []  # oldest first; up to the number of the lasting one for some queries only
+        self._ended = ALWAYS  # the latest time of micro-batches with deletions
+        self._end_of_log: int | None = None  # in a replay, before its first chunk: the position there
 
     def begin(
         self,
+        reached: Reached,
         tables: Iterable[bytes],
         queries: Iterable[tuple[Query, int]],
         schemas: Iterable[tuple[str, int]] = (),
         states: Mapping[str, bytes] | None = None,
-        *,
-        out_of_step: bool = False,
-    ) -> None:
+    ) -> int:
         """Loads static tables and adds the standing queries; ``replay`` comes next, then ``seek``.
 
-        ``queries``: in order, each with the number of the micro-batch that it came with.
-        ``schemas``: what the first one has changed to, each with the next chunk then. ``states``: of queries,
-        at the end of the log. ``out_of_step``: the stream has a time that is not the latest record's.
+        ``reached``: the end of the log. ``queries``: in order, each with the number of the micro-batch that
+        it came with. ``schemas``: what the first one has changed to, each with the next chunk then.
+        ``states``: of queries, at the end of the log.
+
+        Gives the time up to which nothing in the log counts any more: chunks with no later record need not
+        be replayed (``pass_over``).
         """
+        # What an earlier version left may have had deletions up to its end.
+        self._ended = reached.now if reached.ended is None else reached.ended
+        self._end_of_log = reached.position
         self._states = states or {}
         self._live.expect(self._states)
         for text, chunk in schemas:
@@ -203,9 +212,25 @@ class Shard:
         entries = list(queries)
         self._order = [query.name for query, _ in entries]
         # Where results are corrected, a query knows nothing of those that were over when it came.
-        corrects = out_of_step or self._request.stream.lateness
+        corrects = reached.final is not None or self._request.stream.lateness
         self._coming = [one for one in entries if one[0].kind == KEYWORDS and corrects]
         self._standing.stand_all([one[0] for one in entries if one not in self._coming])
+        return self._dead_until([query for query, _ in entries], reached)
+
+    def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
+        """As ``begin``; ALWAYS if all of the log counts.
+
+        A tuple that its window has ended is in no later result. It matters for a deletion of an equal row,
+        which ends the oldest one; for the scores of results; and for queries that are rebuilt from the log
+        as it came.
+        """
+        stream = self._request.stream
+        window = stream.window
+        if not isinstance(window, TimeWindow) or any(q.kind != KEYWORDS or q.scored for q in queries):
+            return ALWAYS
+        horizon = reached.now if reached.final is None else min(reached.now, reached.final)
+        dead_until = horizon - stream.lateness - window.length
+        return dead_until if self._ended <= dead_until else ALWAYS
 
     def _come(self, number: int) -> None:
         """Adds the queries that came with a micro-batch, or earlier."""
@@ -220,6 +245,9 @@ class Shard:
 
         It may wait for the next ones: many records take a half to a third of the time together.
         """
+        if self._end_of_log is not None:
+            self._live.make_space(max(0, self._end_of_log - chunk.position))
+            self._end_of_log = None
         batch = self._counting(unpack(records), chunk.number)
         if self._waiting and not self._joins(*self._waiting[-1], chunk, batch):
             self._replay_waiting()
@@ -265,6 +293,11 @@ class Shard:
             self._live.replay(batch, begins, settled=chunk.settled)
             self._log += chunks
         self._late.clear()
+
+    def pass_over(self, chunk: Chunk) -> None:
+        """In place of ``replay`` for a chunk that does not count any more (``begin``)."""
+        self._replay_waiting()
+        self._log.append(chunk)
 
     def replay_recent(self, chunk: Chunk, records: bytes) -> None:
         """Takes the chunks that a lasting one replaces, oldest first; then ``replay`` the lasting one."""
@@ -330,6 +363,8 @@ class Shard:
             begins = {name: list(map(list, some)) for name, some in live.begins().items()}
             new_chunk = Chunk(number, *before, latest, live.position, size, final, begins, settled=live.final)
             self._log.append(new_chunk)
+            if batch.deletes().any():
+                self._ended = max(self._ended, latest)
         lasting = None if new_chunk is None else self._replaced(new_chunk.number)
         dropped += self._trimmed()
         stats = self._stats(micro_batch, batch) | {"seconds": perf_counter() - began}
@@ -347,6 +382,7 @@ class Shard:
             final=live.final,
             lasting=lasting if self._lasting else None,
             over=lasted and not self._lasting,
+            ended=self._ended,
         )
 
     def _replaced(self, number: int) -> tuple[Chunk, bytes] | None:
@@ -552,6 +588,7 @@ class ShardServer:
         answers: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
             "replay": self._shard.replay,
+            "pass_over": self._shard.pass_over,
             "replay_recent": self._shard.replay_recent,
             "send_past": self._shard.send_past,
             "seek": self._seek,
@@ -559,11 +596,11 @@ class ShardServer:
         }
         return answers[operation](*arguments)
 
-    def _begin(self, out_of_step: bool, *state: Any) -> None:
+    def _begin(self, *state: Any) -> int:
         """As ``Shard.begin``; the log comes next, then ``seek``."""
         self.epoch = -1
         self._shard = self._new_shard()
-        self._shard.begin(*state, out_of_step=out_of_step)
+        return self._shard.begin(*state)
 
     def _seek(self, position: int, now: int, epoch: int, final: int | None = None) -> None:
         self._shard.seek(position, now, final)

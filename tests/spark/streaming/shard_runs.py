@@ -12,15 +12,19 @@ from skws.data.packing import pack
 from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.results.result import LiveResult
-from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Worked
+from skws.spark.streaming.messages import BatchHeader, Chunk, MicroBatch, Reached, Worked
 from skws.spark.streaming.shard_server import FEW_BYTES, Shard
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
+from skws_purging.lifespans import ALWAYS
 
 
 @dataclass
 class KeptShard:
-    """A shard and its log; ``rebuild`` forgets the mesh. ``few_bytes``: as of ``Shard``."""
+    """A shard and its log; ``rebuild`` forgets the mesh. ``few_bytes``: as of ``Shard``.
+
+    ``passed_over``: how many chunks of the log were not replayed.
+    """
 
     request: Job
     share: Part
@@ -32,7 +36,9 @@ class KeptShard:
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
     final: int | None = None
+    ended: int | None = ALWAYS
     few_bytes: int = FEW_BYTES
+    passed_over: int = 0
 
     def __post_init__(self) -> None:
         self.shard = self._new()
@@ -43,18 +49,26 @@ class KeptShard:
     def rebuild(self) -> None:
         position, now = self.shard.position, self.shard.now
         self.shard = self._new()
-        state = (self.tables, self.queries.values(), self.schemas, self.states)
-        self.shard.begin(*state, out_of_step=self.final is not None)
-        self.replay()
+        self.replay(Reached(position, now, self.final, self.ended))
         self.shard.seek(position, now, self.final)
 
-    def replay(self) -> None:
+    def replay(self, reached: Reached) -> None:
+        """Begins with the state, and replays the log."""
+        state = (self.tables, self.queries.values(), self.schemas, self.states)
+        dead_until = self.shard.begin(reached, *state)
         lasting = self.lasting
         for number in sorted(self.chunks):
             if lasting is not None and number > lasting[0].number:
                 self.shard.replay(*lasting)
                 lasting = None
-            (self.shard.replay if lasting is None else self.shard.replay_recent)(*self.chunks[number])
+            chunk, records = self.chunks[number]
+            if lasting is not None:
+                self.shard.replay_recent(chunk, records)
+            elif chunk.latest <= dead_until:
+                self.passed_over += 1
+                self.shard.pass_over(chunk)
+            else:
+                self.shard.replay(chunk, records)
         if lasting is not None:
             self.shard.replay(*lasting)
 
@@ -85,7 +99,7 @@ class KeptShard:
         if worked.over:
             self.lasting = None
         self.next += 1
-        self.final = worked.final
+        self.final, self.ended = worked.final, worked.ended
         for number in worked.dropped:
             self.chunks.pop(number, None)
         return worked

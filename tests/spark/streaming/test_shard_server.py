@@ -24,10 +24,11 @@ from skws.jobs.control import JobCommand
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.spark.preloaded import PreloadedPython
 from skws.spark.streaming import shard_server
-from skws.spark.streaming.messages import Worked
+from skws.spark.streaming.messages import Reached, Worked
 from skws.spark.streaming.shard_client import ShardClient, shut_down, socket_dir
 from skws.spark.streaming.shard_server import ShardServer, servers_beside
 from skws.spec.query_spec import Query
+from skws_purging.lifespans import ALWAYS
 from skws_schema.errors import MemoryBudgetError, UsageError
 from skws_windows.window import TimeWindow
 from tests.spark.streaming.shard_runs import micro_batch_of
@@ -51,7 +52,7 @@ def work(client: ShardClient, epoch: int, *records: Record, commands: tuple[JobC
 
 
 def stand(client: ShardClient, epoch: int) -> None:
-    client.ask("begin", False, [], [], [], {})
+    client.ask("begin", Reached(0, ALWAYS, None, ALWAYS), [], [], [], {})
     client.ask("seek", 0, 0, epoch)
 
 

@@ -33,6 +33,9 @@ class Nullable:
     def __len__(self) -> int:
         return len(self.present)
 
+    def __getitem__(self, rows: slice) -> Nullable:
+        return Nullable(self.present[rows], self.values[rows])
+
     def take(self, places: Ints) -> Nullable:
         return Nullable(self.present.take(places), self.values.take(places))
 
@@ -176,6 +179,10 @@ class ColumnBlock(_OfValues):
 
     def take(self, places: Ints) -> ColumnBlock:
         return ColumnBlock(self.relation, [_taken(each, places) for each in self._columns], self._searched)
+
+    def between(self, first: int, end: int) -> ColumnBlock:
+        """The rows from one place to another; arrays and texts are not copied."""
+        return ColumnBlock(self.relation, [each[first:end] for each in self._columns], self._searched)
 
     def row(self, place: int) -> Row:
         return self.rows(np.array([place]))[0]

@@ -64,7 +64,10 @@ _TRUNCATES: Final = 2  # among the marks of records: 1 is another deletion, 0 an
 WORD: Final = 8
 """The alignment of buffers, in bytes."""
 _TEXTS, _JSON = "texts", "json"  # forms of columns besides types of NumPy
-_NARROW: Final = (np.int8, np.int16, np.int32)
+_NARROW: Final = tuple(
+    (kind, np.iinfo(kind).min, np.iinfo(kind).max) for kind in (np.int8, np.int16, np.int32)
+)
+_MOST_NARROW: Final = np.iinfo(np.int32).max
 _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 
 
@@ -178,10 +181,11 @@ class _Layout:
             self.array(column.present)
             column = column.values
         if isinstance(column, Texts):
-            wide = len(column.data) > np.iinfo(np.int32).max
-            kind = self.array(column.offsets.astype(np.int64 if wide else np.int32))
-            self._parts.append(column.data)
-            return [_TEXTS, [kind, len(column.data)], nulls]
+            first, end = int(column.offsets[0]), int(column.offsets[-1])
+            wide = end - first > _MOST_NARROW
+            kind = self.array((column.offsets - first).astype(np.int64 if wide else np.int32))
+            self._parts.append(memoryview(column.data)[first:end])
+            return [_TEXTS, [kind, end - first], nulls]
         if isinstance(column, np.ndarray):
             return [self.array(_narrowed(column)), 0, nulls]
         self._parts.append(orjson.dumps(column))
@@ -233,7 +237,10 @@ def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], C
     whole = len(places) == sum(map(len, blocks)) and bool((np.diff(places) == 1).all())
     if any(isinstance(block, ColumnBlock) for block in blocks):
         block = ColumnBlock.concat(_as_columns(blocks))
-        block = block if whole else block.take(places)
+        if not whole:
+            first = int(places[0])
+            in_a_row = bool((np.diff(places) == 1).all())
+            block = block.between(first, first + len(places)) if in_a_row else block.take(places)
         return block.columns, block.searched
     if whole:
         return list(_listed_columns(blocks)), ()
@@ -298,8 +305,7 @@ def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if values.dtype.kind != "i" or not len(values):
         return values
     least, most = values.min(), values.max()
-    for kind in _NARROW:
-        limits = np.iinfo(kind)
-        if limits.min <= least and most <= limits.max:
+    for kind, lowest, highest in _NARROW:
+        if lowest <= least and most <= highest:
             return values.astype(kind)
     return values

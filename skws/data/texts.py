@@ -7,11 +7,12 @@ replay takes to search.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ Column: TypeAlias = "Texts | pa.Array | pa.ChunkedArray | Sequence[str | None]"
 """Texts in any form; other values of Arrow arrays are searched by their text."""
 
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
+_MANY: Final = 512  # texts that Arrow takes sooner
 _LONE = "surrogatepass"  # Python's strings may hold lone surrogates
 
 
@@ -79,13 +81,32 @@ class Texts:
         except UnicodeDecodeError:  # rare, and a check beforehand would take twice as long
             return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
+    def __getitem__(self, rows: slice) -> Texts:
+        """Texts in a row, which share the memory; without a step."""
+        first, end, _ = rows.indices(len(self))
+        return Texts(self.data, self.offsets[first : max(first, end) + 1])
+
     def take(self, places: Places) -> Texts:
         """A copy of some of the texts."""
+        if len(places) >= _MANY and "pyarrow" in sys.modules:
+            return self._taken_by_arrow(places)
         data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
         offsets = np.zeros(len(places) + 1, dtype=np.int64)
         np.cumsum(ends - begins, out=offsets[1:])
         parts = [data[first:end] for first, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return Texts(b"".join(parts), offsets)
+
+    def _taken_by_arrow(self, places: Places) -> Texts:
+        """As ``take``, several times as fast, where something else has loaded Arrow."""
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        taken = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(pa.array(places))
+        _, ends, data = taken.buffers()
+        # Copied, so that the memory is not that of Arrow's pool, which keeps it.
+        ends = np.frombuffer(ends, dtype=np.int64, count=len(places) + 1).copy()
+        return Texts(b"" if data is None else data[: int(ends[-1])].to_pybytes(), ends)
 
     def some(self, places: Places) -> Texts:
         """Some of the texts; consecutive ones share the memory."""

@@ -70,6 +70,23 @@ def test_some_rows_of_columns(data: st.DataObject) -> None:
     assert shown(again(some)) == shown(some)
 
 
+@given(st.lists(RECORDS, max_size=30), st.booleans(), st.data())
+def test_divided_records_are_those_at_the_places_of_each_part(
+    records: list[Record], as_columns: bool, data: st.DataObject
+) -> None:
+    batch = RecordBatch.of(records)
+    batch = again(batch) if as_columns else batch
+    places = st.sets(st.integers(0, len(records) - 1)) if records else st.just(set[int]())
+    parts = [
+        np.array(sorted(one), dtype=np.int64) for one in data.draw(st.lists(places, min_size=1, max_size=4))
+    ]
+    divided = batch.divided(parts)
+    for part, own in zip(parts, divided, strict=True):
+        expected = [records[place] for place in part.tolist()]
+        assert list(own.records()) == expected
+        assert list(again(own).records()) == expected
+
+
 @given(st.lists(st.tuples(st.lists(RECORDS, min_size=1, max_size=4), st.booleans()), max_size=5), st.data())
 @examples(300)
 def test_rows_and_columns_of_one_relation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,17 @@ def test_texts_of_lists(texts: list[str | None], data: st.DataObject) -> None:
     assert listed(found) == [text or "" for text in texts]
     places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
     assert found.at(np.array(places, dtype=np.int64)) == [texts[place] or "" for place in places]
+
+
+@given(TEXTS, st.integers(0, 3), st.data())
+def test_arrow_takes_the_same_texts(texts: list[str | None], first: int, data: st.DataObject) -> None:
+    some = Texts.of([texts])[first:]
+    places = np.array(data.draw(st.lists(st.integers(0, len(some) - 1))) if len(some) else [], dtype=np.int64)
+    with patch("skws.data.texts._MANY", 0):
+        by_arrow = some.take(places)
+    assert isinstance(by_arrow.data, bytes)
+    assert by_arrow.data == some.take(places).data
+    assert by_arrow.offsets.tolist() == some.take(places).offsets.tolist()
 
 
 @given(TEXTS, st.integers(0, 4), st.sampled_from(KINDS))

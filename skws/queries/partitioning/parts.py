@@ -101,7 +101,7 @@ class KeyPartitioning:
     columns: tuple[tuple[int, ...] | None, ...]
 
     def divided(self, batch: RecordBatch, parts: int) -> list[RecordBatch]:
-        return [batch.take(places) for places in self.places(batch, parts)]
+        return batch.divided(self.places(batch, parts))
 
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
         """Where the records of each part are in the batch, in their order; all parts have truncations."""

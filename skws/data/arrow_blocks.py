@@ -76,6 +76,9 @@ class ArrowBlock:
         array = self._columns[column]
         return arrow.flags(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
 
+    def present_at(self, column: int, places: Ints) -> Flags:
+        return self.present(column).take(places)
+
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
         array, integers = self._columns[column], self.integers(column)
         values: list[Value]  # Arrow and NumPy give untyped lists

@@ -89,6 +89,9 @@ class Block(Protocol):
     def present(self, column: int) -> Flags:
         """Flags of the values of a column that are not NULL."""
 
+    def present_at(self, column: int, places: Ints) -> Flags:
+        """As ``present``, of some rows."""
+
 
 class _OfValues:
     """The methods that blocks of Python values share."""
@@ -108,7 +111,14 @@ class _OfValues:
         return Texts.of([self.values_at(column, places)])
 
     def present(self: Block, column: int) -> Flags:
-        return np.array([value is not None for value in self.values(column)], dtype=bool)
+        return _not_null(self.values(column))
+
+    def present_at(self: Block, column: int, places: Ints) -> Flags:
+        return _not_null(self.values_at(column, places))
+
+
+def _not_null(values: Sequence[Value]) -> Flags:
+    return np.array([value is not None for value in values], dtype=bool)
 
 
 class RowBlock(_OfValues):
@@ -224,6 +234,10 @@ class ColumnBlock(_OfValues):
         if isinstance(values, Nullable):
             return values.present
         return np.ones(len(self), dtype=bool) if _is_typed(values) else super().present(column)
+
+    def present_at(self, column: int, places: Ints) -> Flags:
+        typed = _is_typed(self._columns[column])
+        return self.present(column).take(places) if typed else super().present_at(column, places)
 
 
 class BlockFile(Protocol):

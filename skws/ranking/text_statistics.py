@@ -249,7 +249,7 @@ class TextStatistics:
             if block.relation in self._whole:
                 continue
             for column in self._schema.relations[block.relation].search_columns:
-                there = block.present(column).take(at)
+                there = block.present_at(column, at)
                 lengths = block.texts_at(column, at).lengths()[there]
                 yield (block.relation, column), mine[there], _each_with(lengths)
             yield (block.relation, NAME), mine, _each_with(np.zeros(len(mine), dtype=np.int64))

@@ -152,6 +152,7 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
         assert typed(held.take(places).values(at)) == typed(chosen)
         assert typed(both.values(at)) == typed([*chosen, *values])
         assert held.present(at).tolist() == [value is not None for value in values]
+        assert held.present_at(at, places).tolist() == [value is not None for value in chosen]
         assert np.array_equal(_identities(held, [at]), _identities(ColumnBlock(0, columns), [at]))
         numbers = held.numbers(at)
         if numbers is not None:

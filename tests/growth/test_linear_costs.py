@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -32,8 +33,9 @@ from skws.queries.kinds import plan_of, plans_over
 from skws.queries.session import Session
 from skws.queries.windowed.window_plan import WindowPlan
 from skws.sources.growing_files import FilesFeed
+from skws.spec.enums import EvaluatorName
 from skws.spec.job import Job
-from skws.spec.query_spec import PATTERN, WINDOW, Query, RankingChoice, Stream, TopChoice
+from skws.spec.query_spec import HALF_LIFE, PATTERN, TOP, WINDOW, Query, RankingChoice, Stream, TopChoice
 from skws_mesh.candidate_networks import _connectors
 from skws_schema.graph import edges, edges_from
 from skws_schema.infer.column_profile import profile
@@ -45,7 +47,7 @@ from skws_schema.yaml.load import parse_schema
 from skws_windows.guards.alphabet import StreamRecord
 from skws_windows.window import MICROSECOND, Unbounded, parse_window
 from tests.clocks import HandClock
-from tests.growth.measured import Work, cost, faster_than_linear
+from tests.growth.measured import Cost, Work, cost, faster_than_linear
 from tests.growth.streams import FEVER, MINUTE, PAIR, WARD
 from tests.strategies import some
 
@@ -60,6 +62,13 @@ joins: [a.k = b.k, b.m = c.m]
 KEYED: Final = parse_schema("""\
 window: none
 relations: {a: {attributes: {t: text, k: integer}, key: [k]}}
+""")
+REFERRING: Final = parse_schema("""\
+window: none
+relations:
+  a: {attributes: {t: text, k: integer}, key: [k]}
+  b: {attributes: {t: text, k: integer, a: integer}, key: [k]}
+joins: [b.a = a.k]
 """)
 FEW: Final = 20
 """Join values, and words."""
@@ -463,6 +472,41 @@ DIMENSIONS: Final[tuple[tuple[Callable[[int], Work], int], ...]] = (
 @pytest.mark.parametrize(("prepared", "n"), DIMENSIONS, ids=lambda each: getattr(each, "__name__", None))
 def test_the_cost_is_linear(prepared: Callable[[int], Work], n: int) -> None:
     assert not faster_than_linear(prepared, n)
+
+
+@pytest.mark.parametrize("relation", [0, 1])
+@pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query("ada leaks"),
+        Query("ada none"),
+        Query("ada -leaks"),
+        Query("ada leaks", options={HALF_LIFE: "1 hour"}),
+        Query("ada leaks", kind=TOP, options={"size": "2"}),
+    ],
+    ids=["found", "nothing", "excluding", "scored", "best"],
+)
+def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
+    query: Query, evaluator: EvaluatorName, relation: int
+) -> None:
+    def an_update(n: int) -> Cost:
+        session = Session(Stream(REFERRING, Unbounded(), evaluator=evaluator))
+        session.add(query.named("asked", 3))
+        rows = [(Record(0, 0, ("ada", k)), Record(1, 0, (("leaks", "x")[k % 2], k, k))) for k in range(n)]
+        session.take(RecordBatch.of([*chain.from_iterable(rows)]))
+        updates = (
+            RecordBatch.of([Record(relation, time, (f"ada leaks {time}", time, time)[: 2 + relation])])
+            for time in range(1, 9)
+        )
+        for _ in range(7):  # the first ones make space, and indexes
+            session.take(next(updates))
+        last = next(updates)
+        return cost(lambda: session.take(last))
+
+    few, many = an_update(3_000), an_update(12_000)
+    assert many.steps < 1.2 * few.steps
+    assert many.allocated < 1.2 * few.allocated
 
 
 def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> None:

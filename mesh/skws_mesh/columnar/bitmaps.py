@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
+from skws_mesh.columnar.store import Table
 
 QUERY_BITS = 20  # queries that a mesh can have over time: about a million
 _QUERY = (1 << QUERY_BITS) - 1
@@ -49,23 +50,28 @@ class KeywordBitmaps:
 
 
 class LiveBitmaps:
-    """The bitmaps of live tuples by slot and query."""
+    """The bitmaps of live tuples by slot and query. Those of new tuples cost by their number alone."""
 
     def __init__(self) -> None:
-        self._places: Ints = NOTHING  # slot and query in one integer, sorted
-        self._bitmaps: Ints = NOTHING
-        self._some: Flags = np.empty(0, dtype=bool)  # by slot: True if it has a bitmap
+        self._table = Table((NOTHING, NOTHING))  # slot and query in one integer, sorted; and the bitmap
+        self._some: Flags = np.empty(0, dtype=bool)  # by slot, with space for more: True if it has a bitmap
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._table.size
+
+    @property
+    def _places(self) -> Ints:
+        return self._table.columns()[0]
+
+    @property
+    def _bitmaps(self) -> Ints:
+        return self._table.columns()[1]
 
     def append(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of new tuples; ``slots`` is the number of slots in use."""
-        self._set(
-            np.concatenate([self._places, _place(new.tuple, new.query)]),
-            np.concatenate([self._bitmaps, new.bitmap]),
-            slots,
-        )
+        self._table.append((_place(new.tuple, new.query), new.bitmap))
+        self._make_space(slots)
+        self._some[new.tuple] = True
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of any tuples for new queries."""
@@ -77,8 +83,7 @@ class LiveBitmaps:
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         bitmaps = np.zeros(len(slots), dtype=np.int64)
-        if len(slots) and slots.max() >= len(self._some):  # free tuples that arrived later
-            self._some = np.concatenate([self._some, np.zeros(int(slots.max()) + 1, dtype=bool)])
+        self._make_space(int(slots.max(initial=-1)) + 1)  # there may be free tuples that arrived later
         carrying = np.flatnonzero(self._some.take(slots))
         if len(carrying):
             places = _place(slots[carrying], query[carrying])
@@ -113,9 +118,14 @@ class LiveBitmaps:
         self._set(renumbered[alive] << QUERY_BITS | query, self._bitmaps[alive], live)
 
     def _set(self, places: Ints, bitmaps: Ints, slots: int) -> None:
-        self._places, self._bitmaps = places, bitmaps
+        self._table.open((places, bitmaps), len(places))
         self._some = np.zeros(slots, dtype=bool)
         self._some[places >> QUERY_BITS] = True
+
+    def _make_space(self, slots: int) -> None:
+        if slots > len(self._some):
+            more = np.zeros(slots + slots // 4 - len(self._some), dtype=bool)
+            self._some = np.concatenate([self._some, more])
 
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:

@@ -11,8 +11,8 @@ Three joined tables of random words are made in an empty database: customers, pr
 
 Beside it, what else the tables could be kept in: SQLite with FTS5 indexes and triggers that keep them up to
 date, DuckDB (in an environment of its own), and a GIN index of PostgreSQL itself. They are asked for joined
-rows with the words; none tells what changes do to the answer. Seconds are by the clock; CPU seconds stand
-behind them.
+rows with the words, which must be those of the results of skws; none tells what changes do to the answer.
+Seconds are by the clock; CPU seconds stand behind them.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ ROUNDS: Final = 5
 EACH: Final = 0.02  # seconds between two looks
 LIMIT: Final = 1_800.0
 QUERY: Final = "w11 w12"
+FOUND: Final = "found.jsonl"
+"""The results of the last search, in the folder of the measurement."""
 TABLES: Final = ("customer", "product", "purchase")
 _DUCKDB: Final = Path(__file__).parent / "peers" / "children" / "duckdb_tables.py"
 _COLUMNS: Final = {
@@ -254,9 +256,10 @@ def searched(shop: Shop, folder: Path) -> Iterator[Line]:
         if "change" in what:
             shop.run("UPDATE product SET seen = seen + 1 WHERE id = 1")
         begun, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=cached_in(folder)
-        )
+        with (folder / FOUND).open("wb") as found:
+            subprocess.run(
+                command, check=True, stdout=found, stderr=subprocess.DEVNULL, env=cached_in(folder)
+            )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         yield Line(what, perf_counter() - begun, cpu, disk=size_of(folder / "cache"))
@@ -281,13 +284,32 @@ def in_sqlite(shop: Shop, folder: Path) -> Iterator[Line]:
                 _fill(shop, database, name)
             database.commit()
         yield line
+        with _measured("joined rows of it with both words") as line:
+            purchases = {number for (number,) in database.execute(_joined(*QUERY.split()))}
+        yield line
+        if purchases != _found(folder / FOUND, database):
+            raise SystemExit("SQLite and skws have found different purchases")
         changes = ROUNDS * (shop.rows // 10)
         with _measured(f"{changes:,} updates of it", path) as line:
             _update(database, changes)
         yield line
-        with _measured("joined rows of it with both words") as line:
-            database.execute(_joined(*QUERY.split())).fetchall()
-        yield line
+
+
+def _found(results: Path, database: sqlite3.Connection) -> set[int]:
+    """The purchases whose row, with those of its customer and its product, has both words."""
+    purchases: set[int] = set()
+    for line in results.read_bytes().splitlines():
+        by_table: dict[str, list[int]] = {name: [] for name in TABLES}
+        for each in orjson.loads(line)["tuples"]:
+            by_table[each["relation"]].append(each["row"]["id"])
+        sold = by_table.pop("purchase")
+        if len(sold) == 1:
+            purchases.update(sold)
+        elif not sold:  # a customer or a product, whose purchases all have its words
+            ((name, number),) = ((name, number) for name, some in by_table.items() for number in some)
+            rows = database.execute(f"SELECT id FROM purchase WHERE {name} = ?", (number,))
+            purchases.update(number for (number,) in rows)
+    return purchases
 
 
 def _fill(shop: Shop, database: sqlite3.Connection, name: str) -> None:
@@ -348,6 +370,9 @@ def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
     command = [str(python), str(_DUCKDB), str(folder), *QUERY.split()]
     told = subprocess.run(command, check=True, capture_output=True)
     outcome = orjson.loads(told.stdout)
+    with closing(sqlite3.connect(folder / "fts.sqlite")) as database:
+        if outcome["found"] != len(_found(folder / FOUND, database)):
+            raise SystemExit("DuckDB and skws have found different purchases")
     yield Line("DuckDB, all rows from CSV files", **outcome["loaded"], disk=outcome["disk"])
     yield Line("joined rows of it with both words", **outcome["searched"])
 

@@ -85,10 +85,11 @@ def reader_of(data: bytes) -> pa.BufferReader:
     return pa.BufferReader(memory)
 
 
-def of_integers(values: Ints) -> pa.Array:
-    """An int64 array; it shares the memory of 64-bit integers."""
+def of_integers(values: Ints, valid: Flags | None = None) -> pa.Array:
+    """An int64 array; it shares the memory of 64-bit integers. ``valid``: False for NULL."""
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     memory = pa.py_buffer(np.ascontiguousarray(values, dtype=np.int64))
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, memory])
+    return pa.Array.from_buffers(pa.int64(), len(values), [bits, memory])
 
 
 def of_texts(texts: Texts) -> pa.Array:

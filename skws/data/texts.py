@@ -102,7 +102,9 @@ class Texts:
 
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
-        taken = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(pa.array(places))
+        of = pa.py_buffer(np.ascontiguousarray(places, dtype=np.int64))
+        places_in_arrow = pa.Array.from_buffers(pa.int64(), len(places), [None, of])
+        taken = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(places_in_arrow)
         _, ends, data = taken.buffers()
         # Copied, so that the memory is not that of Arrow's pool, which keeps it.
         ends = np.frombuffer(ends, dtype=np.int64, count=len(places) + 1).copy()

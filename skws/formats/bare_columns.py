@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skws.data.arrow import filled, flags, integers
+from skws.data.arrow import filled, flags, of_integers, of_texts
 from skws.data.batch import BadRecord, Ints, RecordBatch
 from skws.data.blocks import ColumnBlock, Nullable, Values
 from skws.data.texts import Texts
@@ -30,8 +30,8 @@ _DAY: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _INSTANT: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _NAIVE: Final = _INSTANT + "$"
 _ZONED: Final = _INSTANT + r"(Z|[+-][0-9]{2}(:[0-9]{2})?)$"
-_TRUE: Final = pa.array(["true", "t", "1", "yes"])
-_FALSE: Final = pa.array(["false", "f", "0", "no"])
+_TRUE: Final = of_texts(Texts.of([["true", "t", "1", "yes"]]))
+_FALSE: Final = of_texts(Texts.of([["false", "f", "0", "no"]]))
 _SECOND: Final = 1_000_000
 _UNITS: Final = {"s": _SECOND, "ms": 1_000, "us": 1}
 
@@ -167,7 +167,9 @@ def _booleans_of_text(column: pa.Array) -> pa.Array | None:
     lower = pc.ascii_lower(column)
     true, false = pc.is_in(lower, _TRUE), pc.is_in(lower, _FALSE)
     valid = pc.or_(pc.or_(true, false), pc.is_null(column))
-    return pc.if_else(column.is_valid(), true, None) if pc.all(valid).as_py() is not False else None
+    if pc.all(valid).as_py() is False:
+        return None
+    return pc.if_else(column.is_valid(), true, pa.nulls(len(column), pa.bool_()))
 
 
 def _instants_of_text(column: pa.Array) -> pa.Array | None:
@@ -217,12 +219,11 @@ def _of_instants(column: pa.Array, kind: AttributeType = AttributeType.TIMESTAMP
 
 def _scaled(column: pa.Array, micros: int) -> pa.Array | None:
     """Instants of a unit in microseconds; None if one is outside of the years 1 to 9999."""
-    values = integers(column.fill_null(0) if column.null_count else column)
+    values = filled(column)
     least, most = -(-EARLIEST // micros), LATEST // micros
     if len(values) and (values.min() < least or values.max() > most):
         return None
-    missing = flags(column.is_null()) if column.null_count else None
-    return pa.array(values * micros, mask=missing)
+    return of_integers(values * micros, flags(column.is_valid()) if column.null_count else None)
 
 
 _OF_TEXT: Final[dict[AttributeType, Callable[[pa.Array], pa.Array | None]]] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -392,3 +394,20 @@ def test_bad_records_of_a_large_file_have_their_lines(tmp_path: Path) -> None:
     bad = BadRecordLog(OnError.SKIP)
     size = sum(len(batch) for batch in Replay.open(path, known).table_batches(bad))
     assert (size, [one.line for one in bad.first]) == (59_998, [30_002, 60_001])
+
+
+def test_columns_are_typed_without_pandas() -> None:
+    code = """
+import io, sys
+import pyarrow.csv as pv
+from skws.formats.bare_columns import typed
+from skws_schema.model import AttributeType as T
+data = b"text,integer,number,boolean,timestamp\\none,1,1.5,true,2024-05-06 07:08:09\\n" + b",,,,\\n" * 600
+options = pv.ConvertOptions(column_types=dict.fromkeys(map(str, T), "string"), strings_can_be_null=True)
+table = pv.read_csv(io.BytesIO(data), convert_options=options).combine_chunks()
+found = [typed(table[name].combine_chunks(), T(name)).to_pylist()[:2] for name in table.column_names]
+print(found, "pandas" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    one = "[['one', None], [1, None], [1.5, None], [True, None], [1714979289000000, None]]"
+    assert told.stdout.strip() == f"{one} False"

@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 from pyarrow import csv
 
-from skws.data.arrow import integers, reader_of
+from skws.data.arrow import flags, integers, reader_of
 from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, RecordBatch, concat_batches
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
@@ -75,7 +75,7 @@ class CopiedRows:
                 (column,) = _columns(some, len(reader.names), reader.time_column)
                 values = typed(column, AttributeType.TIMESTAMP)
                 if values is not None:
-                    times[mine] = integers(values.fill_null(EARLIEST))
+                    times[mine] = np.where(flags(values.is_valid()), integers(values), EARLIEST)
                 else:
                     times[mine] = [EARLIEST if text is None else _time(text) for text in column.to_pylist()]
         return times

@@ -103,8 +103,8 @@ def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
     keys = {}
     for number, matcher in matchers.items():
         query = matcher.query
-        asked = query.slots, query.exclusions, query.match_names, query.sequence, query.without
-        text = repr(asked).encode() + described[id(matcher.schema)]
+        predicates = query.slots, query.exclusions, query.match_names, query.sequence, query.without
+        text = repr(predicates).encode() + described[id(matcher.schema)]
         keys[number] = blake2b(text, digest_size=16).hexdigest()
     return keys
 
@@ -130,15 +130,15 @@ class FileMatching:
         return in_order([whole.tuple], [whole.query], [whole.bitmap])
 
     def _opened(self, file: BlockFile) -> _MatchedFile:
-        known = FileBitmaps.read(file)
-        missing = frozenset(number for number, key in self._keys.items() if key not in known.keys)
+        earlier = FileBitmaps.read(file)
+        missing = frozenset(number for number, key in self._keys.items() if key not in earlier.keys)
         if len(missing) == len(self._keys):
-            return _MatchedFile(known, self._keys, self._matching)
+            return _MatchedFile(earlier, self._keys, self._matching)
         if missing and missing not in self._missing:
             matching = self._missing[missing] = KeywordMatching()
             for number in sorted(missing):
                 matching.add(number, self._matching.matchers[number])
-        return _MatchedFile(known, self._keys, self._missing.get(missing))
+        return _MatchedFile(earlier, self._keys, self._missing.get(missing))
 
     def keep(self) -> None:
         """Keep what was matched beside the files, now that all of their live rows were asked for."""
@@ -150,12 +150,12 @@ class FileMatching:
 
 @dataclass(slots=True)
 class _MatchedFile:
-    """``known``: bitmaps by an earlier process. ``keys``: of all queries, by number.
+    """``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
 
     ``missing``: the matching of those that are not known; None if all are.
     """
 
-    known: FileBitmaps
+    earlier: FileBitmaps
     keys: Mapping[int, str]
     missing: KeywordMatching | None
     _of_key: tuple[Ints, Ints, Ints] = field(init=False)  # first, count and numbers of the queries of a key
@@ -165,7 +165,7 @@ class _MatchedFile:
     _bitmaps: list[KeywordBitmaps] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        queries: dict[str, list[int]] = {key: [] for key in self.known.keys}
+        queries: dict[str, list[int]] = {key: [] for key in self.earlier.keys}
         for number, key in self.keys.items():
             if key in queries:
                 queries[key].append(number)
@@ -183,8 +183,8 @@ class _MatchedFile:
         """The bitmaps of all rows that were asked for."""
         before = np.cumsum([0, *map(len, self._asked)]).tolist()
         parts = [each.behind(first) for each, first in zip(self._bitmaps, before, strict=False)]
-        known = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
-        return FileBitmaps.of(known, np.concatenate(self._asked))
+        bitmaps = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
+        return FileBitmaps.of(bitmaps, np.concatenate(self._asked))
 
     def of(self, rows: Rows, numbers: Ints) -> KeywordBitmaps:
         """The bitmaps of rows, which have these numbers in the file."""
@@ -197,18 +197,18 @@ class _MatchedFile:
         return bitmaps
 
     def _stored(self, numbers: Ints) -> KeywordBitmaps:
-        first, end = np.searchsorted(self.known.row, (numbers.min(), numbers.max() + 1))
+        first, end = np.searchsorted(self.earlier.row, (numbers.min(), numbers.max() + 1))
         some = slice(int(first), int(end))
         order = np.argsort(numbers, kind="stable")
-        row = self.known.row[some]
+        row = self.earlier.row[some]
         at = np.minimum(np.searchsorted(numbers, row, sorter=order), len(numbers) - 1)
         places = order.take(at)
         there = np.flatnonzero(numbers.take(places) == row)
-        key = self.known.key[some].take(there)
+        key = self.earlier.key[some].take(there)
         begin, counts, flat = self._of_key
         counts = counts.take(key)
         queries = flat.take(ranges(begin.take(key), counts))
-        bitmap = self.known.bitmap[some].take(there).astype(np.int64)
+        bitmap = self.earlier.bitmap[some].take(there).astype(np.int64)
         return KeywordBitmaps(np.repeat(places.take(there), counts), queries, np.repeat(bitmap, counts))
 
 

@@ -262,9 +262,9 @@ class RowFiles:
         file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
         self._open[file.path.name] = file
         rows = file.read().rows
-        known = lasting.bitmaps(slots)
-        if known is not None and known.keys:
-            FileBitmaps.of(known, _numbers(rows)).write(file)
+        bitmaps = lasting.bitmaps(slots)
+        if bitmaps is not None and bitmaps.keys:
+            FileBitmaps.of(bitmaps, _numbers(rows)).write(file)
         lasting.store.directory.move(slots, rows)
         return file
 

@@ -396,7 +396,7 @@ _BITMAPS: Final = "skws.store.row_bitmaps"
 _mutant(
     "bitmaps-of-another-query",
     "a start reads bitmaps that were kept for another query",
-    (f"{_BITMAPS}:keys_of", "repr(asked).encode()", 'b""'),
+    (f"{_BITMAPS}:keys_of", "repr(predicates).encode()", 'b""'),
     host="local",
     window="none",
     asks="keywords",

@@ -78,7 +78,7 @@ def main() -> None:
         tuples = KEYED.write(replay, given.minutes * 60)
         records = tuples * 9 // 10
         print(f"{records:,} of {tuples:,} tuples, {replay.stat().st_size / 1e6:,.0f} MB")
-        headings = ("tasks", "largest s", "all s", "to one", "of 1/N", "MB on")
+        headings = ("tasks", "largest s", "all s", "to one", "of 1/N", "all to one", "MB on")
         print("".join(f"{one:>11}" for one in headings))
         alone = 0.0
         for number in given.tasks:
@@ -92,7 +92,7 @@ def main() -> None:
             ratio = max(seconds) / alone
             print(
                 f"{number:11}{max(seconds):11.2f}{sum(seconds):11.2f}{ratio:11.3f}{ratio * number:11.2f}"
-                f"{sum(sizes) / 1e6:11.1f}"
+                f"{sum(seconds) / alone:11.2f}{sum(sizes) / 1e6:11.1f}"
             )
 
 

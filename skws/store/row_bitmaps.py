@@ -132,7 +132,7 @@ class FileMatching:
     def _opened(self, file: BlockFile) -> _MatchedFile:
         earlier = FileBitmaps.read(file)
         missing = frozenset(number for number, key in self._keys.items() if key not in earlier.keys)
-        if len(missing) == len(self._keys):
+        if missing and len(missing) == len(self._keys):
             return _MatchedFile(earlier, self._keys, self._matching)
         if missing and missing not in self._missing:
             matching = self._missing[missing] = KeywordMatching()

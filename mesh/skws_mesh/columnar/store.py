@@ -169,6 +169,8 @@ class TupleStore(Table):
 
 _SCANNED = 4096
 """Rows without an index by member: so many are compared in the time of a look-up or two."""
+_INDEXED = 1 << 16
+"""Rows that are indexed at once; the others are compared until it is their turn."""
 
 
 class PartialStore(Table):
@@ -230,7 +232,7 @@ class PartialStore(Table):
     def rows_with(self, slots: Ints) -> Ints:
         """The indices of the rows that contain one of some tuples, in order."""
         if self.size - self._indexed > _SCANNED:
-            self._index()
+            self._index_some()
         members = self._columns[2][: self.size]
         rows = np.flatnonzero(np.isin(members[self._indexed :], slots).any(axis=1)) + self._indexed
         if self._indexed:
@@ -253,13 +255,14 @@ class PartialStore(Table):
             self._indexed = int(np.count_nonzero(kept[: self._indexed]))
         return renumbered
 
-    def _index(self) -> None:
-        """Index the rows that are not indexed yet."""
-        members = self._columns[2][self._indexed : self.size]
+    def _index_some(self) -> None:
+        """Index the next of the rows that are not indexed yet: of very many an eighth, so that none waits."""
+        end = self._indexed + max(_INDEXED, (self.size - self._indexed) // 8)
+        members = self._columns[2][self._indexed : min(end, self.size)]
         places = np.flatnonzero(members.ravel() != NO_MEMBER)
         slots = members.ravel().take(places).astype(np.int64)
         self._by_member.add(_hashes(slots), places // members.shape[1] + self._indexed)
-        self._indexed = self.size
+        self._indexed += len(members)
 
 
 def _hashes(slots: Ints) -> Hashes:

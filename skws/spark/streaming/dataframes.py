@@ -100,7 +100,7 @@ class FrameProcessor(MeshProcessor):
 
     def __init__(self, name: str, job: Job, division: Division, tables: bytes, idle: int) -> None:
         super().__init__(name, job, {})
-        self._fresh = ShardProgress(final=ALWAYS, ended=ALWAYS)
+        self._fresh = ShardProgress(final=ALWAYS)
         self._lateness = job.stream.lateness
         self._idle = idle
         self._tables = tables

@@ -301,7 +301,7 @@ def _rest(
         marks[first],  # all have worked on the same micro-batches, and stand at the same time
         oldest=min(one.oldest for one in marks.values()),
         next=max(one.next for one in marks.values()),
-        ended=_latest_end(marks.values()),
+        ended=max(one.ended for one in marks.values()),
     )
     for group in layout.groups:
         yield from ((group, kind, name, head, body) for (kind, name), (head, body) in blobs.items())
@@ -309,12 +309,6 @@ def _rest(
         counts = group == layout.groups[0] or layout.keys is None
         own = replace(mark, position=position if counts else 0)
         yield group, "mark", "", b"", orjson.dumps(asdict(own))
-
-
-def _latest_end(marks: Iterable[ShardProgress]) -> int | None:
-    """``Reached.ended`` of all shards together."""
-    ends = [mark.ended for mark in marks]
-    return None if None in ends else max(one for one in ends if one is not None)
 
 
 def merged_fronts(states: Sequence[bytes]) -> bytes:

@@ -117,14 +117,13 @@ class Chunk:
 class Reached:
     """Where the log of a shard ends. ``position``, ``now`` and ``final``: of the stream (``Session``).
 
-    ``ended``: the latest time of the micro-batches with deletions. None if the state does not tell, as it is
-    of an earlier version.
+    ``ended``: the latest time of the micro-batches with deletions.
     """
 
     position: int
     now: int
     final: int | None
-    ended: int | None
+    ended: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ class ShardProgress:
     partitions: Sequence[Sequence[int]] = ()
     part: tuple[int, int, str] | None = None
     described: bool = False
-    ended: int | None = None
+    ended: int = ALWAYS
 
     @property
     def reached(self) -> Reached:
@@ -177,7 +177,7 @@ class MeshProcessor(StatefulProcessor):
 
     _given = ""  # what its state is to remember of this start
     _partitions: Sequence[Sequence[int]] = ()  # and of the partitions behind the micro-batches of a task
-    _fresh = ShardProgress(ended=ALWAYS)
+    _fresh = ShardProgress()
     _tabular = False  # see ``Setup``
 
     def __init__(self, run: str, request: Job, shares: Mapping[int, Part]) -> None:

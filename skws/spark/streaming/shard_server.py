@@ -197,8 +197,7 @@ class Shard:
         Gives the time up to which nothing in the log counts any more: chunks with no later record need not
         be replayed (``pass_over``).
         """
-        # What an earlier version left may have had deletions up to its end.
-        self._ended = reached.now if reached.ended is None else reached.ended
+        self._ended = reached.ended
         self._end_of_log = reached.position
         self._states = states or {}
         self._live.expect(self._states)

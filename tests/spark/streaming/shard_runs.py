@@ -36,7 +36,7 @@ class KeptShard:
     schemas: list[tuple[str, int]] = field(default_factory=list)
     next: int = 0
     final: int | None = None
-    ended: int | None = ALWAYS
+    ended: int = ALWAYS
     few_bytes: int = FEW_BYTES
     passed_over: int = 0
 

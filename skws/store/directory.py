@@ -1,4 +1,4 @@
-"""The tuples behind slots: their rows, their names, and those that are followed one by one."""
+"""Rows, names and times of live tuples by slot, and the tuples that are followed as objects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NO_ROWS: Final = RowBlock(0, ())
 
 
 class FollowedTuples:
-    """From tuples to slots, and back.
+    """Maps followed tuples to their slots, and slots to followed tuples.
 
     A tuple has a number that outlives its slots, so that a purge renumbers columns of integers: there may
     be hundreds of thousands of tuples, and dictionaries of them would take half a second to make anew.
@@ -73,7 +73,7 @@ class FollowedTuples:
         return slots
 
     def items(self) -> Iterator[tuple[int, StreamTuple]]:
-        """All of them, by slot."""
+        """Each followed tuple with its slot."""
         return ((self[known], known) for known in self._numbers)
 
     def set(self, known: StreamTuple, slot: int) -> None:
@@ -91,7 +91,7 @@ class FollowedTuples:
         self._at[slot] = number
 
     def remove(self, known: StreamTuple) -> int:
-        """Follow a tuple no longer; gives its slot."""
+        """Stops following a tuple; returns its slot."""
         number = self._numbers.pop(known)
         slot = self._slots.item(number)
         self._tuples[number] = None
@@ -100,7 +100,7 @@ class FollowedTuples:
         return slot
 
     def renumber(self, slots: Ints) -> None:
-        """Tuples have new slots; those with negative ones are followed no longer."""
+        """Gives tuples their new slots; stops following those with negative ones."""
         followed = np.flatnonzero(self._at != _NONE)
         numbers, moved = self._at.take(followed), slots.take(followed)
         for number in numbers[moved < 0].tolist():
@@ -114,7 +114,7 @@ class FollowedTuples:
 
 
 class RowStore(Table):
-    """Rows stay in the blocks that they came in, until none of a block's rows is alive.
+    """The rows of live tuples by slot, in the blocks in which they arrived; a block goes with its last row.
 
     ``lasting``: rows live long, so those that come a few at a time, as Python's values, become columns.
     """
@@ -138,7 +138,7 @@ class RowStore(Table):
             self._begin_latest()
 
     def _make_columns(self) -> None:
-        """The latest rows become columns; no other slot has a row in their blocks."""
+        """Turns the latest rows into columns; their blocks hold no other rows."""
         slot, block_number = self._latest
         rows = self.some(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):
@@ -152,13 +152,13 @@ class RowStore(Table):
         self._latest = self.size, len(self._blocks)
 
     def _place(self, slots: Ints | slice, rows: Rows) -> None:
-        """Rows of some slots are in other blocks from now on."""
+        """Moves the rows of some slots to other blocks."""
         block, place, _ = self._columns
         block[slots], place[slots] = rows.block + len(self._blocks), rows.place
         self._blocks.extend(rows.blocks)
 
     def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow, size: int) -> None:
-        """Begin with rows in blocks: for each slot the number of its block, and its place in that.
+        """Starts with rows in blocks: for each slot, the number of its block and its place there.
 
         ``size``: the number of slots; the columns may have space for more.
         """
@@ -172,11 +172,11 @@ class RowStore(Table):
         return self._blocks[block.item(slot)].row(place.item(slot))
 
     def in_order(self, slots: Ints) -> Ints:
-        """Some slots in order of the blocks that their rows are in."""
+        """Slots in order of the blocks of their rows."""
         return slots.take(np.argsort(self._columns[0].take(slots), kind="stable"))
 
     def by_block(self, slots: Ints) -> Iterator[tuple[int, list[Row]]]:
-        """Relation and rows of slots that are in such order, block by block."""
+        """The relation and the rows of slots, block by block; the slots are ``in_order``."""
         numbers, places = (column.take(slots).astype(np.int64) for column in self._columns[:2])
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(slots)]
         for first, end in pairwise(bounds if len(slots) else []):
@@ -204,14 +204,14 @@ class RowStore(Table):
         return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
 
     def pack(self) -> None:
-        """Copy the rows of blocks in memory that mostly hold others."""
+        """Copies live rows out of blocks in memory whose rows are mostly dead."""
         packed = self.rows().compact()
         self._columns[1][: self.size] = packed.place
         self._blocks = list(packed.blocks)
         self._begin_latest()
 
     def in_files(self, files: Collection[BlockFile]) -> Flags:
-        """By slot: whether the row is in one of some files."""
+        """By slot: True if the row is in one of the files."""
         is_in_files = [isinstance(block, MappedBlock) and block.file in files for block in self._blocks]
         flags: Flags = np.array(is_in_files, dtype=bool).take(self._columns[0][: self.size])
         return flags
@@ -235,14 +235,14 @@ class RowStore(Table):
         return {file: flags[before[file] : before[file] + size] for file, size in sizes.items()}
 
     def move(self, slots: Ints, rows: Rows) -> None:
-        """Rows of some slots are kept elsewhere now."""
+        """Moves the rows of some slots, as to a file."""
         self._place(slots, rows)
         for number in np.flatnonzero(~self._used()).tolist():
             self._blocks[number] = _NO_ROWS  # the next ``compact`` gives new numbers
         self._begin_latest()
 
     def compact(self, renumbered: Ints) -> None:
-        """Keep the rows whose slots live on."""
+        """Drops the rows whose slots were dropped."""
         survives: Flags = renumbered >= 0
         self.keep(survives)
         self._drop_unused()
@@ -252,14 +252,14 @@ class RowStore(Table):
         self._begin_latest()
 
     def _drop_unused(self) -> None:
-        """Let blocks go of which no row is left."""
+        """Drops blocks without live rows."""
         used = self._used()
         block, *_ = self.columns()
         block[:] = (np.cumsum(used) - 1).take(block)
         self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
 
     def _used(self) -> Flags:
-        """By block: whether the row of a slot is in it."""
+        """By block: True if it has the row of a slot."""
         used = np.zeros(len(self._blocks), dtype=bool)
         block, *_ = self.columns()
         for first in range(0, self.size, _AT_ONCE):
@@ -288,7 +288,7 @@ class TupleDirectory:
 
     @property
     def times(self) -> Ints:
-        """Event times by slot, in microseconds; of static tuples some early time."""
+        """Event times by slot, in microseconds; undefined but early for static tuples."""
         return self._live.tuples.start if self._times is None else self._times.columns()[0]
 
     @property
@@ -303,13 +303,13 @@ class TupleDirectory:
             self._times.open((np.zeros(len(block), dtype=np.int64),), size)
 
     def make_space(self, more: int) -> None:
-        """Make space for so many more tuples."""
+        """Reserves space for ``more`` tuples."""
         self._rows.make_space(more)
         if self._times is not None:
             self._times.make_space(more)
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
-        """Take in the tuples of the next slots. ``keyed``: those that are named by a key."""
+        """Adds the tuples of the next slots. ``keyed``: True for those that are named by a key."""
         self._rows.add(rows, self._twins(relation, start) & ~keyed)
         if self._times is not None:
             self._times.append((times,))
@@ -318,26 +318,26 @@ class TupleDirectory:
         return self._rows.row(slot)
 
     def ended(self, slots: Ints, times: Ints) -> None:
-        """Note when the records were that ended tuples which are not followed."""
+        """Stores the times of the records that ended tuples; these are not followed."""
         self._ended_at.update(zip(slots.tolist(), times.tolist(), strict=True))
 
     def ended_at(self, slots: Ints) -> list[int | None]:
-        """When the records were that ended tuples, where ticks are no times; None if none did."""
+        """The times of the records that ended tuples, where ticks are not times; None for other tuples."""
         of, followed = self._ended_at, self.slots
         objects = ((slot, followed.at(slot)) for slot in slots.tolist())
         return [of.get(slot) if known is None else known.ended_at for slot, known in objects]
 
     def follow(self, known: StreamTuple, slot: int) -> None:
-        """From now on the tuple of a slot is this one."""
+        """Follows the tuple of a slot as this object."""
         self.slots.set(known, slot)
         self._named.pop(slot, None)
 
     def release(self, known: list[StreamTuple]) -> Ints:
-        """Follow tuples no longer; gives their slots."""
+        """Stops following tuples; returns their slots."""
         return np.array([self.slots.remove(each) for each in known], dtype=np.int64)
 
     def compact(self, slots: Ints) -> None:
-        """Follow the live tuples when they get new slots."""
+        """Gives live tuples their new slots."""
         self._rows.compact(slots)
         if self._times is not None:
             self._times.keep(slots >= 0)
@@ -350,7 +350,7 @@ class TupleDirectory:
         self.slots.renumber(slots)
 
     def pack(self) -> None:
-        """Let rows go that share a block with few that are alive."""
+        """As ``RowStore.pack``."""
         self._rows.pack()
 
     def in_files(self, files: Collection[BlockFile]) -> Flags:
@@ -405,12 +405,12 @@ class TupleDirectory:
         )
 
     def lasting_name(self, slot: int) -> LastingName:
-        """What tells a tuple from others in this store, and in one that has its ``arrivals``."""
+        """A name that is unique in this store, and in one that is made from its ``arrivals``."""
         relation, start, _ = self._live.tuple_in(slot)
         return (relation, self.row(slot)) if start == ALWAYS else self._live.tuples.place.item(slot)
 
     def as_objects(self, slots: Ints) -> list[StreamTuple]:
-        """From now on the tuples of some slots, which are not followed, are followed."""
+        """Follows the tuples of some slots, which were not followed, and returns them."""
         ordered = self._rows.in_order(slots)
         tuples = self._live.tuples
         columns = (ordered, *(column.take(ordered) for column in (tuples.start, tuples.end, tuples.place)))
@@ -428,7 +428,7 @@ class TupleDirectory:
         return [objects[slot] for slot in slots.tolist()]
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
-        """How many equal tuples of the same instant came before; found for all of an instant at once."""
+        """The number of equal tuples of the same instant that came before; computed once for an instant."""
         if slot not in self._occurrences:
             tuples = self._live.tuples
             first = int(np.searchsorted(tuples.start, start)) if self._in_order else 0
@@ -441,7 +441,7 @@ class TupleDirectory:
         return self._occurrences[slot]
 
     def _twins(self, relation: Ints, start: Ints) -> Flags:
-        """Which new tuples may not be the first of their relation at their instant."""
+        """True for new tuples that may not be the first of their relation at their instant."""
         twins = _with_twins(relation, start)
         earlier = start <= self._latest
         if earlier.any():  # in the middle of an instant, late, or a static tuple that is wanted now
@@ -453,7 +453,7 @@ class TupleDirectory:
 
 
 def _with_twins(relation: Ints, start: Ints) -> Flags:
-    """Which tuples are not the only one of their relation at their instant."""
+    """True for tuples that share relation and instant with another one."""
     streaming = start != ALWAYS  # static tuples have their name already
     if not streaming.all():
         twins = np.zeros(len(start), dtype=bool)

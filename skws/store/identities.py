@@ -35,10 +35,10 @@ class Identities:
         self._exact = np.array([_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool)
 
     def of(self, rows: Rows, wanted: Collection[int] | None = None) -> tuple[Hashes, Flags]:
-        """A hash for each row, and whether it is one of a key, as it is unless a value of that is NULL.
+        """A hash for each row, and True where it is the hash of a key.
 
-        Equal identities of a relation have equal hashes. ``wanted``: the relations that matter; other rows
-        get some hash. Truncations have no identity.
+        Rows without a key, or with a NULL in it, are hashed whole. Equal identities of a relation have equal
+        hashes. ``wanted``: the relations that matter; other rows get some hash. Truncations have no identity.
         """
         hashes = np.full(len(rows), _NO_IDENTITY)
         keyed = np.zeros(len(rows), dtype=bool)
@@ -60,12 +60,12 @@ class Identities:
         return hashes, keyed
 
     def told_apart(self, relation: Ints, keyed: Flags) -> Flags:
-        """Where equal hashes of equal relations are those of equal identities: by keys of one integer."""
+        """True where equal hashes of one relation imply equal identities, as for keys of one integer."""
         is_exact: Flags = self._exact.take(relation) & keyed
         return is_exact
 
     def values(self, rows: Rows, keyed: Flags) -> list[Row]:
-        """The values of each row's key, or else of the whole row."""
+        """The values of each row's key, or the whole row where it has none."""
         rows_of_values: list[Row] = [()] * len(rows)
         for block, mine, places in rows.by_block():
             for chosen, columns in ((keyed, self._keys), (~keyed, self._wide)):
@@ -79,7 +79,7 @@ class Identities:
 
 
 class SingleTuples:
-    """The single tuples among those of the live ones whose relations are ``followed``.
+    """The single tuples of the relations that are ``followed``.
 
     An identity has a number, which its next tuple takes over: so a tuple that is updated again and again has
     one entry in the index.
@@ -93,7 +93,7 @@ class SingleTuples:
         self._index = HashIndex()  # from hashes to numbers
 
     def open(self, size: int, space: int) -> None:
-        """Begin with tuples in so many slots that no record ends; ``space``: for so many in all."""
+        """Starts with ``size`` tuples that no record ends, and space for ``space`` tuples in all."""
         none = np.full(space, _NONE, dtype=np.int32)
         hashes, keyed = np.zeros(space, dtype=np.uint64), np.zeros(space, dtype=bool)
         self._tuples.open((hashes, none, keyed), size)  # type: ignore[arg-type]  # of several types
@@ -101,7 +101,7 @@ class SingleTuples:
     def add(
         self, first: int, relation: Ints, hashes: Hashes, keyed: Flags, single: Flags, lasting: Flags
     ) -> None:
-        """Take in the tuples from slot ``first`` on, by their hashes.
+        """Adds the tuples from slot ``first`` on, by their hashes.
 
         ``lasting``: those that no record has ended yet; others cannot be found.
         """
@@ -109,15 +109,15 @@ class SingleTuples:
         self.take_back(np.flatnonzero(np.isin(relation, list(self.followed)) & single & lasting) + first)
 
     def make_space(self, more: int) -> None:
-        """Make space for so many more tuples."""
+        """Reserves space for ``more`` tuples."""
         self._tuples.make_space(more)
 
     def append(self, hashes: Hashes, keyed: Flags) -> None:
-        """Add the tuples of the next slots, which ``index`` makes known by their identities."""
+        """Adds the tuples of the next slots, without an index (``index``)."""
         self._tuples.append((hashes, np.full(len(hashes), _NONE, dtype=np.int32), keyed))  # type: ignore[arg-type]  # of several types
 
     def index(self, relation: Ints) -> Ints:
-        """Index all tuples at once, none of which was known before; gives the slots of those of one hash.
+        """Indexes all tuples at once; no index exists yet. Returns the slots whose hash is not unique.
 
         ``relation``: by slot. Tuples of one hash are not single.
         """
@@ -137,7 +137,7 @@ class SingleTuples:
         return remaining
 
     def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:
-        """Follow a relation from now on, whose live tuples are given; gives the slots of equal ones."""
+        """Starts following a relation with these live tuples; returns the slots whose hash is not unique."""
         self.followed.add(relation)
         hashes, keyed = self.identities.of(rows)
         self._tuples.hashes[slots] = hashes
@@ -155,25 +155,25 @@ class SingleTuples:
         return position[there], slots[there]
 
     def of(self, slots: Ints) -> Ints:
-        """The single ones among some tuples."""
+        """The slots of single tuples among ``slots``."""
         live: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
         return live
 
     def keyed(self, slots: Ints) -> Flags:
-        """Whether the hashes of tuples are those of keys."""
+        """True where the hash of a tuple is that of its key."""
         return self._tuples.keyed.take(slots)
 
     def hashes(self, slots: Ints) -> Hashes:
         return self._tuples.hashes.take(slots)
 
     def release(self, slots: Ints) -> None:
-        """Tuples are single no longer."""
+        """Makes tuples no longer single."""
         slots = self.of(slots)
         self._numbers.slots[self._tuples.numbers.take(slots)] = _NONE
         self._tuples.numbers[slots] = _NONE
 
     def take_back(self, slots: Ints) -> None:
-        """Tuples are single from now on."""
+        """Makes tuples single."""
         hashes = self.hashes(slots)
         position, number = self._with_hashes(hashes)
         free = self._numbers.slots.take(number) == _NONE
@@ -190,7 +190,7 @@ class SingleTuples:
         self._assign(slots, numbers)
 
     def compact(self, slots: Ints) -> None:
-        """Tuples have new slots, in the same order; those with negative ones are gone."""
+        """Gives tuples their new slots, in the same order; drops those with negative ones."""
         there = np.flatnonzero(self._numbers.slots != _NONE)
         moved = slots.take(self._numbers.slots.take(there))
         self._numbers.slots[there] = moved
@@ -210,14 +210,14 @@ class SingleTuples:
 
 
 def _repeated(hashes: Hashes) -> Flags:
-    """Which hashes occur more than once."""
+    """True for hashes that occur more than once."""
     ordered = np.sort(hashes)
     often = ordered[1:][ordered[1:] == ordered[:-1]]
     return np.isin(hashes, often) if len(often) else np.zeros(len(hashes), dtype=bool)
 
 
 class _ByTuple(Table):
-    """By slot: the hash of the identity, its number if the tuple is single, and whether it is a key."""
+    """By slot: the hash of the identity, its number if the tuple is single, and True if that is of a key."""
 
     def __init__(self) -> None:
         columns = (np.empty(0, dtype=kind) for kind in (np.uint64, np.int32, bool))
@@ -252,7 +252,7 @@ class _ByNumber(Table):
 
 
 def _is_integer(schema: Schema, number: int) -> bool:
-    """Whether a relation's key is one integer."""
+    """True if a relation's key is one integer."""
     relation = schema.relations[number]
     types = [relation.attributes[column].type for column in relation.key_columns]
     return types == [AttributeType.INTEGER]

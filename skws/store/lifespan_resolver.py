@@ -1,4 +1,4 @@
-"""Batches of tuples whose lifespans are settled: tuples may be ended by others.
+"""Resolves the lifespans of the tuples in a batch, which other records may end.
 
 A relation with a key is followed from the start, another one from its first deletion on. Nearly always one
 tuple of an identity lives, and no earlier record can come: then whole batches are settled as columns
@@ -47,17 +47,13 @@ class Settled:
 
 
 def fronts_to_bytes(fronts: Sequence[Front]) -> bytes:
-    """As JSON; empty if there are none."""
+    """The fronts as JSON; empty if there are none."""
     return orjson.dumps(list(map(tuple, fronts))) if fronts else b""
 
 
 def fronts_of(state: bytes) -> list[Front]:
-    """Inverse of ``fronts_to_bytes``. Earlier versions kept one tick, and then all fronts."""
-    fronts = orjson.loads(state)
-    if isinstance(fronts[0], int):
-        tick, fronts = fronts
-        fronts = [[*front, tick] for front in fronts]
-    return [Front(relation, tuple(row), *rest) for relation, row, *rest in fronts]
+    """Inverse of ``fronts_to_bytes``, of a state that is not empty."""
+    return [Front(relation, tuple(row), *rest) for relation, row, *rest in orjson.loads(state)]
 
 
 class LifespanResolver:
@@ -82,11 +78,11 @@ class LifespanResolver:
 
     @property
     def relations(self) -> set[int]:
-        """Those that are followed."""
+        """The relations that are followed."""
         return self._store.singles.followed
 
     def keep(self, known: StreamTuple) -> None:
-        """Follow a tuple as an object no longer (``skws_purging.lifespans.Keeper``)."""
+        """Stops following a tuple as an object (``skws_purging.lifespans.Keeper``)."""
         if known in self._store.directory.slots:
             self._kept.append(known)
 
@@ -95,22 +91,22 @@ class LifespanResolver:
         self._objects.pop(key, None)
 
     def follow(self, relation: int, slots: Ints) -> None:
-        """Follow a relation from now on, whose live tuples are given."""
+        """Starts following a relation with these live tuples."""
         rows = self._store.directory.some_rows(slots)
         self._remember(self._store.singles.follow(relation, slots, rows))
 
     def load(self) -> None:
-        """Follow the tuples of the store, to which many were appended and no others."""
+        """Indexes the tuples of the store by identity, all of which were appended."""
         self._remember(self._store.singles.index(self._store.live.tuples.relation))
 
     def _remember(self, slots: Ints) -> None:
-        """Follow live tuples as objects, which are not single."""
+        """Follows live tuples as objects, as they are not single."""
         starts = self._store.live.tuples.start.take(slots)
         for each in self._as_objects(slots[np.argsort(starts, kind="stable")]):
             self._lifespans.remember(each)
 
     def _as_objects(self, slots: Ints) -> list[StreamTuple]:
-        """From now on single tuples are followed as objects."""
+        """Follows single tuples as objects; returns these."""
         singles = self._store.singles
         singles.release(slots)
         objects = self._store.directory.as_objects(slots)
@@ -120,26 +116,26 @@ class LifespanResolver:
         return objects
 
     def await_late(self) -> None:
-        """Records may come in any order from now on, as far back as what is not forgotten yet."""
+        """Accepts records in any order from now on, back to the horizon."""
         self._lifespans.await_late()
         self._by_columns = False
 
     def forget(self, horizon: int) -> None:
-        """Forget tuples that no record at or after ``horizon`` can change."""
+        """Forgets tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
         if self._kept:
             self._store.singles.take_back(self._store.directory.release(self._kept))
             self._kept.clear()
 
     def snapshot(self, horizon: int) -> bytes:
-        """What a replay of the log must ``expect``; empty if nothing. Later records begin at ``horizon``."""
+        """The state to ``expect`` before a replay; empty if none. No later record is before ``horizon``."""
         return fronts_to_bytes(self._lifespans.fronts(horizon))
 
     def leading_records(self) -> tuple[list[Record], list[StreamTuple]]:
-        """Records that lead to the lifespans of tuples that are not the only one of their identity.
+        """The records that rebuild tuples which are not the only one of their identity, and these tuples.
 
-        Truncations are among them. And these tuples. Of equal rows of one instant those that were deleted are
-        among the records, as the others are named by their number.
+        The records include truncations, and the equal rows of an instant that were deleted: the others are
+        named by their number among them.
         """
         records: list[tuple[int, int, Record]] = []  # by time and arrival
         tuples: list[StreamTuple] = []
@@ -166,7 +162,7 @@ class LifespanResolver:
         return [record for _, _, record in sorted(records, key=itemgetter(0, 1))], tuples
 
     def _row(self, key: GroupKey) -> Row:
-        """A row of an identity; only its key counts if it has one."""
+        """A row of an identity; NULL outside of the key if it has one."""
         relation, values, keyed = key
         if not keyed:
             return values
@@ -177,7 +173,7 @@ class LifespanResolver:
         return tuple(row)
 
     def expect(self, state: bytes) -> None:
-        """Make the replay of a log lead to a state from ``snapshot``."""
+        """Prepares the replay of a log up to a state from ``snapshot``."""
         if not state:
             return
         fronts = fronts_of(state)
@@ -186,7 +182,7 @@ class LifespanResolver:
         self.relations.update(front.relation for front in fronts)
 
     def change_schema(self, schema: Schema, store: LiveStore) -> None:
-        """Go on with a changed schema, whose relations keep their positions, and with another ``store``."""
+        """Continues with another store and a changed schema, in which relations keep their positions."""
         removed = schema.evolution.removed_relations
         store.singles.followed |= self.relations - removed
         self._schema = schema
@@ -195,7 +191,7 @@ class LifespanResolver:
         self._objects = {key: known for key, known in self._objects.items() if key[0] not in removed}
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
-        """Apply the records of followed relations, in order of ticks; sets the ends of tuples.
+        """Applies the records of followed relations, in order of ticks, and sets the ends of tuples.
 
         ``places``: the order of arrival.
         """
@@ -226,7 +222,7 @@ class LifespanResolver:
         return settled
 
     def _contested(self, plain: _Plain, truncated: Ints) -> Flags:
-        """The records whose identities are to be followed as objects."""
+        """True for records whose identities must be followed as objects."""
         if not self._by_columns:
             return np.ones(len(plain), dtype=bool)
         contested = plain.of_several(plain.ticks < self._fronts_end)
@@ -240,7 +236,7 @@ class LifespanResolver:
     def _truncate(
         self, batch: RecordBatch, ticks: Ints, truncated: Ints, plain: _Plain, settled: Settled
     ) -> None:
-        """End the single tuples of relations, or have them followed as objects.
+        """Ends the single tuples of truncated relations, or follows them as objects.
 
         Those that records of the batch may end as well are among the contested ones.
         """
@@ -262,7 +258,7 @@ class LifespanResolver:
         self._store.singles.release(settled.ended_slots)
 
     def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, settled: Settled) -> None:
-        """Apply records to tuples that are followed as objects."""
+        """Applies records to tuples that are followed as objects."""
         place = iter(places.tolist())
         new: dict[StreamTuple, None] = {}
         before: dict[StreamTuple, int] = {}
@@ -326,7 +322,7 @@ class _Plain:
         return len(self._order)
 
     def of_several(self, queued: Flags) -> Flags:
-        """The records of identities of which more than one tuple may live, or which cannot be told apart.
+        """True for records of identities of which several tuples may live, or which cannot be told apart.
 
         ``queued``: records at which equal rows without a key may queue.
         """
@@ -350,7 +346,7 @@ class _Plain:
         return is_several
 
     def settle(self, plain: Flags, numbers: Ints, settled: Settled) -> None:
-        """Apply ``plain`` records; ``numbers``: of all records."""
+        """Applies the ``plain`` records; ``numbers``: of all records."""
         order = self._order
         mine = plain.take(order)
         tick = self.ticks.take(order)
@@ -387,7 +383,7 @@ class _Plain:
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
     def _alive(self, order: Ints) -> Flags:
-        """Whether a tuple of the identity lives just before each record, in the given order."""
+        """True for records just before which a tuple of their identity lives; in the given order."""
         tick, inserts = self.ticks.take(order), ~self._deletes.take(order)
         alive = np.zeros(len(order), dtype=bool)
         alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])
@@ -396,7 +392,7 @@ class _Plain:
         return alive
 
     def _differs(self, order: Ints) -> Flags:
-        """Records whose identity is not that of the one before with its hash, in the given order."""
+        """True for records whose identity differs from that of the record before, which has the same hash."""
         singles = self._store.singles
         relation, keyed = self.relation.take(order), self._keyed.take(order)
         differs = np.zeros(len(order), dtype=bool)
@@ -412,7 +408,7 @@ class _Plain:
         return differs
 
     def _slots_differ(self) -> Flags:
-        """Single tuples whose identity is not that of the first record with their hash."""
+        """True for single tuples whose identity differs from that of the first record with their hash."""
         singles, slots = self._store.singles, self.slots
         records = self._order.take(self._heads.take(self._of_slot))
         relation, keyed = self.relation.take(records), self._keyed.take(records)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LastingRecords:
-    """Records that lead to what is true now: some that come first at their time, then the live tuples.
+    """The records that rebuild the present state: ``leading`` ones, then one insertion for each live tuple.
 
-    ``live``: by slot, which tuples of the store are inserted. ``bitmaps``: gives those of some slots, as far
-    as they are known. Nothing happens while it is used.
+    ``live``: by slot, the tuples that are inserted. ``bitmaps``: gives the keyword bitmaps of some slots, or
+    None if they are not known. The store must not change while this is used.
     """
 
     leading: RecordBatch
@@ -40,7 +40,7 @@ class LastingRecords:
     bitmaps: Callable[[Ints], KnownBitmaps | None]
 
     def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
-        """With all records of the times of some, in order, in place of those that are here."""
+        """These records, with ``waiting`` in place of those from its first time on."""
         if not len(waiting):
             return self
         first = waiting.time[0]
@@ -57,7 +57,7 @@ class LastingRecords:
 
     @property
     def latest(self) -> int | None:
-        """The latest time of all records; None without any."""
+        """The latest time of a record; None without records."""
         if not len(self):
             return None
         times = self.store.directory.times
@@ -66,7 +66,7 @@ class LastingRecords:
 
     @property
     def records(self) -> RecordBatch:
-        """All of them, in order of time."""
+        """All records in order of time."""
         records = self.insertions_of(self.slots(self.live))
         if len(self.leading):
             records = concat_batches([self.leading, records])
@@ -74,7 +74,7 @@ class LastingRecords:
         return records
 
     def slots(self, chosen: Flags) -> Ints:
-        """Some slots in order of time."""
+        """The chosen slots in order of time."""
         slots, tuples = np.flatnonzero(chosen), self.store.live.tuples
         start = tuples.start.take(slots)
         if (start[1:] < start[:-1]).any():
@@ -82,14 +82,14 @@ class LastingRecords:
         return slots
 
     def insertions_of(self, slots: Ints) -> RecordBatch:
-        """Records that insert the tuples of some slots."""
+        """Insertions of the tuples in some slots."""
         directory = self.store.directory
         relation = self.store.live.tuples.relation.take(slots)
         return RecordBatch(relation, directory.times.take(slots), directory.some_rows(slots))
 
 
 class LiveStore:
-    """Tuples by slot, by join value and by identity. A slot is given anew by ``compact``.
+    """The live tuples by slot, by join value and by identity. ``compact`` renumbers the slots.
 
     ``live``: lifespans and join values. ``directory``: rows, names, and the tuples that are followed as
     objects. ``singles``: the tuples that records may end. ``followed``: the relations of those.
@@ -106,7 +106,7 @@ class LiveStore:
         self._edges = edges(schema)
 
     def open(self, stored: StoredTuples) -> None:
-        """Begin with the rows of tables, before anything else. No record may end them."""
+        """Starts with the rows of tables, which no record may end. Call it before anything else."""
         size, tuples = len(stored), stored.tuples
         self.live.open(tuples, size, stored.by_join_value)
         self.directory.begin_with(*stored.rows, size)
@@ -118,11 +118,11 @@ class LiveStore:
         self.values.begin_with_stored(told_apart=stored.told_apart)
 
     def __len__(self) -> int:
-        """The number of tuples; some have ended, and are dropped by the next ``compact``."""
+        """The number of tuples, including ended ones, which the next ``compact`` drops."""
         return len(self.live)
 
     def enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
-        """Take in tuples with their join values; gives the slot of the first."""
+        """Adds tuples with their join values; returns the slot of the first."""
         first = len(self.live)
         hashes, keyed = self._identities(new)
         self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
@@ -138,27 +138,27 @@ class LiveStore:
         return first, self.live.insert(columns)
 
     def make_space(self, more: int) -> None:
-        """Make space for so many more tuples."""
+        """Reserves space for ``more`` tuples."""
         self.live.make_space(more)
         self.directory.make_space(more)
         self.singles.make_space(more)
 
     def append(self, new: TupleBatch, keys: Ints) -> int:
-        """Take in some of many tuples, indexed behind the last of them; gives the slot of the first."""
+        """Adds tuples that are indexed later, all at once; returns the slot of the first."""
         hashes, keyed = self._identities(new)
         self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
         self.singles.append(hashes, keyed)
         return self.live.append(TupleColumns(new.relation, new.start, new.end, keys, new.place))
 
     def _identities(self, new: TupleBatch) -> tuple[Hashes, Flags]:
-        """As ``Identities.of``; static tuples of relations that are not followed have none: nobody asks."""
+        """As ``Identities.of``; zeros for static tuples of relations that are not followed."""
         identities, followed = self.singles.identities, self.singles.followed
         if (new.start == ALWAYS).all() and followed.isdisjoint(distinct(new.relation).tolist()):
             return np.zeros(len(new.relation), dtype=np.uint64), np.zeros(len(new.relation), dtype=bool)
         return identities.of(new.rows, followed)
 
     def latest(self, now: int, most: int) -> Ints:
-        """The slots of tuples alive at ``now``; of more than about ``most`` the latest of each relation."""
+        """The slots of tuples alive at ``now``: all, or about ``most``, the latest of each relation."""
         tuples = self.live.tuples
         alive = np.flatnonzero(tuples.end > now)
         if len(alive) <= most:
@@ -169,15 +169,15 @@ class LiveStore:
         return np.sort(np.concatenate(parts))
 
     def slots_of(self, tuples: Iterable[StreamTuple]) -> tuple[Ints, list[StreamTuple]]:
-        """The slots of tuples that are followed as objects, and those tuples; others are left out."""
+        """The slots of the tuples that are followed as objects, and these tuples."""
         slots = self.directory.slots
         there = [each for each in tuples if each in slots]
         return np.array([slots[each] for each in there], dtype=np.int64), there
 
     def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
-        """Drop what ended at or before ``horizon``, and some more slots.
+        """Drops the tuples that ended by ``horizon``, and those in the slots ``dropped``.
 
-        Gives each slot's new number, -1 for the dropped.
+        Returns each slot's new number, -1 if it was dropped.
         """
         slots = self.live.compact(horizon, dropped)
         self.directory.compact(slots)
@@ -187,7 +187,7 @@ class LiveStore:
         return slots
 
     def arrivals(self, without: Collection[int]) -> TupleBatch:
-        """All tuples but those of some relations, in order of start, for another store."""
+        """The tuples of all relations except some, in order of start, for another store."""
         tuples = self.live.tuples
         remaining = np.flatnonzero(~np.isin(tuples.relation, list(without)))
         return self.batch_of(remaining[np.argsort(tuples.start[remaining], kind="stable")])
@@ -212,13 +212,13 @@ class LiveStore:
         )
 
     def identity(self, slot: int) -> Row:
-        """The key of a tuple, else its row."""
+        """The key of a tuple, or its row if it has none."""
         row = self.directory.row(slot)
         key = self.schema.relations[self.live.tuple_in(slot)[0]].key_of(row)
         return row if key is None else key
 
     def truly_joined(self, tree: Tree, slots: list[int]) -> bool:
-        """Whether the tuples of a result agree on all joins: different join values may be equal integers."""
+        """True if the tuples of a result agree on all joins by value, not only by 64-bit integers."""
         for node in range(1, len(tree.edges)):
             if self.values.exact(tree.edges[node]):
                 continue

@@ -73,7 +73,7 @@ class FileBitmaps:
 
     @classmethod
     def read(cls, file: BlockFile) -> FileBitmaps:
-        """Those beside a row file; none if they cannot be read, are damaged, or are of other rows."""
+        """Reads the bitmaps beside a row file; none if they are missing, damaged, or of other rows."""
         text = None
         with suppress(StateError):
             text = unchecked(read(file.path.with_suffix(SUFFIX)), file.content)
@@ -88,7 +88,7 @@ class FileBitmaps:
         return cls(fields["keys"], *columns)
 
     def write(self, file: BlockFile) -> None:
-        """Keep them beside a row file. A disk that takes no more costs the next start its time."""
+        """Writes the bitmaps beside a row file. If that fails, the next start matches the texts again."""
         path = file.path.with_suffix(SUFFIX)
         head = orjson.dumps({"keys": self.keys, "size": len(self.row)})
         columns = (getattr(self, name).tobytes() for name in _COLUMNS)
@@ -97,7 +97,7 @@ class FileBitmaps:
 
 
 def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
-    """By query a key, equal for queries of equal bitmaps, in all processes of one version of skws."""
+    """A key for each query; queries with one key have equal bitmaps, in every process of this version."""
     schemas = {id(matcher.schema): matcher.schema for matcher in matchers.values()}
     described = {number: repr((__version__, schema)).encode() for number, schema in schemas.items()}
     keys = {}
@@ -110,7 +110,7 @@ def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
 
 
 class FileMatching:
-    """Finds the keyword bitmaps of rows that are in row files, whose texts are read only if need be."""
+    """Finds the keyword bitmaps of rows in row files; reads their texts only where no bitmaps are stored."""
 
     def __init__(self, matching: KeywordMatching) -> None:
         self._matching = matching
@@ -119,7 +119,7 @@ class FileMatching:
         self._missing: dict[frozenset[int], KeywordMatching] = {}  # by queries
 
     def of(self, rows: Rows) -> KeywordBitmaps:
-        """The bitmaps of rows, by their number. Each row is asked for once."""
+        """The bitmaps of rows, by their number. Call it once for each live row."""
         parts = [KeywordBitmaps.none()]
         for file, mine, numbers in _by_file(rows):
             if file not in self._files:
@@ -141,7 +141,7 @@ class FileMatching:
         return _MatchedFile(earlier, self._keys, self._missing.get(missing))
 
     def keep(self) -> None:
-        """Keep what was matched beside the files, now that all of their live rows were asked for."""
+        """Writes new bitmaps beside the files, after ``of`` was called for all of their live rows."""
         for file, matched in self._files.items():
             if matched.has_news:
                 matched.whole.write(file)
@@ -175,19 +175,19 @@ class _MatchedFile:
 
     @property
     def has_news(self) -> bool:
-        """True if texts were matched, or bitmaps are of queries that are gone."""
+        """True if texts were matched, or some stored bitmaps belong to removed queries."""
         return self.missing is not None or not self._of_key[1].all()
 
     @property
     def whole(self) -> FileBitmaps:
-        """The bitmaps of all rows that were asked for."""
+        """The bitmaps of all rows."""
         before = np.cumsum([0, *map(len, self._asked)]).tolist()
         parts = [each.behind(first) for each, first in zip(self._bitmaps, before, strict=False)]
         bitmaps = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
         return FileBitmaps.of(bitmaps, np.concatenate(self._asked))
 
     def of(self, rows: Rows, numbers: Ints) -> KeywordBitmaps:
-        """The bitmaps of rows, which have these numbers in the file."""
+        """The bitmaps of rows; ``numbers``: of these rows in the file."""
         bitmaps = self._stored(numbers)
         if self.missing is not None:
             bitmaps = KeywordBitmaps.concat([bitmaps, self.missing.of(rows)])
@@ -213,7 +213,7 @@ class _MatchedFile:
 
 
 def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
-    """Each row file with the places of its rows, in order, and their numbers in the file."""
+    """Each row file with the places of its rows, in order, and with their numbers in the file."""
     numbers, which = np.empty((2, len(rows)), dtype=np.int64)
     files: dict[BlockFile, int] = {}
     for block, mine, places in rows.by_block():
@@ -226,7 +226,7 @@ def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
 
 
 def trim(folder: Path, rows: Iterable[Path]) -> None:
-    """Remove the bitmaps in a folder that are beside none of some row files. Raises StateError."""
+    """Removes the bitmaps in a folder that belong to none of these row files. Raises StateError."""
     stays = {path.with_suffix(SUFFIX) for path in rows}
     for path in folder.glob(f"*{SUFFIX}"):
         if path not in stays:

@@ -1,4 +1,4 @@
-"""Rows that live long, in files that are written once and mapped into memory (docs/architecture/store.md).
+"""Files of live rows, which are written once and mapped into memory (docs/architecture/store.md).
 
 A row file has records in portions, each laid out as ``skws.data.packing`` says. It never changes; whoever
 refers to it also keeps which of its rows live. Rows are read where they lie, so they take memory only while
@@ -30,13 +30,13 @@ from skws_mesh.columnar.columns import Flags, Ints, distinct
 
 SUFFIX: Final = ".rows"
 LEAST: Final = BATCH
-"""Rows that are worth a file."""
+"""The fewest rows for which a file is written."""
 MOST: Final = 16
-"""Files of one log; if there were more, those with the fewest live rows would be written as one."""
+"""The most files of a log; beyond, those with the fewest live rows are merged."""
 
 
 class RowFile:
-    """A file that is open. ``portions``: of each its bytes and their checksum. ``rows``: their number.
+    """An open row file. ``portions``: the size in bytes and the checksum of each. ``rows``: their number.
 
     ``firsts``: the number of the first row of each portion, and behind them ``rows``.
     """
@@ -68,7 +68,7 @@ class RowFile:
 
     @classmethod
     def write(cls, path: Path, parts: Iterable[RecordBatch]) -> RowFile:
-        """Write insertions for good, each part as a portion. Raises StateError."""
+        """Writes and syncs insertions, each part as a portion. Raises StateError."""
         portions = []
         with (
             explained(f"{path}: cannot write"),
@@ -100,7 +100,7 @@ class RowFile:
         return times_in(self._bytes(number))
 
     def release(self) -> None:
-        """What was read need not stay in memory; what is needed again comes back by itself."""
+        """Lets the system drop the pages that were read; it reads them again when they are needed."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
             whole.madvise(mmap.MADV_DONTNEED)
@@ -109,12 +109,12 @@ class RowFile:
         return self._data[self._ends[number] : self._ends[number + 1]]
 
     def told(self, live: Flags) -> dict[str, Any]:
-        """What to keep to find its ``live`` rows again."""
+        """A description from which ``RowFiles.read`` finds the ``live`` rows again."""
         bits = None if live.all() else b64encode(np.packbits(live).tobytes()).decode()
         return {"name": self.path.name, "portions": self.portions, "live": bits}
 
     def release_pages(self) -> None:
-        """As ``release``; from now on a row is read here and there, and what is around it is not needed."""
+        """As ``release``, and turns off read-ahead: from now on, single rows are read."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
             whole.madvise(mmap.MADV_RANDOM)
@@ -122,7 +122,7 @@ class RowFile:
 
 
 def mapped(path: Path) -> memoryview:
-    """The content of a file, which is read when it is looked at. Raises StateError."""
+    """Maps a file into memory. Raises StateError."""
     with explained(f"{path}: cannot read"):
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -138,14 +138,14 @@ def mapped(path: Path) -> memoryview:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """``files``: what to keep to find the rows again. ``rest``: records in no file, in order of time."""
+    """``files``: as ``RowFile.told`` describes them. ``rest``: the other records, in order of time."""
 
     files: list[dict[str, Any]]
     rest: RecordBatch
 
 
 class _Portion(NamedTuple):
-    """A portion of a file. ``live``: which of its records, in order, live; None if all of them do."""
+    """A portion of a file. ``live``: True for its live records, in order; None if all are live."""
 
     file: RowFile
     number: int
@@ -189,11 +189,11 @@ class StoredRecords:
 
     @property
     def whole(self) -> RecordBatch:
-        """All of them."""
+        """All records in one batch."""
         return next(self.parts(len(self)), self.rest)
 
     def in_files(self) -> StoredRecords:
-        """Those of row files alone, which are insertions."""
+        """The records of row files alone, which are insertions."""
         return StoredRecords(NO_RECORDS, self._portions)
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
@@ -238,7 +238,7 @@ class RowFiles:
     _open: dict[str, RowFile] = field(default_factory=dict)
 
     def store(self, lasting: LastingRecords, name: str) -> Stored:
-        """Keep records in files: live tuples in those that they are in, or many in one of this name.
+        """Stores records: live tuples in the files that they are in, many others in a new file of this name.
 
         The store of the tuples then has their rows there.
         """
@@ -258,7 +258,7 @@ class RowFiles:
         return Stored(files, rest)
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
-        """A new file for some live tuples."""
+        """Writes a file for some live tuples."""
         file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
         self._open[file.path.name] = file
         rows = file.read().rows
@@ -269,20 +269,20 @@ class RowFiles:
         return file
 
     def _insertions(self, lasting: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
-        """Some live tuples in parts; what is read of the files that they are in is released."""
+        """Insertions of live tuples, in parts; releases the pages of the files in which they are."""
         for first in range(0, len(slots), BATCH):
             yield lasting.insertions_of(slots[first : first + BATCH])
             for file in self._open.values():
                 file.release()
 
     def _worth_keeping(self, live: Mapping[RowFile, Flags]) -> set[RowFile]:
-        """The files that stay, as enough of their rows live and they are few."""
+        """The files that stay: at least half of their rows live, and there are at most ``MOST``."""
         counts = {file: int(np.count_nonzero(flags)) for file, flags in live.items()}
         worthy = sorted((file for file in live if 2 * counts[file] >= file.rows), key=counts.__getitem__)
         return set(worthy if len(worthy) < MOST else worthy[len(worthy) - MOST // 2 :])
 
     def read(self, files: Sequence[dict[str, Any]], rest: RecordBatch) -> StoredRecords:
-        """The records that were kept, in order of time. Raises StateError for missing and damaged files."""
+        """The stored records in order of time. Raises StateError for missing and damaged files."""
         portions = []
         for told in files:
             name = told["name"]
@@ -298,12 +298,12 @@ class RowFiles:
         return StoredRecords(rest, portions)
 
     def release_pages(self) -> None:
-        """From now on a row is read here and there."""
+        """Releases the pages of all files; from now on, single rows are read."""
         for file in self._open.values():
             file.release_pages()
 
     def trim(self, files: Sequence[dict[str, Any]]) -> None:
-        """Remove all files but some."""
+        """Removes all files except these."""
         names = {told["name"] for told in files}
         self._open = {name: file for name, file in self._open.items() if name in names}
         for path in self.folder.glob(f"*{SUFFIX}"):
@@ -313,19 +313,19 @@ class RowFiles:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """The size of all files in bytes."""
         return sum(size for file in self._open.values() for size, _ in file.portions)
 
 
 def _in_time(batch: RecordBatch) -> RecordBatch:
-    """Records in order of time."""
+    """The records in order of time."""
     if (batch.time[1:] >= batch.time[:-1]).all():
         return batch
     return batch.take(np.argsort(batch.time, kind="stable"))
 
 
 def _numbers(rows: Rows) -> Ints:
-    """The numbers of some rows of a file in it."""
+    """The numbers of rows in their file."""
     numbers = np.empty(len(rows), dtype=np.int64)
     for block, mine, places in rows.by_block():
         if isinstance(block, MappedBlock):

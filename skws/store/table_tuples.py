@@ -63,7 +63,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
 
 
 def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
-    """In order, the number, relation and row of each row that may have the identity of another."""
+    """Number, relation and row of each row that may have the identity of another row; in order."""
     numbers = np.arange(len(rows), dtype=np.int64)
     for identities in (likely_identities, row_identities):
         if len(numbers):
@@ -76,7 +76,7 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
 
 
 def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
-    """Which rows have the same integer as another row of their relation."""
+    """True for rows that have the same integer as another row of their relation."""
     is_alike = np.zeros(len(rows), dtype=bool)
     for relation, blocks, mine, places in rows.compact().by_relation():
         each = [identities(block, schema.relations[relation]) for block in blocks]
@@ -85,7 +85,7 @@ def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation]
 
 
 def _beside(parts: Sequence[Rows]) -> Rows:
-    """The rows of several, one after the other, their blocks as they are: copies would take more memory."""
+    """Concatenates rows without copying their blocks, which would take memory."""
     if not parts:
         return NO_RECORDS.rows
     before = np.cumsum([0, *(len(part.blocks) for part in parts[:-1])])
@@ -95,7 +95,7 @@ def _beside(parts: Sequence[Rows]) -> Rows:
 
 
 def _repeated(values: Ints) -> Flags:
-    """Which values are there more than once."""
+    """True for values that occur more than once."""
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
     is_repeated = np.zeros(len(values), dtype=bool)

@@ -37,7 +37,7 @@ class TupleBatch:
     ended_at: Ints | None = None
 
     def merged(self, other: TupleBatch) -> TupleBatch:
-        """These and other tuples in order of start; keywords of both are still to be matched."""
+        """Merges two batches in order of start; the keywords of both are yet to be matched."""
         start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
         order = np.argsort(start, kind="stable")
         number = np.empty_like(order)
@@ -72,7 +72,7 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
 
 
 def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> TupleBatch:
-    """Rows of static tables, alive for ever; ``occurrences``: the number of equal rows before, by number."""
+    """Rows of static tables, which never end; ``occurrences``: by number, how many equal rows come before."""
     sizes = np.array([len(block) for block in blocks], dtype=np.int64)
     relation = np.repeat(np.array([block.relation for block in blocks], dtype=np.int64), sizes)
     block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)

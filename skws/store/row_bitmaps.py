@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from skws.keywords.match import Matcher
 
 SUFFIX: Final = ".bitmaps"
+_SMALL: Final = 1 << 16  # bytes that are always worth writing
+_SHARE: Final = 4  # of the size of the rows
 _COLUMNS: Final = {"row": np.int32, "key": np.int32, "bitmap": np.int16}
 
 
@@ -88,12 +90,17 @@ class FileBitmaps:
         return cls(fields["keys"], *columns)
 
     def write(self, file: BlockFile) -> None:
-        """Writes the bitmaps beside a row file. If that fails, the next start matches the texts again."""
+        """Writes the bitmaps beside a row file, unless they would take much of its size.
+
+        If nothing is written, the next start matches the texts again.
+        """
         path = file.path.with_suffix(SUFFIX)
         head = orjson.dumps({"keys": self.keys, "size": len(self.row)})
         columns = (getattr(self, name).tobytes() for name in _COLUMNS)
-        with suppress(StateError):
-            replaced(path, checked(b"".join((head, b"\n", *columns)), file.content), mode=PRIVATE)
+        data = checked(b"".join((head, b"\n", *columns)), file.content)
+        if len(data) <= max(_SMALL, file.path.stat().st_size // _SHARE):
+            with suppress(StateError):
+                replaced(path, data, mode=PRIVATE)
 
 
 def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:

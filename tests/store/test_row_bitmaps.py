@@ -16,7 +16,7 @@ from skws.queries.kinds import plans_over
 from skws.queries.session import Session
 from skws.spec.enums import EvaluatorName
 from skws.spec.query_spec import Query, Stream
-from skws.store import row_files
+from skws.store import row_bitmaps, row_files
 from skws.store.row_bitmaps import SUFFIX
 from skws.store.row_files import RowFiles, Stored
 from skws_mesh.columnar import live, mesh
@@ -211,6 +211,21 @@ def test_where_nothing_can_be_kept_a_start_takes_its_time(run: Run) -> None:
     for _ in range(2):
         assert run.start(stored, QUERIES) == results_of(rows(60), QUERIES)
         assert run.matched > 0
+
+
+def test_bitmaps_that_would_take_much_of_the_disk_are_not_kept(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_bitmaps, "_SMALL", 0)
+    monkeypatch.setattr(row_bitmaps, "_SHARE", 100)
+    common = [Query(word) for word in WORDS]
+    run.add(common)
+    run.take(rows(60))
+    stored = run.keep()
+    for _ in range(2):
+        assert run.start(stored, common) == results_of(rows(60), common)
+        assert run.matched > 0
+    assert not list(run.folder.glob(f"*{SUFFIX}"))
 
 
 def test_bitmaps_go_with_their_rows(run: Run) -> None:

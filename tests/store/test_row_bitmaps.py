@@ -217,8 +217,7 @@ def test_bitmaps_that_would_take_much_of_the_disk_are_not_kept(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_bitmaps, "_SMALL", 0)
-    monkeypatch.setattr(row_bitmaps, "_SHARE", 100)
-    common = [Query(word) for word in WORDS]
+    common = [Query(word) for word in WORDS[:4]]
     run.add(common)
     run.take(rows(60))
     stored = run.keep()

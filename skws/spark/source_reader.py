@@ -25,7 +25,7 @@ from skws.jobs.intake import BatchSizer
 from skws.library_inputs import schema_of
 from skws.memory import MemoryShare
 from skws.sources.addresses import parse_source
-from skws.sources.feed import Feed, FeedPart, Offset, SystemClock
+from skws.sources.feed import Batch, Feed, FeedPart, Offset, SystemClock
 from skws.sources.partitions import PartitionEnds
 from skws.sources.retry import RetryingFeed
 from skws.spark.pieces import PARTS, shared_pieces
@@ -40,6 +40,7 @@ RECORDS: Final = 50_000
 _GIVEN: Final = 100_000  # records that one task gets
 _SHORT: Final = 3.0  # seconds that a micro-batch may take
 _LONG: Final = 10.0
+_POLLS: Final = 40  # a few seconds: stopping a query waits for them
 _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
 
 
@@ -224,7 +225,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._polled = None
             end, notices, count, rest = plan.end, plan.notices, most, plan.rest
         else:
-            batch = feed.poll(at, most)
+            batch = self._poll(feed, at, most)
             self._polled = at, batch.end, batch.read
             end, notices, count, rest = batch.end, batch.notices, len(batch.read), len(batch.read) >= most
             answered = batch.answered
@@ -232,7 +233,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _tell(notice)
         moved, self._at = end != at, end
         # A server that is away says so, and has given nothing yet.
-        self._over = self._last and not rest and (moved or not notices)
+        self._over = self._last and answered and not rest and (moved or not notices)
         now = time.monotonic()
         silent = not moved and answered and self._is_silent(now)
         silence = start.get(SILENCE, 0) + silent
@@ -280,6 +281,19 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for line in (*(f"{place(one)}: {one.reason}" for one in log.first[told:]), *log.news()):
                 _tell(line)
             yield part.partition, chunk
+
+    def _poll(self, feed: Feed, start: Offset, most: int) -> Batch:
+        """Polls again while nothing has come only because it is being fetched, or the source is away.
+
+        Spark takes an offset that stays for the end of what is there: ``availableNow`` would end early.
+        """
+        batch = feed.poll(start, most)
+        for _ in range(_POLLS):
+            if batch.answered or batch.end != start or batch.notices:
+                break
+            self._rest.after(busy=False)
+            batch = feed.poll(start, most)
+        return batch
 
     def _is_silent(self, now: float) -> bool:
         """True once nothing has come for as long as partitions are waited for."""

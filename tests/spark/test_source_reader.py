@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,24 @@ def test_it_does_not_end_while_a_server_is_away(tmp_path: Path, monkeypatch: pyt
     assert reading.latestOffset(ends[2], ReadAllAvailable()) == ends[2]
 
 
+def test_it_does_not_end_while_messages_are_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark takes an offset that stays for the end, and asks once."""
+    source = tmp_path / "in.jsonl"
+    append(source, *(customer(n, n) for n in range(3)))
+    poll, fetched = FilesFeed.poll, iter([0, 0, 1, 0, 2])
+
+    def polled(feed: FilesFeed, start: dict[str, Any], limit: int) -> Batch:
+        number = next(fetched, limit)
+        if not number:
+            return Batch(NOTHING, start, answered=False)
+        return replace(poll(feed, start, number), answered=number == limit)
+
+    monkeypatch.setattr(FilesFeed, "poll", polled)
+    reading = reader(source)
+    reading.prepareForTriggerAvailableNow()
+    assert [len(lines) for tasks in batches(reading) for lines in tasks] == [1, 2]
+
+
 def test_shards_are_told_of_a_silence_also_once_what_was_read_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +160,7 @@ def test_shards_are_told_of_a_silence_also_once_what_was_read_is_done(
     assert third == at | {SILENCE: 3}
     with monkeypatch.context() as away:
         away.setattr(FilesFeed, "poll", lambda _, start, __: Batch(NOTHING, start, answered=False))
+        away.setattr("skws.spark.source_reader._POLLS", 1)
         assert asked(readers[2], third, 400.0) == asked(readers[2], third, 500.0) == third
     assert asked(readers[2], third, 501.0) == asked(readers[2], third, 510.0) == third
     assert asked(readers[2], third, 513.0) == at | {SILENCE: 4}

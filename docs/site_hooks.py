@@ -17,7 +17,7 @@ from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _OUTSIDE: Final = ("*/README.md", "examples/*/README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-_COPIED: Final = ("examples/shop/shop.ipynb",)
+_COPIED: Final = ("examples/shop/shop.ipynb", "examples/shop/alerts.ipynb")
 _FENCE: Final = re.compile(r"^```(?P<language>\w+) (?P<title>\S+)$", re.M)
 _NOT_RUN: Final = re.compile(r"^<!-- not run: .*? -->\n", re.M)
 _CODE: Final = re.compile(r"^```.*?^```|`[^`\n]*`", re.M | re.S)

@@ -1,9 +1,12 @@
-"""The Python of the docs, and of the notebook, runs as it is written."""
+"""The Python of the docs, and of the notebooks, runs as it is written."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+import skws
+from tests.conftest import partitioned
+from tests.kafka import MockBroker
 from tests.places import ROOT
 
 PAGE = ROOT / "docs" / "python.md"
@@ -19,6 +25,7 @@ ARRIVED = {
     "complaints": {"purchase_id": 1, "body": "It leaks.", "time": "2026-05-04T10:05:00Z"},
 }
 NOTEBOOK = ROOT / "examples" / "shop" / "shop.ipynb"
+ALERTS = ROOT / "examples" / "shop" / "alerts.ipynb"
 
 
 @pytest.mark.spark
@@ -52,10 +59,91 @@ def test_the_page_runs_on_spark(
 @pytest.mark.spark
 def test_the_notebook_runs_on_spark(spark: SparkSession) -> None:
     assert spark is not None
-    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert not any(cell.get("outputs") for cell in cells)
     names: dict[str, Any] = {}
-    for cell in code:
+    for cell in code_cells(NOTEBOOK):
         exec(compile(cell, str(NOTEBOOK), "exec"), names)
     assert names["found"].count() == len(names["results"].to_pandas()) == 1
+
+
+def code_cells(notebook: Path) -> list[str]:
+    """The code of a notebook, which is stored without outputs."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    assert not any(cell.get("outputs") for cell in cells)
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+Alert = tuple[str, str, str]
+"""The name, op and id of an alert."""
+
+
+def run_alerts(
+    spark: SparkSession, code: list[str], arrived: Callable[[dict[str, Any]], None] = lambda _: None
+) -> list[list[Alert]]:
+    """Runs the cells; gives the rows of the table after each start of the query.
+
+    ``arrived`` is called after each cell, with all names.
+    """
+    names: dict[str, Any] = {}
+    tables: list[list[Alert]] = []
+    try:
+        with partitioned(spark, 2):
+            for cell in code:
+                exec(compile(cell, str(ALERTS), "exec"), names)
+                arrived(names)
+                if "processAllAvailable()" in cell:
+                    rows = spark.read.parquet(f"{names['folder']}/alerts").select("name", "op", "id")
+                    tables.append(sorted(map(tuple, rows.collect())))
+                    assert tables[-1] == in_process(names)
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        if "folder" in names:
+            shutil.rmtree(names["folder"])
+    return tables
+
+
+def in_process(names: dict[str, Any]) -> list[Alert]:
+    """The alerts that one process finds in the records that have arrived, in one file in order of time."""
+    lines = [
+        line for file in (names["folder"] / "records").iterdir() for line in file.read_text().splitlines()
+    ]
+    lines.sort(key=lambda line: json.loads(line)["time"])
+    replay = names["folder"] / "replay.jsonl"
+    replay.write_text("".join(f"{line}\n" for line in lines))
+    results = skws.search(names["queries"], replay, schema=names["schema"])
+    return sorted((result.name, result.op, result.id) for result in results)
+
+
+@pytest.mark.spark
+def test_the_notebook_of_alerts_loses_and_doubles_none(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    morning, day = run_alerts(spark, code_cells(ALERTS))
+    assert {op for _, op, _ in morning} == {"+"}
+    assert {name for name, _, _ in morning} == {"leaks", "damage"}
+    assert [(name, op) for name, op, _ in day if op != "+"] == [("leaks", "-")]
+    assert len(day) > len(morning) > 5
+    assert f"{len(day)} rows; the same" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_notebook_of_alerts_over_a_topic(spark: SparkSession) -> None:
+    """Another address is all that changes."""
+    code = "\0".join(code_cells(ALERTS))
+    files = 'skws.spark.Source(folder / "records")'
+    assert code.count(files) == 1
+    sent = [0, 0]
+    with closing(MockBroker()) as broker:
+        broker.create("shop", 2)
+
+        def send(names: dict[str, Any]) -> None:
+            for number, before in enumerate(sent):
+                file = Path(names["folder"]) / "records" / f"{number}.jsonl"
+                lines = file.read_text().splitlines() if file.exists() else []
+                broker.send("shop", map(json.loads, lines[before:]), partition=number)
+                sent[number] = len(lines)
+
+        topic = f"skws.spark.Source({broker.uri('shop')!r})"
+        morning, day = run_alerts(spark, code.replace(files, topic).split("\0"), send)
+    assert len(day) > len(morning) > 5

@@ -70,7 +70,7 @@ class LiveBitmaps:
     def append(self, new: KeywordBitmaps, slots: int) -> None:
         """Add bitmaps of new tuples; ``slots`` is the number of slots in use."""
         self._table.append((_place(new.tuple, new.query), new.bitmap))
-        self._make_space(slots)
+        self._some = flags_for(slots, self._some)
         self._some[new.tuple] = True
 
     def insert(self, new: KeywordBitmaps, slots: int) -> None:
@@ -83,7 +83,8 @@ class LiveBitmaps:
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         bitmaps = np.zeros(len(slots), dtype=np.int64)
-        self._make_space(int(slots.max(initial=-1)) + 1)  # there may be free tuples that arrived later
+        # There may be free tuples that arrived later.
+        self._some = flags_for(int(slots.max(initial=-1)) + 1, self._some)
         carrying = np.flatnonzero(self._some.take(slots))
         if len(carrying):
             places = _place(slots[carrying], query[carrying])
@@ -122,10 +123,12 @@ class LiveBitmaps:
         self._some = np.zeros(slots, dtype=bool)
         self._some[places >> QUERY_BITS] = True
 
-    def _make_space(self, slots: int) -> None:
-        if slots > len(self._some):
-            more = np.zeros(slots + slots // 4 - len(self._some), dtype=bool)
-            self._some = np.concatenate([self._some, more])
+
+def flags_for(slots: int, flags: Flags) -> Flags:
+    """The flags, by slot, for at least so many slots: False for those that are added."""
+    if len(flags) >= slots:
+        return flags
+    return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])
 
 
 def distinct_pairs(slots: Ints, query: Ints) -> tuple[Ints, Ints]:

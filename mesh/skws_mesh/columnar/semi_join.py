@@ -18,7 +18,7 @@ import numpy as np
 
 from skws_mesh.cngen import CNGen
 from skws_mesh.columnar import operators
-from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs
+from skws_mesh.columnar.bitmaps import KeywordBitmaps, LiveBitmaps, distinct_pairs, flags_for
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, distinct, mixed
 from skws_mesh.columnar.hash_index import HashFilter, HashIndex, concat_pairs, in_fewer_parts
 from skws_mesh.columnar.live import InsertedTuples, LeavingEdges, LiveTuples
@@ -99,7 +99,7 @@ class SemiJoinFilter:
 
     def among(self, slots: Ints) -> Flags:
         """True for each tuple that is a bridge of any query."""
-        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        self._is_bridge = flags_for(len(self._live), self._is_bridge)
         return self._is_bridge.take(slots)
 
     def _new_closers(self, bitmaps: KeywordBitmaps) -> Hashes:
@@ -107,7 +107,7 @@ class SemiJoinFilter:
         closing = bitmaps.bitmap & self._closing != 0
         if not closing.any():
             return _NO_ENTRANCES.hashes
-        self._is_closer = _with_space(self._is_closer, len(self._live))
+        self._is_closer = flags_for(len(self._live), self._is_closer)
         slots = distinct(bitmaps.tuple[closing])
         slots = slots[~self._is_closer[slots]]
         if not len(slots):
@@ -154,7 +154,7 @@ class SemiJoinFilter:
         slots, query = found[0] if len(found) == 1 else distinct_pairs(*concat_pairs(found))
         free = self._bitmaps.of(query, slots) == 0
         slots, query = slots[free], query[free]
-        self._is_bridge = _with_space(self._is_bridge, len(self._live))
+        self._is_bridge = flags_for(len(self._live), self._is_bridge)
         self._is_bridge[slots] = True
         position, hashes = self._live.entries(slots)
         hashes = mixed(hashes, query[position])
@@ -192,13 +192,6 @@ def _distinct(hashes: Hashes, query: Ints) -> tuple[Hashes, Ints]:
     new = np.ones(len(order), dtype=bool)
     new[1:] = (hashes[1:] != hashes[:-1]) | (query[1:] != query[:-1])
     return hashes[new], query[new]
-
-
-def _with_space(flags: Flags, slots: int) -> Flags:
-    """The flags, for at least ``slots`` slots."""
-    if len(flags) >= slots:
-        return flags
-    return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])
 
 
 _NO_ENTRANCES = BridgeEntries(NOTHING, NOTHING.view(np.uint64))

@@ -17,7 +17,7 @@ import numpy as np
 from skws.data.batch import Rows
 from skws.index.values import identity_values
 from skws_mesh.columnar.columns import NOTHING, Flags, Hashes, Ints, index_hashes
-from skws_mesh.columnar.hash_index import MERGED, HashIndex
+from skws_mesh.columnar.hash_index import HashIndex
 from skws_mesh.columnar.store import Table
 from skws_schema.model import AttributeType, Row, Schema
 
@@ -129,11 +129,10 @@ class SingleTuples:
             remaining = slots[several]
             slots, hashes = slots[~several], hashes[~several]
         self._index.make_space(len(slots), len(slots))
-        for first in range(0, len(slots), MERGED):
-            some = slice(first, min(first + MERGED, len(slots)))
-            self._index.add(hashes[some], np.arange(some.start, some.stop))
+        numbers = np.arange(len(slots))
+        self._index.add(hashes, numbers)
         self._numbers.append((hashes, slots))  # type: ignore[arg-type]  # of two types
-        self._tuples.numbers[slots] = np.arange(len(slots))
+        self._tuples.numbers[slots] = numbers
         return remaining
 
     def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:

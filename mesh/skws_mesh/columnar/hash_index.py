@@ -168,10 +168,7 @@ class HashIndex:
         return self._size
 
     def make_space(self, more: int, most: int) -> None:
-        """Make space for so many more entries, whose payloads are at most ``most``.
-
-        It suffices if they are added MERGED at a time.
-        """
+        """Make space for so many more entries, if they are added together; payloads are at most ``most``."""
         self._make_room(most)
         self._entries = with_space(self._entries, self._size, self._size + more)
         directories = sum(run.directory for run in self.runs)
@@ -182,8 +179,12 @@ class HashIndex:
 
     def add(self, hashes: Hashes, payload: Ints) -> None:
         """Add entries in any order."""
-        if not len(hashes):
-            return
+        for first in range(0, len(hashes), MERGED):
+            some = slice(first, first + MERGED)
+            self._add(hashes[some], payload[some])
+
+    def _add(self, hashes: Hashes, payload: Ints) -> None:
+        """As ``add``, of at most MERGED entries."""
         self._make_room(int(payload.max()))
         entries = (hashes & self._hash_part) | payload.view(np.uint64)
         self._push(entries)

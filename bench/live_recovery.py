@@ -32,7 +32,7 @@ from skws.memory import expect_long_lived_objects, return_large_arrays
 from skws.queries.partitioning.parts import Partitioning
 from skws.spark.streaming.layout import Wanted
 from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached, Worked
-from skws.spark.streaming.processor import MeshProcessor, ShardProgress
+from skws.spark.streaming.processor import MeshProcessor, RebuiltHere, ShardProgress
 from skws.spark.streaming.shard_server import ShardServer
 from skws.spec.job import Job
 from skws.spec.query_spec import Query
@@ -70,18 +70,12 @@ class KeptState:
         return sum(len(body) for (kind, _), (_, body) in self.blobs.items() if kind in ("chunk", "lasting"))
 
 
-class InProcess:
+class InProcess(RebuiltHere):
     """A server, asked directly."""
 
     def __init__(self, server: ShardServer) -> None:
+        super().__init__()
         self._server = server
-        self._answer: Any = None
-
-    def send(self, operation: str, *arguments: Any) -> None:
-        self._answer = self.ask(operation, *arguments)
-
-    def answer(self) -> Any:
-        return self._answer
 
     def ask(self, operation: str, *arguments: Any) -> Any:
         return self._server.answer((operation, *arguments))

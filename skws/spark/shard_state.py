@@ -17,7 +17,7 @@ from skws.spark.dataframe_search import COLUMNS as RESULT_COLUMNS
 from skws.spark.dataframe_search import share_packages
 from skws.spark.faults import brief_errors
 from skws.spark.streaming.layout import blobs_at
-from skws.spark.streaming.processor import MeshProcessor, ShardProgress
+from skws.spark.streaming.processor import MeshProcessor, RebuiltHere, ShardProgress
 from skws.spark.streaming.shard_server import Shard
 from skws.spec.enums import ToldUpdates
 from skws.spec.job import Job
@@ -126,18 +126,12 @@ def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
 _ROW: Final = pa.map_(pa.string(), pa.string())
 
 
-class _InTask:
+class _InTask(RebuiltHere):
     """Calls a shard directly, instead of the client of its server."""
 
     def __init__(self, shard: Shard) -> None:
+        super().__init__()
         self._shard = shard
-        self._answer: Any = None
-
-    def send(self, operation: str, *arguments: Any) -> None:
-        self._answer = self.ask(operation, *arguments)
-
-    def answer(self) -> Any:
-        return self._answer
 
     def ask(self, operation: str, *arguments: Any) -> Any:
         match operation:

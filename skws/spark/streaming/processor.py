@@ -13,6 +13,7 @@ there is one for all blobs.
 from __future__ import annotations
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -154,6 +155,23 @@ class Rebuilt(Protocol):
 
     def answer(self) -> Any:
         """The answer to what was sent last."""
+
+
+class RebuiltHere(ABC):
+    """Rebuilds a mesh in this process (``Rebuilt``): what is sent is answered at once."""
+
+    def __init__(self) -> None:
+        self._answer: Any = None
+
+    @abstractmethod
+    def ask(self, operation: str, *arguments: Any) -> Any:
+        """As ``Rebuilt.ask``."""
+
+    def send(self, operation: str, *arguments: Any) -> None:
+        self._answer = self.ask(operation, *arguments)
+
+    def answer(self) -> Any:
+        return self._answer
 
 
 def described(request: Job) -> bytes:

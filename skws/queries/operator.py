@@ -185,6 +185,14 @@ def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
 Key: TypeAlias = tuple[str, Hashable]
 """Of an operator: the kind of its queries, and their group."""
 
+
+def exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
+    """Finds all results of some groups, which nobody wants."""
+    for results in groups.values():
+        for _ in memory_checked(results):
+            pass
+
+
 NOTHING_LIVES: Final = "there are no live tuples to search: no keyword query has begun"
 
 SHARED: Final = ""
@@ -239,9 +247,7 @@ class Operator(ABC):
 
     def replay(self, arrived: OrderedBatch) -> None:
         """As ``process``, where nobody wants the results; ``expect_begins`` comes next."""
-        for results in self.process(arrived).values():
-            for _ in memory_checked(results):
-                pass
+        exhaust(self.process(arrived))
 
     def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:  # noqa: ARG002
         """Why a query of keywords has no results among what lives; None for other kinds."""

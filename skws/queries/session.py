@@ -32,6 +32,7 @@ from skws.queries.operator import (
     QueryPlan,
     StreamState,
     changed,
+    exhaust,
     is_shorter,
     record_count,
 )
@@ -365,8 +366,8 @@ class Session:
             each.rebuild(self._state.as_it_came(logged, each.keeps))
         if ended:
             for each, some in self._inputs(NO_RECORDS, ended=True, replayed=True):
-                _exhaust(each.process(some) if len(some.batch) else {})
-                _exhaust(each.finish())
+                exhaust(each.process(some) if len(some.batch) else {})
+                exhaust(each.finish())
         if begins is not None:
             for each in self.operators.values():
                 each.expect_begins(begins)
@@ -381,7 +382,7 @@ class Session:
         for each, some in self._inputs(batch, ended=False, replayed=True):
             if each not in without and len(some.batch):
                 if told:
-                    _exhaust(each.process(some))
+                    exhaust(each.process(some))
                 else:
                     each.replay(some)
 
@@ -649,12 +650,6 @@ _Of = TypeVar("_Of")
 
 def _is_within(window: Window | None, other: Window | None) -> bool:
     return window is not None and other is not None and is_shorter(window, other)
-
-
-def _exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
-    for results in groups.values():
-        for _ in memory_checked(results):
-            pass
 
 
 def _merged(groups: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable[_Of]]:

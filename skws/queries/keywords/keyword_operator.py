@@ -360,7 +360,6 @@ class KeywordOperator:
             of_words = KeywordBitmaps.concat(words)
             self.excluded += self._worded.joins.exclusions(of_words)
             yield from map(self._truly_joined, self._worded.load(of_words))
-        self._sweep.done(ALWAYS, self.entries)
 
     def known_bitmaps(self, slots: Ints) -> KnownBitmaps | None:
         """The bitmaps of live tuples; None if they would have to be matched again."""

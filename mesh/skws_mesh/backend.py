@@ -110,21 +110,21 @@ class Mesh(Protocol):
         """
 
     def load(self, bitmaps: KeywordBitmaps) -> Iterator[Partials]:
-        """Insert all live tuples, none of which was inserted before; gives their results in parts.
+        """Insert all live tuples, none of which was inserted before; yields their results in parts.
 
-        Nothing else happens before the last part.
+        The mesh must not be used otherwise before the last part.
         """
 
     def end(self, slots: Ints) -> None:
-        """End the partial results that contain tuples that were ended early."""
+        """End the partial results that contain these tuples, which were ended early."""
 
     def expire(self, horizon: int) -> None:
-        """Purge partial results if the mesh does so here: no later tuple begins before ``horizon``."""
+        """Purge partial results, if the mesh does so here; no later tuple begins before ``horizon``."""
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``.
+        """Drop partial results that ended at or before ``horizon``.
 
-        ``slots``: each slot's new number, -1 if it was dropped.
+        ``slots``: each slot's new number, -1 if its tuple was dropped.
         """
 
     def carried(self, query: int) -> int:

@@ -85,7 +85,7 @@ class Wording:
             first = self._node(network.relations[0], network.keywords[0])
             return " ".join([first, *map(self._step, network.edges[1:], network.keywords[1:])])
         labels = list(map(self._node, network.relations, network.keywords))
-        branches: list[list[str]] = [[] for _ in labels]  # of each node, the last branch first
+        branches: list[list[str]] = [[] for _ in labels]  # by node; the last branch comes first
         for node in range(network.size - 1, 0, -1):
             text = f"{self._connectors[network.edges[node]]} {_branching(labels[node], branches[node])}"
             branches[network.parents[node]].append(text)
@@ -208,7 +208,7 @@ Prefix: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(slots=True)
 class OperatorPrefix:
-    """The operator of the first ``size`` nodes of ``tree``, and those above it that are drawn."""
+    """The operator of the first ``size`` nodes of ``tree``, and the operators above it that are drawn."""
 
     tree: Tree
     size: int
@@ -238,7 +238,7 @@ def drawn_networks(generator: CNGen, relation: int, keywords: int, most: int) ->
 
 
 def prefix_tree(networks: Iterable[Tree]) -> OperatorPrefix | None:
-    """The tree of operators below networks that have one root; None if there are no networks."""
+    """The operators of networks with one root, as a tree of prefixes; None if there are no networks."""
     root: OperatorPrefix | None = None
     for tree in networks:
         root = at = root or OperatorPrefix(tree, 1)

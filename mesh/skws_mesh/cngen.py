@@ -6,14 +6,14 @@ growth), by swapping equal siblings (left-heavy codes), and from another
 occurrence of the root's own label (the greatest code wins). A tree is grown
 only while a lower bound on the nodes still needed fits in T_max.
 
-To count networks, trees of relations are counted first, without keywords. A
-tree weighs 1 by its number of automorphisms, and the forests below a node are
-the exponential of the trees below one of its edges. The number of ways in
-which keywords make a tree a network depends only on how many nodes, and how
-many leaves among them, may carry which keywords: each keyword is in at least
-one node, and each leaf has a keyword of its own, by inclusion and exclusion
-over the leaves. A tree with keywords has no automorphism, so the products add
-up to the number of networks.
+To count networks, trees of relations are counted first, without keywords. The
+weight of a tree is 1 divided by the number of its automorphisms, and the forests
+below a node are the exponential of the trees below one of its edges. The number
+of ways in which keywords make a tree a network depends only on how many nodes,
+and how many of the leaves, may carry which keywords: each keyword is in at least
+one node and, by inclusion-exclusion over the leaves, each leaf has a keyword that
+no other node has. A tree with keywords has no non-trivial automorphism, so the
+products add up to the number of networks.
 """
 
 from __future__ import annotations
@@ -355,10 +355,10 @@ def _already_joined(tree: Tree, node: int, edge: Edge) -> bool:
 
 
 MOST_STEPS: Final = 1_000_000
-"""One or two seconds on one core."""
+"""The most steps of a count; they take one or two seconds on one core."""
 
 Terms: TypeAlias = dict[int, Fraction]
-"""Weights of trees by the number of nodes of each kind; a key has two digits a kind, nodes and leaves."""
+"""Weights of trees by the number of nodes of each kind; a key has two digits per kind: nodes and leaves."""
 
 
 class TooManyKindsError(Exception):
@@ -405,7 +405,7 @@ class _Count:
         return tuple(counts)
 
     def times(self, one: Terms, other: Terms) -> Terms:
-        """The product."""
+        """The product of two sums of terms."""
         self._budget.spend(len(one) * len(other))
         made: Terms = {}
         for key, weight in one.items():
@@ -420,7 +420,7 @@ class _Count:
         return _Below([each for each in leaving if each is not back]) if back.at_most_one else of_root
 
     def _rooted(self, roots: Sequence[_Below], size: int) -> int:
-        """The number of networks of a size; the sum over all roots has each network once for every node."""
+        """The number of networks of a size; the sum over all roots counts each network once per node."""
         total = Fraction(0)
         for relation, root in enumerate(roots):
             if size == 1:
@@ -435,7 +435,7 @@ class _Count:
         return int(total / size)
 
     def _labellings(self, key: int) -> int:
-        """In how many ways the nodes of a tree can carry keywords so that it is total and minimal."""
+        """The number of ways in which a tree's nodes can carry keywords so that it is total and minimal."""
         nodes, leaves = self._digits(key)
         total = 0
         for barren in product(*(range(count + 1) for count in leaves)):
@@ -462,7 +462,7 @@ class _Below:
         self._many = [edge.id for edge in leaving if not edge.at_most_one]
         self._single = [edge.id for edge in leaving if edge.at_most_one]
         self._sums: list[Terms] = [{}]
-        # First by the edges that allow several children, then by one edge to a single child after another.
+        # The first element has the edges that allow several children; each next one adds a single-child edge.
         self._chain: list[list[Terms]] = [[{0: Fraction(1)}] for _ in range(1 + len(self._single))]
 
     @property
@@ -481,7 +481,7 @@ class _Below:
 
 
 def _weights(generator: CNGen, carried: int) -> dict[int, int]:
-    """The keywords that a node may carry, as kinds to add up; with an order, each kind is of one group."""
+    """Kinds of nodes by the keywords they may carry, with weights; with an order, a kind has one group."""
     groups = generator.sequence.groups
     if not groups:
         return {carried: 1}

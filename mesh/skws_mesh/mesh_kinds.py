@@ -1,6 +1,6 @@
 """Names of the paper's meshes and purge policies.
 
-They are in a file of their own so that the command line can list them without loading the meshes.
+They are in a separate file so that the command line can list them without loading the meshes.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ FREE = -1
 
 @dataclass(frozen=True, slots=True)
 class KeywordSequence:
-    """``groups``: bitmaps of the keywords that follow one another; empty if there is no order."""
+    """``groups``: the bitmap of the keywords of each group, in order; empty if there is no order."""
 
     groups: tuple[int, ...] = ()
 

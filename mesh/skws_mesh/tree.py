@@ -146,8 +146,8 @@ class NodeOrder:
     ) -> NodeOrder:
         """Nodes with many keywords first, then those with rare ones, if ``frequencies`` are given.
 
-        ``frequencies`` has one element a keyword. Roots contain the rarest keyword, or the first without
-        frequencies.
+        ``frequencies`` has one element per keyword. Roots contain the rarest keyword, or the first one if
+        there are no frequencies.
         """
         rarest = min(range(slots), key=lambda s: frequencies[s]) if frequencies else 0
         rarity = [-log(max(f, _NEVER_SEEN)) for f in frequencies] if frequencies else [0.0] * slots

@@ -40,7 +40,7 @@ class KeywordBitmaps:
 
     @classmethod
     def concat(cls, parts: Sequence[KeywordBitmaps]) -> KeywordBitmaps:
-        """The bitmaps of several parts, of which there must be at least one, in their order."""
+        """The bitmaps of one or more parts, in the order of the parts."""
         columns = ((part.tuple, part.query, part.bitmap) for part in parts)
         return cls(*map(np.concatenate, zip(*columns, strict=True)))
 
@@ -50,7 +50,7 @@ class KeywordBitmaps:
 
 
 class LiveBitmaps:
-    """The bitmaps of live tuples by slot and query. Those of new tuples cost by their number alone."""
+    """The bitmaps of live tuples by slot and query. Appending is linear in the number of new bitmaps."""
 
     def __init__(self) -> None:
         self._table = Table((NOTHING, NOTHING))  # slot and query in one integer, sorted; and the bitmap
@@ -83,7 +83,7 @@ class LiveBitmaps:
 
     def of(self, query: Ints, slots: Ints) -> Ints:
         bitmaps = np.zeros(len(slots), dtype=np.int64)
-        # There may be free tuples that arrived later.
+        # Free tuples that arrived later may have no flags yet.
         self._some = flags_for(int(slots.max(initial=-1)) + 1, self._some)
         carrying = np.flatnonzero(self._some.take(slots))
         if len(carrying):
@@ -125,7 +125,7 @@ class LiveBitmaps:
 
 
 def flags_for(slots: int, flags: Flags) -> Flags:
-    """The flags, by slot, for at least so many slots: False for those that are added."""
+    """The flags by slot, extended to at least ``slots`` slots; new flags are False."""
     if len(flags) >= slots:
         return flags
     return np.concatenate([flags, np.zeros(2 * slots - len(flags), dtype=bool)])

@@ -18,7 +18,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-"""Integers of 64 bits, or of fewer."""
+"""Integers of at most 64 bits."""
 
 NULL = np.int64(-(1 << 63))  # the key of a value that joins with nothing
 NOTHING: Ints = np.empty(0, dtype=np.int64)
@@ -58,7 +58,7 @@ def index_hashes(index: Ints, values: Ints) -> Hashes:
 
 
 def mixed(hashes: Hashes, numbers: Ints) -> Hashes:
-    """Hashes that also depend on a number each."""
+    """The hashes, each mixed with a number."""
     both: Hashes = numbers.view(np.uint64) + _ONE
     both *= _SPREAD
     both ^= hashes
@@ -115,7 +115,7 @@ def ranges(first: Integers, counts: Integers) -> Ints:
 
 
 def slices(counts: Ints, most: int) -> Iterator[slice]:
-    """Consecutive slices of ``counts``, each of which adds up to about ``most`` at most."""
+    """Consecutive slices of ``counts``; the sum of each is at most about ``most``."""
     ends = np.cumsum(counts)
     cuts = np.searchsorted(ends, np.arange(most, int(ends[-1]) if len(ends) else 0, most)).tolist()
     for begin, until in pairwise([0, *cuts, len(counts)]):
@@ -139,9 +139,9 @@ def written(
 
 
 def with_space(array: npt.NDArray[Scalar], used: int, space: int) -> npt.NDArray[Scalar]:
-    """The array, or a copy of its first ``used`` values, with space for so many.
+    """The array, or a copy of its first ``used`` values, with space for ``space`` values.
 
-    Space that is not used takes no memory yet.
+    Unused space takes no memory yet.
     """
     if space <= len(array):
         return array

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from skws_mesh.columnar.columns import NOTHING, Hashes, Integers, Ints, ranges, with_space, written
 
 _LEAST_BITS = 17  # 16 kB, which fits the processor's caches
-_SPARSE = 8  # bits a hash, so that one in eight absent hashes passes
+_SPARSE = 8  # bits per hash, so that one in eight absent hashes passes
 _BYTE = 3  # 8 bits
 
 
@@ -36,7 +36,7 @@ class HashFilter:
 
     @classmethod
     def over(cls, bits: npt.NDArray[np.uint8], added: int) -> HashFilter:
-        """The filter with a bitmap from ``bits``, to which so many hashes were added."""
+        """The filter with the bitmap ``bits``, to which ``added`` hashes were added."""
         made = cls()
         made._added = added
         made._set(bits)
@@ -52,7 +52,7 @@ class HashFilter:
 
     def add(self, hashes: Hashes) -> None:
         self._added += len(hashes)
-        for first in range(0, len(hashes), PAIRS):  # a few times the memory of the hashes themselves
+        for first in range(0, len(hashes), PAIRS):  # each part takes a few times the memory of its hashes
             places = self._places(hashes[first : first + PAIRS])
             np.bitwise_or.at(self._bits, places >> _BYTE, _bit(places))
 
@@ -85,20 +85,20 @@ _BITS: Final = np.left_shift(1, np.arange(8)).astype(np.uint8)
 
 
 PAIRS: Final = 1 << 18
-"""The most pairs that are joined at once: enough for NumPy to be efficient, and some ten megabytes."""
+"""The most pairs that are joined at once: enough for NumPy to be efficient; they take some ten megabytes."""
 MERGED: Final = 1 << 22
-"""The most entries of a merged run: half a second's work."""
+"""The most entries of a merged run; merging them takes half a second."""
 _LEAST_PAYLOAD_BITS = 20
 _NO_ENTRIES: Hashes = np.empty(0, dtype=np.uint64)
 
 Places: TypeAlias = npt.NDArray[np.int32]
-"""Places of entries, of which there are less than two billion."""
+"""Positions of entries; there are fewer than two billion."""
 
 _NO_PLACES: Places = np.empty(0, dtype=np.int32)
 
 
 class Run(NamedTuple):
-    """``size`` entries sorted by their leading ``bits``, with one or two entries a bucket."""
+    """``size`` entries sorted by their leading ``bits``, one or two per bucket on average."""
 
     size: int
     bits: int
@@ -126,7 +126,7 @@ class HashIndex:
     """Entries (hash, payload), looked up by hash. Payloads are not negative.
 
     A look-up may also return an entry whose hash differs in its last bits. ``runs`` are in the order
-    in which their entries and directories are stored. ``most``: payloads up to this one fit in any case.
+    in which their entries and directories are stored. ``most``: payloads up to this one take no more bits.
     """
 
     runs: list[Run]
@@ -141,7 +141,7 @@ class HashIndex:
 
     @classmethod
     def over(cls, stored: StoredEntries) -> HashIndex:
-        """The index that ``stored`` came from. Its arrays are not copied."""
+        """The index from which ``stored`` was made; the arrays are not copied."""
         made = cls()
         made._size = sum(run.size for run in stored.runs)
         made._entries, made._begins = stored.entries, stored.begins
@@ -168,7 +168,7 @@ class HashIndex:
         return self._size
 
     def make_space(self, more: int, most: int) -> None:
-        """Make space for so many more entries, if they are added together; payloads are at most ``most``."""
+        """Make space for ``more`` entries that are added together; their payloads are at most ``most``."""
         self._make_room(most)
         self._entries = with_space(self._entries, self._size, self._size + more)
         directories = sum(run.directory for run in self.runs)
@@ -184,12 +184,12 @@ class HashIndex:
             self._add(hashes[some], payload[some])
 
     def _add(self, hashes: Hashes, payload: Ints) -> None:
-        """As ``add``, of at most MERGED entries."""
+        """Like ``add``, for at most MERGED entries."""
         self._make_room(int(payload.max()))
         entries = (hashes & self._hash_part) | payload.view(np.uint64)
         self._push(entries)
         if self.filter.has_room(len(hashes)):
-            self.filter.add(entries)  # mostly in order by now, and so of neighbouring bits
+            self.filter.add(entries)  # now mostly sorted, so neighbouring bits are set
         else:
             self._renew_filter()
 
@@ -250,7 +250,7 @@ class HashIndex:
         self._renew_filter()
 
     def _push(self, entries: Hashes) -> None:
-        """Add a run. Merge it with last runs less than twice its size, as long as that takes little time."""
+        """Add a run; merge it with last runs less than twice its size, up to MERGED entries."""
         first, size = self._size, len(entries)
         while self.runs and self.runs[-1].size < 2 * size and self.runs[-1].size + size <= MERGED:
             first -= self.runs[-1].size
@@ -294,7 +294,7 @@ class HashIndex:
 
 
 def run_of(size: int) -> Run:
-    """The run of so many entries."""
+    """A run of ``size`` entries."""
     return Run(size, _bits_of(size))
 
 

@@ -124,21 +124,21 @@ class LiveTuples:
     def open(self, tuples: TupleColumns, size: int, index: HashIndex) -> None:
         """Begin with ``size`` stored tuples and their index by join value (``index_hashes``).
 
-        Nothing comes before them. Columns may have space for more.
+        There must be no tuples before them. Columns may have space for more.
         """
         self._store.open(tuples.columns(), size)
         self._index = index
 
     def make_space(self, more: int) -> None:
-        """Make space for so many more tuples."""
+        """Make space for ``more`` tuples."""
         self._store.make_space(more)
 
     def append(self, batch: TupleColumns) -> int:
-        """Add tuples that ``index`` makes known by their join values; gives the slot of the first."""
+        """Add tuples without indexing them, which ``index`` does; returns the slot of the first."""
         return self._store.append(batch.columns())
 
     def index(self) -> None:
-        """Index all tuples, which were appended: at once that is faster than batch by batch."""
+        """Index all tuples, after ``append``; this is faster than batch by batch."""
         keys, size = self.tuples.keys, len(self)
         self._index.make_space(int(np.count_nonzero(keys != NULL)), size)
         positions, hashes, waiting = [], [], 0
@@ -167,7 +167,7 @@ class LiveTuples:
         values, width = keys.ravel(), self.key_sets.width
         present = np.flatnonzero(values != NULL)  # three times as fast as over rows and columns
         position = present // width
-        # An index number is the first index of the relation plus the key set; ``present`` gives both.
+        # ``present`` is position * width + key set; an index number is relation * width + key set.
         first = (relation - np.arange(len(relation))) * width
         return position, index_hashes(first.take(position) + present, values.take(present))
 

@@ -98,7 +98,7 @@ class Pairs:
 
 
 def _distinct(results: Partials) -> Partials:
-    """Each result once; if two join values of a tuple begin alike, an index returns the tuple twice."""
+    """Each result once: an index returns a tuple twice if hashes of two of its join values begin alike."""
     codes = mixed(results.operator.view(np.uint64), results.query)
     for slots in results.members.T:
         codes = mixed(codes, np.ascontiguousarray(slots))
@@ -114,7 +114,7 @@ _FEW = PAIRS >> 6  # with fewer partials there are fewer groups than PAIRS, so c
 
 
 class ColumnarMesh:
-    """Full mesh of the keyword queries of one shape, fed by batches of tuples with settled lifespans.
+    """Full mesh of the keyword queries of one shape, fed by batches of tuples with final lifespans.
 
     ``accepts_root`` restricts the mesh to results whose root tuple, by slot, it
     accepts. Meshes whose generators have one shape may share ``operators``.
@@ -169,7 +169,7 @@ class ColumnarMesh:
 
     @property
     def labels(self) -> int:
-        """The number of pairs of a live tuple and a query of which it contains keywords."""
+        """The number of pairs of a live tuple and a query whose keywords, or some of them, it contains."""
         return len(self._bitmaps)
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps:
@@ -255,7 +255,7 @@ class ColumnarMesh:
         return self._operators.trees[operator]
 
     def end(self, slots: Ints) -> None:
-        """End the partials that contain tuples that were ended early."""
+        """End the partials that contain these tuples, which were ended early."""
         self._waiting.end(slots, self._live.tuples.end)
 
     def expire(self, horizon: int) -> None:
@@ -280,7 +280,7 @@ class ColumnarMesh:
         yield self._bridges.asking()
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``, and give tuples their new slots."""
+        """Drop partials that ended at or before ``horizon``, and give tuples their new slots."""
         self._bitmaps.remap(slots)
         self._carriers.remap(slots)
         self._bridges.compact(slots)
@@ -315,7 +315,7 @@ class ColumnarMesh:
         return slots[position], mixed(hashes, query[position])
 
     def _bridged(self, arrived: InsertedTuples, entrances: BridgeEntries) -> Iterator[Partials]:
-        """Waiting partials joined with new bridges, and those that new tuples complete across older ones."""
+        """Partials joined with new bridges, and partials that new tuples complete across older bridges."""
         met = self._waiting.in_closed_groups(entrances.hashes)
         for on_bridge in self._continued(met, entrances.slots):
             is_new = on_bridge.members[:, self._width - 2] >= arrived.first
@@ -344,7 +344,7 @@ class ColumnarMesh:
         )
 
     def _grow(self, front: Iterator[Partials], horizon: int = ALWAYS) -> Partials:
-        """Join new partials with all live tuples until no new ones arise; returns results, lets others wait.
+        """Join new partials with all live tuples until none arise; returns results, stores other partials.
 
         The first tuples of a batch may end before the last ones, so only partials that outlive ``horizon``
         wait. The order is depth first: partials that grow from one part are joined before the next part is
@@ -422,7 +422,7 @@ class ColumnarMesh:
     def _spread(self, new: Partials) -> tuple[Ints, Ints, Hashes]:
         """Each partial once for every group of its operator, as (row, group, hash to wait for).
 
-        A NULL waits for nothing, so it has no entry.
+        A NULL joins nothing, so it has no entry.
         """
         first, counts = self._operators.groups(new.operator)
         partial = np.repeat(np.arange(len(new), dtype=np.int64), counts)

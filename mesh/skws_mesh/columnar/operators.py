@@ -25,7 +25,7 @@ from skws_mesh.tree import Tree
 from skws_schema.budgets import check
 
 NONE = -1
-LEAST_BRIDGED = 4  # of the largest network; in smaller ones few partials wait
+LEAST_BRIDGED = 4  # nodes of the largest network; with fewer nodes, few partials wait
 _AT_ONCE = 1024  # operators made between two checks of the memory budget
 # Codes of operators that do not exist yet: of trees that lack a keyword, and of complete trees.
 _UNKNOWN, _UNKNOWN_COMPLETE = -2, -3
@@ -301,7 +301,7 @@ class Waiting:
         return self._operators.edge(groups), members.astype(np.int64)
 
     def end(self, slots: Ints, ends: Ints) -> None:
-        """End the partials that contain one of ``slots`` when that tuple ends; ``ends``: of all tuples."""
+        """End each partial with its tuples in ``slots``; ``ends``: the ends of all tuples, by slot."""
         self._store.end(slots, ends)
 
     def mark(self, horizon: int, referred: Flags) -> None:
@@ -309,11 +309,11 @@ class Waiting:
         self._store.mark(horizon, referred)
 
     def compact(self, horizon: int, slots: Ints) -> None:
-        """Drop what ended at or before ``horizon``; members get the new slots of their tuples."""
+        """Drop partials that ended at or before ``horizon``; members get the new slots of their tuples."""
         self._follow(self._store.compact(horizon, slots))
 
     def keep(self, kept: Flags) -> None:
-        """Drop all partials that are not in ``kept``."""
+        """Drop all partials that are not flagged in ``kept``."""
         self._follow(self._store.keep(kept))
 
     def _follow(self, renumbered: Ints) -> None:

@@ -4,8 +4,8 @@ The last node of a network carries keywords. If the node before it is free, the
 free tuple needs a live neighbour with keywords, and in a window few tuples have
 one. So partials do not join free tuples there. They wait for a *bridge*, a free
 tuple with such a neighbour. This is a semi-join from the far end; a filter has
-the join values by which a bridge can be entered. Partials that lack one tuple
-are by far the most, and are then made only if a network is about to be complete.
+the join values by which a bridge can be reached. By far the most partials lack
+one tuple; with bridges, they are made only if a network is about to be complete.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SemiJoinFilter:
         self._is_due = False  # the filter and the bridges must be renewed before the next tuples or queries
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps) -> BridgeEntries:
-        """Insert new live tuples, after ``renew``; returns the new bridges, and those to new tuples."""
+        """Insert new live tuples, after ``renew``; returns the new bridges, and old ones to new tuples."""
         if not self._used:
             return _NO_ENTRANCES
         hashes = self._new_closers(bitmaps)
@@ -94,7 +94,7 @@ class SemiJoinFilter:
         return edge, source
 
     def reached(self, hashes: Hashes) -> Ints:
-        """The positions of the hashes, of join value and query, by which a bridge may be entered."""
+        """The positions of the hashes, of join value and query, by which a bridge may be reached."""
         return self._filter.passing(hashes)
 
     def among(self, slots: Ints) -> Flags:
@@ -131,7 +131,7 @@ class SemiJoinFilter:
     def _look_around(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Ints, Ints]]:
         """The live tuples next to some closers, each with the query of the closer, in parts.
 
-        Each join value is looked up once a query, however many closers have it.
+        Each join value is looked up once per query, however many closers have it.
         """
         closing = np.flatnonzero(bitmaps.bitmap & self._closing != 0)
         position, edge = self._leaving.of(self._live.tuples.relation.take(bitmaps.tuple.take(closing)))
@@ -148,7 +148,7 @@ class SemiJoinFilter:
             yield source[place], bridge
 
     def _entrances(self, found: list[tuple[Ints, Ints]]) -> BridgeEntries:
-        """Add tuples as bridges, each for a query of which a closer is next to it."""
+        """Add tuples as bridges, each for a query with a closer next to the tuple."""
         if not found:
             return _NO_ENTRANCES
         slots, query = found[0] if len(found) == 1 else distinct_pairs(*concat_pairs(found))

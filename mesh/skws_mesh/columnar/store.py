@@ -76,7 +76,7 @@ class Partials:
 
     @classmethod
     def concat(cls, parts: list[Partials]) -> Partials:
-        """The rows of several parts, of which there must be at least one."""
+        """The rows of one or more parts."""
         if len(parts) == 1:
             return parts[0]
         return cls(*map(np.concatenate, zip(*(part.columns() for part in parts), strict=True)))
@@ -98,14 +98,14 @@ class Table:
         self._columns, self.size = list(columns), size
 
     def make_space(self, more: int) -> None:
-        """Make space for so many more rows: appending them then copies no column."""
+        """Make space for ``more`` rows, so that appending them copies no column."""
         for number, column in enumerate(self._columns):  # one by one, as in ``append``
             self._columns[number] = with_space(column, self.size, self.size + more)
 
     def append(self, rows: tuple[Ints, ...]) -> int:
         """Append rows, given as columns; returns the index of the first."""
         first, self.size = self.size, self.size + len(rows[0])
-        # One by one, so that memory has one column twice at the most.
+        # One by one, so that at most one column is in memory twice.
         for number, (column, new) in enumerate(zip(self._columns, rows, strict=True)):
             self._columns[number] = written(column, first, new, least=_LEAST)
         return first
@@ -115,7 +115,7 @@ class Table:
         return tuple(column[: self.size] for column in self._columns)
 
     def keep(self, kept: Flags) -> Ints:
-        """Drop all rows that are not in ``kept``; returns the new index of each row, -1 if it was dropped."""
+        """Drop all rows not flagged in ``kept``; returns the new index of each row, -1 if it was dropped."""
         left = int(np.count_nonzero(kept))
         first, self.size = self.size - left, left
         chosen: Ints | slice
@@ -168,16 +168,17 @@ class TupleStore(Table):
 
 
 _SCANNED = 4096
-"""Rows without an index by member: so many are compared in the time of a look-up or two."""
+"""The most rows without an index by member: comparing them takes the time of one or two look-ups."""
 _INDEXED = 1 << 16
-"""Rows that are indexed at once; the others are compared until it is their turn."""
+"""The fewest rows to index at once; the others are compared until they are indexed."""
 
 
 class PartialStore(Table):
     """Partial results, or results, of up to ``width`` tuples.
 
-    There can be millions, so queries, operators and slots take 32 bits here. Where tuples end early, as in a
-    database that is followed, rows are indexed by their members: a change then costs by what it changes.
+    There can be millions, so queries, operators and slots take 32 bits here. If tuples end early, as in a
+    stream of database changes, rows are indexed by their members, so that a change costs in proportion to
+    the rows that it changes.
     """
 
     def __init__(self, width: int) -> None:
@@ -201,20 +202,20 @@ class PartialStore(Table):
         referred[members[members != NO_MEMBER]] = True
 
     def compact(self, horizon: int, slots: Ints) -> Ints:
-        """Drop what ended at or before ``horizon``; members get the new slots of their tuples.
+        """Drop rows that ended at or before ``horizon``; members get the new slots of their tuples.
 
         Returns the new index of each row, -1 if it was dropped.
         """
         if self._indexed:  # by the former slots
             self._by_member, self._indexed = HashIndex(), 0
-        # Living partials have only live members. NO_MEMBER is -1, and so selects the number behind the last.
+        # Living partials have only live members. NO_MEMBER is -1, so it selects the appended last number.
         places = self.keep(self._columns[4][: self.size] > horizon)
         members = self.columns()[2]
         members[:] = np.append(slots, NO_MEMBER).take(members)
         return places
 
     def end(self, slots: Ints, ends: Ints) -> Ints:
-        """End the rows that contain one of ``slots`` when that tuple ends; ``ends``: of all tuples.
+        """End each row with its tuples in ``slots``; ``ends``: the ends of all tuples, by slot.
 
         Returns the indices of the rows that now end earlier.
         """
@@ -256,7 +257,7 @@ class PartialStore(Table):
         return renumbered
 
     def _index_some(self) -> None:
-        """Index the next of the rows that are not indexed yet: of very many an eighth, so that none waits."""
+        """Index the next rows that are not indexed yet; if there are very many, an eighth of them."""
         end = self._indexed + max(_INDEXED, (self.size - self._indexed) // 8)
         members = self._columns[2][self._indexed : min(end, self.size)]
         places = np.flatnonzero(members.ravel() != NO_MEMBER)

@@ -67,7 +67,7 @@ class WordSearch:
 
 
 class DeltaJoins:
-    """A ``Mesh`` of very many queries, whose words ``ask`` announces (``WordSearch``).
+    """A ``Mesh`` for very many queries; ``ask`` registers their words before ``add`` (``WordSearch``).
 
     The labels of tuples say which words they contain, not which keywords of which queries: ``query`` is the
     number of a word, and ``bitmap`` is 1.
@@ -110,7 +110,7 @@ class DeltaJoins:
 
     @property
     def excluded(self) -> int:
-        """A value that no label has: words exclude tuples from queries (``exclusions``)."""
+        """A value that no label has; here, words exclude tuples from queries (``exclusions``)."""
         return -1
 
     @property
@@ -120,20 +120,20 @@ class DeltaJoins:
 
     @property
     def operators(self) -> int:
-        """The number of networks met so far."""
+        """The number of networks found so far."""
         return len(self._networks) + len(self._branching)
 
     @property
     def waiting(self) -> tuple[int, int]:
-        """Zeros: no operator holds partial results."""
+        """Always zeros: there are no operators and no partial results."""
         return 0, 0
 
     def used(self) -> list[OperatorUse]:
-        """None: networks are not operators here, and are met at random."""
+        """Always empty: there are no operators."""
         return []
 
     def held(self) -> Iterator[Partials]:
-        """None: no partial result waits."""
+        """Always empty: there are no partial results."""
         return iter(())
 
     def insert(self, arrived: InsertedTuples, bitmaps: KeywordBitmaps, horizon: int = ALWAYS) -> Partials:  # noqa: ARG002 - nothing waits
@@ -146,7 +146,7 @@ class DeltaJoins:
             yield self._ending(begin, min(begin + PAIRS, len(self._live)))
 
     def _append(self, bitmaps: KeywordBitmaps) -> None:
-        """Take in the words of new tuples."""
+        """Record the words of new tuples."""
         live = len(self._live)
         self._words.append(bitmaps.tuple, bitmaps.query, live)
         self._partners.extend(live)
@@ -222,7 +222,7 @@ class DeltaJoins:
         """Nothing to do: results are found among live tuples."""
 
     def expire(self, horizon: int) -> None:
-        """As ``end``."""
+        """Nothing to do, as in ``end``."""
 
     def compact(self, horizon: int, slots: Ints) -> None:  # noqa: ARG002 - nothing waits
         if not self._queries:
@@ -255,9 +255,9 @@ class DeltaJoins:
         return TreeJoins(self._live, self._words, self._sets, self._width)
 
     def _standing(self, numbers: Ints, two: Ints, carriers: tuple[Ints, Ints]) -> Iterator[Partials]:
-        """At least the live results of new queries, from the tuples with their words, or from all tuples.
+        """The live results of new queries and perhaps others, from the tuples with their words or from all.
 
-        ``two``: as in ``_pairs_of``. ``carriers``: the live tuples with their words, and these words.
+        ``two``: as ``_pairs_of`` returns it. ``carriers``: the live tuples with their words, and these words.
         """
         live = np.arange(len(self._live), dtype=np.int64)
         _, first, second = two
@@ -275,7 +275,7 @@ class DeltaJoins:
 
     def _standing_paths(self, numbers: Ints, slots: Ints, others: Ints) -> Iterator[Partials]:
         """The live results of new queries for two words, from tuples with the first word to the others."""
-        # Walks to the other tuples complete only older queries.
+        # Walks to tuples that are not flagged complete only older queries.
         ending = np.zeros(len(self._live), dtype=bool)
         ending[others] = True
         for begin in range(0, len(slots), 512):
@@ -288,7 +288,7 @@ class DeltaJoins:
                 of = np.searchsorted(owners.owner, walks.owner.take(done))
                 for paths in self._paths.matched(owners, of, walks, done):
                     mine = self._by_query.among(self._pairs.query(paths.entry), numbers)
-                    # Otherwise the path is also found from its other end.
+                    # A turned path is also found from its other end.
                     forward = np.flatnonzero(mine & ~self._pairs.turned(paths.entry))
                     yield self._of_path(paths.take(forward))
 
@@ -330,7 +330,7 @@ class DeltaJoins:
         yield self._rows(query[allowed], numbers, slots[None], tuples.start[slots], tuples.end[slots])
 
     def _of_path(self, paths: Paths) -> Partials:
-        """The results of complete entries that are minimal and contain no excluded tuple."""
+        """The results of paths that are minimal and contain no excluded tuple."""
         near, far = self._pairs.words(paths.entry)
         query = self._pairs.query(paths.entry)
         first, *inner, last = paths.members

@@ -23,7 +23,7 @@ from skws_schema.budgets import check
 from skws_schema.graph import edges_from
 from skws_schema.model import Schema
 
-_MOST: Final = 32  # pairs a tuple; a pair takes 16 bytes or a few times as many
+_MOST: Final = 32  # pairs per tuple; a pair takes 16 bytes or a few times as much
 _LEAST: Final = 1024
 AT_ONCE: Final = 1024
 """Tuples whose neighbours are looked up together; few, as each may have very many."""
@@ -33,8 +33,8 @@ _SLOT: Final = (1 << 32) - 1
 class Neighbours:
     """Lists of neighbours, each with space to grow.
 
-    ``most``: if tuples have more pairs than this on average, none are stored. ``least``: the number of tuples
-    for which pairs are always stored.
+    ``most``: if tuples have more pairs than this on average, none are stored. ``least``: the average is taken
+    over at least this many tuples.
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, most: int = _MOST, least: int = _LEAST) -> None:
@@ -165,7 +165,7 @@ _Matrix: TypeAlias = npt.NDArray[np.uint8]
 
 
 class Partners:
-    """For each live tuple a row of bits, one for each word that is a partner of its words.
+    """A row of bits for each live tuple, one bit for each word that a query pairs with one of its words.
 
     Words share bits if there are more than ``2 ** _MOST_BITS``. So a tuple that passes is looked up
     (``WordPairs.between``); one that does not pass completes no query.
@@ -191,7 +191,7 @@ class Partners:
         self.renew(np.arange(first, live, dtype=np.int64))
 
     def renew(self, slots: Ints) -> None:
-        """Rebuild the rows of some tuples, or all rows, and wider, once rows are crowded on average."""
+        """Rebuild the rows of some tuples; if rows are crowded on average, rebuild all at twice the width."""
         at_once = _CELLS >> self._bits
         for begin in range(0, len(slots), at_once):
             some = slots[begin : begin + at_once]

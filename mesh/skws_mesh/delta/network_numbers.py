@@ -1,4 +1,4 @@
-"""The candidate networks of results, numbered as they are met."""
+"""The candidate networks of results, numbered in the order in which they are first found."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FIRST, _BOTH = 1, 3  # keyword bitmaps
 
 
 class PathNetworks:
-    """Numbers for paths, as they are met. A path begins with the first keyword of a query.
+    """Numbers for networks that are paths; a path begins with the first keyword of a query.
 
-    The first numbers are those of one tuple with both keywords, by relation; then those of one
+    The first numbers are for one tuple with both keywords, by relation; the next ones are for one
     tuple with the only keyword of a query.
     """
 
@@ -36,7 +36,7 @@ class PathNetworks:
         return relations + self._relations
 
     def numbers(self, relations: Ints, walked: Ints) -> Ints:
-        """The number of each path, given its first relation and its edges, one column for each."""
+        """The number of each path, given its first relation and its edges, one row of ``walked`` per step."""
         numbers = relations
         for step in walked:
             further = cells(self._next, numbers, step)

@@ -25,12 +25,12 @@ from skws_mesh.delta.words import NO_WORD, CarriedWords, WordPairs, WordSets
 from skws_schema.budgets import check
 
 HUB: Final = 1 << 14
-"""The number of pairs of walks about one tuple beyond which their words are joined first."""
+"""The number of pairs of walks from one tuple beyond which their words are joined first."""
 _AT_ONCE: Final = 1 << 16  # pairs of tuples whose words are compared together
 
 
 class Paths(NamedTuple):
-    """Paths of one length that complete an entry of the index, a column each; the first tuple has its word.
+    """Paths of one length, a column each, that complete an index entry, whose word the first tuple has.
 
     ``members`` are the slots of their tuples; ``edges`` lead from each to the next. All are alive from
     ``start`` to ``end``.
@@ -58,7 +58,7 @@ class PathJoins:
         self._partners = partners
 
     def completed(self, levels: list[Walks]) -> Iterator[Paths]:
-        """The paths that walks complete, through the tuples at which walks begin or from these tuples."""
+        """The paths that walks complete, through the tuples at which walks begin, or beginning there."""
         hubs = self._hubs(levels)
         for shorter, one in enumerate(levels):
             for length in range(max(1, shorter), len(levels) - shorter):
@@ -70,7 +70,7 @@ class PathJoins:
             yield from self._about_hub(levels, owner)
 
     def _hubs(self, levels: list[Walks]) -> Flags:
-        """By owner: True if there are too many pairs of walks about it to try one by one."""
+        """By owner: True if it has too many pairs of walks to try them one by one."""
         owners = int(levels[0].owner.max(initial=-1)) + 1
         counts = [np.bincount(walks.owner, minlength=owners) for walks in levels]
         pairs = np.zeros(owners, dtype=np.int64)
@@ -151,7 +151,7 @@ def _joined(one: Walks, rows: Ints, other: Walks, others: Ints, entry: Ints) -> 
 
 
 def _parted(one: Walks, other: Walks, hubs: Flags, *, same: bool) -> Iterator[tuple[Ints, Ints]]:
-    """Pairs of rows of walks from one tuple by different joins, except for hubs; once if ``same``."""
+    """Pairs of rows: walks from one tuple by different joins, except at hubs; each once if ``same``."""
     rows = np.flatnonzero(~hubs.take(one.owner))
     begin, end = _within(other.owner, one.owner.take(rows))
     since, until = (np.maximum(place, begin) for place in _within(other.branch, one.branch.take(rows)))
@@ -210,7 +210,7 @@ _TREES_AT_ONCE: Final = 1 << 14  # candidates
 
 
 class Candidates(NamedTuple):
-    """Tuples and queries, a row each: around the tuple are all words of the query.
+    """Pairs of a tuple and a query, a row each: all words of the query are found around the tuple.
 
     ``owner`` is the position of the tuple, as in ``Walks``; ``place`` that of the query in ``WordSets``.
     """
@@ -224,8 +224,8 @@ class Trees:
     """Trees of tuples, a column each; the first node is the tuple around which they grow.
 
     ``place``: the position of the query. ``bitmaps``: the keywords of each node; ``members``: the slots;
-    ``parents``: the node before each, and ``edges``: the edges from there. These have a row for each node of
-    the largest tree; shorter columns are filled up with NO_MEMBER and NO_NODE.
+    ``parents``: the parent of each node; ``edges``: the edge from there. These have a row for each node of
+    the largest tree; shorter columns are padded with NO_MEMBER and NO_NODE.
     """
 
     of: Ints
@@ -295,7 +295,7 @@ class TreeJoins:
         return Candidates(np.concatenate(owner), np.concatenate(place))
 
     def _among(self, near: Ints, begin: int) -> Candidates:
-        """The candidates of the tuples from ``begin`` on, given all words around each in order."""
+        """The candidates of the tuples from ``begin`` on, given all words around each, sorted."""
         owners, words = near >> 32, near & _WORD
         there = np.zeros((_TABLE, _COLUMNS), dtype=bool)  # words share columns; most words are absent
         there[owners - begin, words % _COLUMNS] = True
@@ -333,7 +333,7 @@ class TreeJoins:
                 yield _once(_minimal(_together(trees)))
 
     def _begun(self, begun: Walks, candidates: Candidates) -> Trees:
-        """The trees of one tuple."""
+        """The trees that consist only of the tuple of a candidate."""
         row = np.searchsorted(begun.owner, candidates.owner)
         slots, number = begun.ends.take(row), len(row)
         members, parents = (
@@ -459,7 +459,7 @@ def _minimal(trees: Trees) -> Trees:
 
 
 def _once(trees: Trees) -> Trees:
-    """Each tree once, in whatever order it has grown: identified by its joins, in order of their ends."""
+    """Each tree once, however it has grown; it is identified by its joins, sorted by their ends."""
     before = np.take_along_axis(trees.members, np.maximum(trees.parents, 0), axis=0)
     order = np.argsort(-trees.members[1:], axis=0, kind="stable")
     ordered = [np.take_along_axis(each[1:], order, axis=0) for each in (trees.members, before, trees.edges)]

@@ -3,8 +3,8 @@
 As in delta joins for view maintenance, new tuples are joined with indexes of
 the existing ones, which queries share.
 
-Every leaf of a result has a word of its own. So of any two leaves, each has a
-word that a query asks for together with a word of the other, and the walk
+Every leaf of a result has a word that no other node has. So for any two leaves, a
+query asks for a word of one together with a word of the other, and the walk
 between them has no more joins than the largest network.
 """
 
@@ -30,9 +30,9 @@ _NONE: Final = -1
 class Walks:
     """Walks of one length, a row each, in order of the tuples at which they begin, then of their first joins.
 
-    ``owner`` is the position of that tuple among those asked for, ``branch`` the number of the first join.
+    ``owner`` is the position of that tuple among the requested ones, ``branch`` the number of the first join.
     ``ends`` are the slots of the last tuples; all tuples are alive from ``start`` to ``end``. Each walk
-    extends a ``row`` of the walks ``before``, which have one join less, by an ``edge``.
+    extends a ``row`` of the walks ``before``, which have one join fewer, by an ``edge``.
     """
 
     owner: Ints
@@ -83,7 +83,7 @@ class Walker:
         """The walks with one more join.
 
         ``earlier``: only over tuples in lower slots than the first one, so that a path is found
-        from the last of its tuples alone. ``to`` flags the walks to keep, by their owners and ends.
+        only from the last of its tuples. ``to`` flags the walks to keep, by their owners and ends.
         """
         tuples = self._live.tuples
         row, edge, slots = self._neighbours.of(walks.ends)
@@ -118,7 +118,7 @@ _ROWS: Final = 1 << 19  # walks that are made together
 
 
 class NeighbouringWords:
-    """For each live tuple, the words of the tuples at least one join away, as signatures (``CarriedWords``).
+    """For each live tuple, a signature (``CarriedWords``) of at least the words of tuples one join away.
 
     They are a semi-join from the far end. The last join of a walk, which would make most of all walks, is
     tried only if it may lead to a word that a query asks for.
@@ -164,7 +164,7 @@ class NeighbouringWords:
 
 
 class AskedWalks:
-    """Walks by length, from some tuples at a time: *levels*, of which the first has no joins."""
+    """Walks from some tuples at a time, by length: level n has the walks of n joins."""
 
     def __init__(self, live: LiveTuples, schema: Schema, words: CarriedWords, partners: Partners) -> None:
         self.neighbours = Neighbours(live, schema)
@@ -186,7 +186,7 @@ class AskedWalks:
         self._behind.remap(slots)
 
     def levels(self, owners: Ints, width: int, *, earlier: bool) -> Iterator[list[Walks]]:
-        """The walks from some tuples after others, for networks of at most ``width`` nodes.
+        """The levels of walks from ``owners``, some of them at a time, for networks of up to ``width`` nodes.
 
         They include all walks to a tuple of a result. ``earlier``: as in ``Walker.further``; if False, all
         tuples must have been added.
@@ -245,7 +245,7 @@ class AskedWalks:
         return levels
 
     def _ending(self, asked: Ints, behind: Ints | None = None) -> Callable[[Ints, Ints], Flags]:
-        """A filter of walks by the words of their ends, or by those behind; both are signatures by owner."""
+        """A filter of walks by the words of their ends, or of tuples next to them, as signatures by owner."""
 
         def kept(owner: Ints, ends: Ints) -> Flags:
             common = self._words.signatures(ends) & asked.take(owner)

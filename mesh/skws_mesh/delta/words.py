@@ -20,7 +20,7 @@ from skws_mesh.columnar.store import Table
 _WORD: Final = (1 << 32) - 1
 _FEW: Final = 8
 _BITS: Final = 64  # in a signature
-_MORE: Final = 6  # digits that the bits of a signature stand for
+_MORE: Final = 6  # binary digits of a word that choose its bit in a signature
 FOUR: Final = 4
 
 
@@ -31,7 +31,7 @@ class CarriedWords:
     """The words of live tuples, by slot.
 
     The last digits of four words of a tuple are packed into one integer, a *four*, so that the words of many
-    tuples are read in a quarter of the time. The last four of a tuple is filled up with zeros.
+    tuples are read in a quarter of the time. The last four of a tuple is padded with zeros.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class CarriedWords:
         self._append(codes, live)
 
     def _append(self, codes: Ints, live: int) -> None:
-        """Append pairs of tuples behind the existing ones."""
+        """Append pairs of a tuple and a word after the existing ones."""
         first, known, before = self._tuples.size, len(self), self._fours.size
         self._pairs.append((codes,))
         of = (codes >> 32) - first
@@ -312,7 +312,7 @@ NO_WORD = -1
 
 
 class WordSets:
-    """Queries by number, sorted by the one of their words that the fewest live tuples contain.
+    """Queries by number, sorted by their rarest word, which the fewest live tuples contain.
 
     A *place* is a position in this order. ``pairs``: every two words of one query.
     """
@@ -321,7 +321,7 @@ class WordSets:
         self.pairs = WordPairs()
         self._rarest: Ints = NOTHING  # sorted
         self._queries: Ints = NOTHING
-        self._words: Ints = np.empty((0, 0), dtype=np.int64)  # one row a query, filled up with NO_WORD
+        self._words: Ints = np.empty((0, 0), dtype=np.int64)  # one row per query, padded with NO_WORD
 
     def __len__(self) -> int:
         """The number of queries."""

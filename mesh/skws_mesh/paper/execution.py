@@ -2,8 +2,8 @@
 
 Subclasses decide which operators exist, and which of them run. Arrivals are
 numbered, and a composite tuple has the number of its last member. By this
-number an operator that wakes finds the arrivals it has missed, whatever the
-starts of the tuples.
+number, an operator that wakes finds the arrivals that it has missed; the starts
+of tuples do not matter.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class PaperMesh:
     def end(self, ended: MeshTuple, tick: int) -> None:
         """End a live tuple at ``tick``, by a negative tuple.
 
-        Composites that contain it stay as long as late tuples may join them, that is until ``tick`` lies on
-        the horizon. The engine retracts the results.
+        Composites that contain it stay as long as late tuples may join them, that is, until the horizon
+        reaches ``tick``. The engine retracts the results.
         """
         self._negative.end(ended, tick)
         self._expiry.push(tick, ended)
@@ -103,7 +103,7 @@ class PaperMesh:
             self.purge(self._horizon)
 
     def purge(self, horizon: int) -> None:
-        """Remove what ended at or before ``horizon``: tuples at once, composites by the purge policy."""
+        """Remove tuples that ended at or before ``horizon``, and composites as the purge policy says."""
         self._horizon = max(self._horizon, horizon)
         self._now = max(self._now, horizon)
         touched: dict[TupleSource, None] = {}

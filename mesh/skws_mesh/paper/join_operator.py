@@ -94,7 +94,7 @@ class Buffer:
                     del index[value]
 
     def drop_dead(self, horizon: int) -> bool:
-        """Remove what ended at or before ``horizon``; True if anything was removed."""
+        """Remove entries that ended at or before ``horizon``; True if there were any."""
         dropped = False
         while self._ends and self._ends[0][0] <= horizon:
             members = heappop(self._ends)[2]

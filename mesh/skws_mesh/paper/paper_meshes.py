@@ -93,8 +93,7 @@ class PartialMesh(PaperMesh):
 
     Operators exist while they have left input. An operator makes its parents before its first output, by
     TreeGen and one step of CNGen, and destroys them, with all operators above, when it has lost its last
-    output.
-    So there are also operators from which no network can be reached.
+    output. So there are also operators from which no network can be reached.
     """
 
     def _source_fills(self, source: TupleSource) -> None:

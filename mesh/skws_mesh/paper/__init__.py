@@ -38,6 +38,6 @@ def _check_number(generator: CNGen, mesh: MeshKind) -> None:
         if total > MOST_NETWORKS:
             raise UsageError(
                 f"--mesh {mesh} builds all operators in advance, and the query has {total:,} candidate "
-                f"networks: expected at most {MOST_NETWORKS:,}, by fewer keywords, a smaller --max-size or "
+                f"networks: expected at most {MOST_NETWORKS:,}; use fewer keywords, a smaller --max-size or "
                 "another mesh"
             )

@@ -7,13 +7,12 @@ hyphens, apostrophes and underscores do not count (``spiderman``, ``oneil``),
 except between digits. A text is first cut at white space, which is fast and
 splits no word; each distinct chunk is analysed once and cached. With the
 analyzer ``none`` a text is one chunk and one word, unchanged. A compound inside a
-longer one (``example.com`` in ``server-01.example.com``) is not a word of its own but
-a run of pieces that are ``spelled`` in the same way, which adds no cost to a text.
+longer one (``example.com`` in ``server-01.example.com``) is not a token: it is matched
+as a run of pieces that are ``spelled`` alike, so a text needs no further tokens.
 
-Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and
-``STRASSE``, full-width and plain letters). Only accents are removed, never the
-vowel signs of Indic scripts or the voicing marks of kana, which distinguish
-words.
+Folding makes case and accents irrelevant (``Café`` and ``cafe``, ``Straße`` and ``STRASSE``, full-width and
+plain letters). Only accents are removed, never the vowel signs of Indic scripts or the voicing marks of kana,
+which distinguish words.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _INVISIBLE: Final = frozenset(
         range(0xE0100, 0xE01F0),
     )
 )
-# Code points that include all marks, without ideographs, syllables and unassigned ranges.
+# Ranges that cover all marks; ideographs, syllables and unassigned code points are left out.
 _MARKED: Final = (
     range(0x300, 0x3400),
     range(0xA000, 0xAC00),
@@ -61,7 +60,7 @@ _MARKED: Final = (
     range(0x1B000, 0x1F000),
     range(0xE0100, 0xE01F0),
 )
-# Python's \w leaves combining marks out, so "cafe" + U+0301 would fall apart without them.
+# Python's \w leaves out combining marks, so "cafe" + U+0301 would fall apart without them.
 _MARKS: Final = _ranges(
     sorted(
         {
@@ -148,7 +147,7 @@ def fold(text: str) -> str:
 
 
 MEMORABLE: Final = 64
-"""Longer words (in characters) are unlikely to recur: they are neither cached nor stemmed."""
+"""The longest word, in characters, that is cached or stemmed; longer ones rarely recur."""
 _CODES: Final = {
     Analyzer.DANISH: "da",
     Analyzer.DUTCH: "nl",
@@ -167,7 +166,7 @@ _CODES: Final = {
 
 
 def stem(word: str, analyzer: Analyzer = Analyzer.ENGLISH, raw: str = "") -> str:
-    """The stem of a folded word, which was written ``raw``; a word of another script is its own stem."""
+    """The stem of a folded word, spelled ``raw`` in the text; a word of another script is its own stem."""
     if analyzer is Analyzer.ENGLISH:
         if len(word) > MEMORABLE or not (word.isascii() and word.isalpha()):
             return word
@@ -329,7 +328,7 @@ def _without_letters(instant: re.Match[str]) -> str:
 def _compound(raw: str, without_instants: str, offset: int, position: int, analyzer: Analyzer) -> list[Token]:
     """The pieces of a compound, then the compound as a whole if that is a different word.
 
-    ``without_instants``: the compound without the letters of an instant, whose date is a whole as well.
+    ``without_instants``: the compound with blanks for the letters of instants, so that dates are wholes too.
     """
     pieces, common = _pieces(without_instants), stop_words(analyzer)
     if not pieces:
@@ -374,7 +373,7 @@ def _pieces(raw: str) -> list[_Piece]:
 
 
 def _whole(raw: str, pieces: list[_Piece]) -> str:
-    """The whole compound as one word; empty if it is only its pieces without white space."""
+    """The compound as one word; empty if it contains characters of an unspaced script."""
     return "" if UNSPACED.search(raw) else spelled(raw, pieces).replace(" ", "")
 
 
@@ -382,7 +381,7 @@ _JOINED: Final = re.compile(f"(?:[{JOINERS}](?![{JOINERS.replace('_', '')}]))+|_
 
 
 def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
-    """Consecutive pieces of a text with the signs between them that matter, and otherwise blanks.
+    """Consecutive pieces of a text, joined by the signs that matter and otherwise by blanks.
 
     ``cve 2025-7425``, ``server 01.example.com``, ``.net``. Blanks and hyphens between
     words are equivalent, since ``spider man`` is found in ``Spider-Man``.

@@ -1,11 +1,11 @@
 """Maps the texts of a column to the bits of the alternatives that they satisfy.
 
-Texts are cut at white space; each distinct chunk is analysed once, and then only looked up. Of
-whole columns only candidates are examined; one pass over all texts finds these at a tenth of the cost.
+Texts are cut at white space; each distinct chunk is analysed once, and then only looked up. In
+a whole column only candidates are examined; one pass over all texts finds these at a tenth of the cost.
 
-A candidate contains a substring with which some keyword begins (or a part of a keyword that allows typing
-errors or wildcards), or a character beyond ASCII that may fold to anything. All texts are searched at once,
-at the speed of memory. A candidate may satisfy nothing; a text that is not a candidate satisfies nothing.
+A candidate contains the beginning of a keyword (or a part of a keyword that allows typing errors or
+wildcards), or a character beyond ASCII that may fold to any letter. All texts are searched at once, at the
+speed of memory. A candidate may satisfy nothing; any other text certainly satisfies nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from skws_mesh.columnar.columns import distinct, ranges
 from skws_schema.model import Analyzer
 
 _KNOWN: Final = (Analyzer.ENGLISH, Analyzer.SIMPLE)
-_LONGEST: Final = 10  # letters compared; more of them reject few further texts
+_LONGEST: Final = 10  # letters compared; more letters reject few further texts
 
 # All characters beyond ASCII, except letters (of the most common scripts) that never fold to an ASCII letter
 # or to nothing, and punctuation, which is in no word, though it may join two.
@@ -62,7 +62,7 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
 
 
 def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
-    """Substrings of which a text, folded and without joiners, must contain one; None if there are none."""
+    """Substrings: a text, folded and without joiners, must contain one of them. None if there are none."""
     alternatives = list(alternatives)
     needed = {_start(each) for each in alternatives} - {None}
     needed |= {part for each in alternatives for part in _inside(each)}
@@ -79,7 +79,7 @@ def _without_joiners(text: str) -> str:
 
 
 def _inside(alternative: Alternative) -> Iterable[str]:
-    """The folded parts of which some word contains one, in every text that satisfies the alternative."""
+    """Folded parts: every text that satisfies the alternative has a word that contains one of them."""
     match alternative:
         case Fuzzy(word=word, distance=distance):
             return [part[:_LONGEST] for part in parts(word, distance)]
@@ -148,17 +148,17 @@ class ChunkMemory(dict[str, Known], Generic[Known]):
         return value
 
 
-_MOST: Final = 100  # substrings, each of which is searched in all bytes
+_MOST: Final = 100  # substrings; each is searched in all bytes
 _LOWER: Final = bytes(range(256)).lower()
 _JOINERS: Final = ASCII_JOINERS.encode()
 _BLANK: Final = bytes(0x20 if chr(code).isspace() and code < 0x80 else code for code in range(256))
-"""White space as blanks."""
+"""A translation table from white space to blanks."""
 
 
 class CandidateChunks(NamedTuple):
-    """Where the alternatives may be: in some chunks of texts, and anywhere in other texts.
+    """The places that may satisfy an alternative: chunks of some texts, and other texts as a whole.
 
-    ``inside``: the place of a byte in each chunk, and ``of_chunk`` the index of its text, which is ASCII.
+    ``inside``: the offset of a byte in each chunk. ``of_chunk``: the index of its text, which is ASCII.
     """
 
     data: bytes
@@ -180,12 +180,12 @@ class CandidateChunks(NamedTuple):
         return chunk_list
 
     def places(self) -> Places:
-        """The indices of all these texts, in order."""
+        """The indices of all texts with candidates, in order."""
         return distinct(np.concatenate([self.of_chunk, self.texts]))
 
 
 class CandidateTexts:
-    """The texts that may satisfy one of some alternatives, that is all texts that are not ``hopeless``."""
+    """Finds the texts that may satisfy one of some alternatives: all texts that are not ``hopeless``."""
 
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
         self.hopeless = hopeless(alternatives)
@@ -210,9 +210,9 @@ class CandidateTexts:
         return CandidateChunks(data, texts.offsets, places, of_chunk, across)
 
     def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
-        """The text and the place of each substring that is found, and texts into which others reach."""
+        """The text and offset of each match of a substring, and the texts that longer matches reach into."""
         bare = data.translate(_LOWER, delete=_JOINERS)
-        before = np.empty(0, dtype=np.int64)  # of each joiner, the other bytes before it
+        before = np.empty(0, dtype=np.int64)  # for each joiner, the number of other bytes before it
         if len(bare) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
             before = joiners - np.arange(len(joiners))
@@ -223,7 +223,7 @@ class CandidateTexts:
             first = np.searchsorted(offsets, places, side="right") - 1
             last = np.searchsorted(offsets, places + length - 1, side="right") - 1
             if (last > first).any():
-                # What is found at the end of a text may reach into the next ones, and hide what is there.
+                # A match at the end of a text may reach into the next texts, and hide matches there.
                 across.append(ranges(first, last - first + 1)[np.repeat(last > first, last - first + 1)])
                 places = places[last == first]
             hits.append(places)
@@ -246,9 +246,9 @@ _FIRST_FLAG: Final = 16
 class PredicateMemory(ChunkMemory[Known]):
     """Finds predicates, identified by positive numbers, in chunks.
 
-    A phrase cannot be recognized in a single chunk: its longest word only makes it possible, and only texts
-    with such a word are compared word by word. A part of a longer compound can be recognized, and its longest
-    run of pieces joined by signs makes the rest possible: many compounds share words such as ``com``.
+    A single chunk cannot contain a whole phrase: its longest word only makes the phrase possible, and only
+    texts with that word are compared word by word. A part of a longer compound is looked up by its longest
+    run of pieces that are joined by signs, since many compounds share words such as ``com``.
     """
 
     def __init__(self, analyzer: Analyzer) -> None:
@@ -257,7 +257,7 @@ class PredicateMemory(ChunkMemory[Known]):
         self._words = WordPredicates()
         self._longest: defaultdict[str, list[int]] = defaultdict(list)
         self._joined: defaultdict[str, list[int]] = defaultdict(list)  # by the longest part of a compound
-        self._sizes: Counter[int] = Counter()  # of these parts, in pieces
+        self._sizes: Counter[int] = Counter()  # the sizes of these parts, in pieces
         self._phrases: dict[int, Phrase] = {}
         self._number = 0
 
@@ -290,7 +290,7 @@ class PredicateMemory(ChunkMemory[Known]):
             self._words.remove(alternative, predicate)
 
     def _listed(self, phrase: Phrase, count: int = 1) -> tuple[dict[str, list[int]], str]:
-        """The lists of the predicates that the same word, or the same part of a compound, makes possible."""
+        """The lists of predicates by longest word or part of a compound, and the phrase's key in them."""
         if not phrase.spelled:
             return self._longest, max(phrase.stems, key=len)
         longest = longest_part(phrase.spelled)
@@ -298,7 +298,7 @@ class PredicateMemory(ChunkMemory[Known]):
         return self._joined, longest
 
     def satisfied(self, chunk: str) -> Iterator[int]:
-        """The predicates that a chunk satisfies, perhaps repeated; those of possible phrases are negative."""
+        """The predicates that a chunk satisfies, perhaps repeated; possible phrases have negative numbers."""
         tokens_of_chunk = analyse(chunk, self._analyzer).tokens
         for token in tokens_of_chunk:
             yield from self._words.of(token)
@@ -309,7 +309,7 @@ class PredicateMemory(ChunkMemory[Known]):
                 yield phrase if self._phrases[phrase].spelled == part else -phrase
 
     def _parts(self, chunk: str, tokens_of_chunk: Sequence[Token]) -> Iterator[str]:
-        """The parts of a chunk's compounds, with each number of pieces that is searched for."""
+        """The runs of a chunk's pieces whose length is that of a searched part of a compound."""
         pieces = [token for token in tokens_of_chunk if not token.whole]
         for size in self._sizes:
             for i in range(len(pieces) - size + 1):

@@ -1,8 +1,8 @@
 """Matches arriving tuples with the keywords of standing queries, or with many words; finds rare keywords.
 
 Each distinct predicate of all queries is matched once. The cost of a text is the look-up of its chunks,
-whatever the number of queries; the predicates are then distributed to their queries, or give the numbers of
-the words in a row.
+whatever the number of queries; the predicates are then mapped to their queries, or to the numbers of the
+words.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PredicateTable(PredicateMemory[tuple[int, ...]]):
 
 
 class PredicateTables:
-    """Predicates on the texts of a schema: on all of them, or on those of some attributes."""
+    """Predicates on all texts of a schema, or on the texts of some attributes."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -103,7 +103,7 @@ class PredicateTables:
 
 
 class JointMatcher:
-    """The bitmaps of many queries at once, equal to those of a ``Matcher`` for each."""
+    """Computes the bitmaps of many queries at once; they equal those of one ``Matcher`` for each query."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -111,11 +111,11 @@ class JointMatcher:
         self._tables = PredicateTables(schema)
         self._conditions: list[dict[Condition, int]] = [{} for _ in schema.relations]  # predicates
         self._predicates: dict[Alternative, int] = {}
-        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; 0 is not a number of one
+        self._users: list[list[tuple[int, int]]] = [[]]  # by predicate; no predicate has the number 0
         self._free: list[int] = []  # unused predicates
         self._named: list[dict[int, int]] = [{} for _ in schema.relations]
         self._excluding: Ints = np.zeros(1, dtype=np.int64)
-        self._torn: dict[int, Ints] = {}  # of queries with an order
+        self._torn: dict[int, Ints] = {}  # by query; only queries with an order
         self._spread: tuple[Ints, Ints, Ints] | None = None
 
     def add(self, query: int, matcher: Matcher) -> None:
@@ -160,7 +160,7 @@ class JointMatcher:
         return len(self._users) - 1
 
     def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
-        """The bitmaps of those rows of a block that have keywords of any query, by the rows' numbers."""
+        """The bitmaps of the rows of a block that have keywords of any query, by the number of the row."""
         relation = block.relation
         predicate_numbers, row = self._tables.satisfied(block, at)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(predicate_numbers, dtype=np.int64)]
@@ -234,7 +234,7 @@ class KeywordMatching:
 
     @property
     def matchers(self) -> Mapping[int, Matcher]:
-        """Those of the queries, by number."""
+        """The matchers of the queries, by number."""
         return self._matchers
 
     def remove(self, query: int) -> None:
@@ -271,7 +271,7 @@ class KeywordMatching:
 
 
 def in_order(places: list[Ints], queries: list[Ints], labels: list[Ints]) -> KeywordBitmaps:
-    """Labels by tuple, then query."""
+    """The bitmaps, sorted by tuple, then by query."""
     if not places:
         return KeywordBitmaps.none()
     row, query, label = map(np.concatenate, (places, queries, labels))
@@ -294,7 +294,7 @@ def ordered_by_sample(plan: Plan, sample: RecordBatch | None) -> Plan:
 
 
 FEW_WORDS: Final = 8
-"""The most words that are matched without analysing every text."""
+"""The most words that a ``Matcher`` finds, without analysing every text."""
 
 
 class WordMatching:
@@ -302,9 +302,9 @@ class WordMatching:
 
     def __init__(self, schema: Schema) -> None:
         self._tables = PredicateTables(schema)
-        self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: its predicates, and its slot
+        self._slots: dict[int, tuple[list[int], Slot]] = {}  # by word: predicates, slot
         self._free: list[int] = []  # unused predicates
-        self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; 0 is not a number of one
+        self._words = Table((np.zeros(1, dtype=np.int64),))  # by predicate; no predicate has the number 0
         self._words.append((np.zeros(1, dtype=np.int64),))
 
     def add(self, words: Mapping[int, Slot]) -> None:

@@ -14,7 +14,7 @@ from skws_mesh.sequence import KeywordSequence
 from skws_schema.errors import printable
 from skws_schema.model import Analyzer, Op, Value, VersionOrder
 
-if TYPE_CHECKING:  # this module is below those that read data
+if TYPE_CHECKING:  # modules that read data import this one
     from skws.data.versions import VersionKey
 
 
@@ -29,7 +29,7 @@ class Scope(NamedTuple):
 class _Scoped:
     """The scope of a predicate. ``without``: the relations, by position, that the query leaves out.
 
-    ``analyzer``: the analyzer of the words with which it is compared. ``columns``: the searched columns with
+    ``analyzer``: the analyzer of the texts that it is compared with. ``columns``: the searched columns with
     this analyzer, as (relation, column); None if all searched columns have it.
     """
 
@@ -62,7 +62,7 @@ class Term(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Phrase(_Scoped):
-    """Consecutive pieces of one attribute, by their stems; stop words count.
+    """Consecutive pieces of one attribute's text, compared by their stems; stop words count.
 
     ``spelled``: the signs that join them (``analysis.spelled``); empty if anything may be between them.
     """
@@ -94,7 +94,7 @@ class Wildcard(_Scoped):
 
 
 class Interval(NamedTuple):
-    """Values between two ends, None for no end; with ``outside``, all other values. Never NULL.
+    """Values between two ends, None for no end; with ``outside``, all other values. Never includes NULL.
 
     ``order``: if given, the values are versions, and the ends are their keys (``skws.data.versions``).
     """
@@ -108,7 +108,7 @@ class Interval(NamedTuple):
 
 
 class Versus(NamedTuple):
-    """Values in a comparison with those of another column of the same row. Never NULL."""
+    """A comparison with the value of another column of the same row. NULL never satisfies it."""
 
     sign: Op
     column: int
@@ -120,9 +120,9 @@ Test: TypeAlias = Interval | Versus
 
 @dataclass(frozen=True, slots=True)
 class Condition(_Scoped):
-    """Tuples of the scope's relation in which a value of some columns passes a test.
+    """Selects the tuples of the scope's relation in which a column passes its test.
 
-    ``failing``: the other tuples of the relation, including those with NULL.
+    With ``failing``, it selects the other tuples of the relation instead, including those with NULL.
     """
 
     tests: tuple[tuple[int, Test], ...]
@@ -198,7 +198,7 @@ class KeywordQuery:
     repeated: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        """The hash of the text: equal queries have equal texts, and queries may be very many."""
+        """The hash of the text, which is fast: equal queries have equal texts."""
         return hash(self.text)
 
     @property
@@ -212,7 +212,7 @@ class KeywordQuery:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on parts of the text that are not searched, a line for each reason."""
+        """Notes on parts of the text that are not searched, one line per reason."""
         notes = []
         if self.dropped:
             words = ", ".join(map(printable, self.dropped))

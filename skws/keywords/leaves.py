@@ -44,11 +44,10 @@ def within(word: str, other: str, most: int) -> bool:
 
 
 def shortened(word: str, most: int) -> frozenset[str]:
-    """The word without any ``most`` letters or fewer.
+    """All words that result from leaving out up to ``most`` letters of the word.
 
-    Two words within that distance have one of these in common, since leaving out at most one letter of each
-    word
-    undoes an error.
+    Two words within that distance share one of these, since leaving out at most one letter of each undoes an
+    error.
     """
     shortenings = {word}
     for count in range(1, min(most, len(word)) + 1):
@@ -74,7 +73,7 @@ def literals(form: str) -> list[str]:
 
 @lru_cache(maxsize=10_000)
 def _pattern(form: str) -> re.Pattern[str]:
-    """A pattern that takes the first match of the text between stars; trying all could take very long."""
+    """A pattern that takes the first match of each run between stars; trying all could take very long."""
     first, *others = (
         "".join("." if char == "?" else re.escape(char) for char in run) for run in form.split("*")
     )
@@ -88,14 +87,14 @@ def has_form(word: str, form: str) -> bool:
 
 
 class WordPredicates:
-    """Predicates by number, in the order in which they were added."""
+    """Predicates on words, by number, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._stems: defaultdict[str, list[int]] = defaultdict(list)
         self._starts: defaultdict[str, list[int]] = defaultdict(list)
-        # By the words that result from leaving out one or two letters: a look-up, however many there are.
+        # By the words without one or two letters: a look-up then takes the same time for any number of words.
         self._near: defaultdict[str, list[tuple[Fuzzy, int]]] = defaultdict(list)
-        self._lengths: Counter[tuple[int, int]] = Counter()  # of fuzzy words, and distance
+        self._lengths: Counter[tuple[int, int]] = Counter()  # (length, distance) of fuzzy words
         self._forms: list[tuple[str, int]] = []
 
     def add(self, alternative: WordAlternative, predicate: int) -> None:
@@ -149,7 +148,7 @@ _Of = TypeVar("_Of")
 
 
 def withdraw(listed: dict[str, list[_Of]], key: str, item: _Of) -> None:
-    """Remove an item under a key, and the key with its last item."""
+    """Remove an item from the list of a key, and the key once its list is empty."""
     listed[key].remove(item)
     if not listed[key]:
         del listed[key]
@@ -175,7 +174,7 @@ Pairs: TypeAlias = Mapping[tuple[str, ...], Sequence[int]]
 
 
 def pairs_of(words: Sequence[str]) -> Pairs:
-    """The pairs of a text in which very many phrases are searched. ``words``: the stems of its pieces."""
+    """Index a text by pairs, to search it for very many phrases. ``words``: the stems of its pieces."""
     places: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairwise(words)):
         places.setdefault(pair, []).append(at)
@@ -185,7 +184,7 @@ def pairs_of(words: Sequence[str]) -> Pairs:
 def contains(words: Sequence[str], phrase: Phrase, text: str, pairs: Pairs | None = None) -> bool:
     """True if a text contains a phrase.
 
-    ``words``: the stems of its pieces; ``pairs``: those of these words.
+    ``words``: the stems of the text's pieces; ``pairs``: the ``pairs_of`` these words.
     """
     stems, size = phrase.stems, len(phrase.stems)
     if pairs is None or size == 1:
@@ -223,7 +222,7 @@ _VERSION: Final = re.compile(r"\d+\.\d+")
 
 
 class TermScope(NamedTuple):
-    """The scope of a term, and the columns in it with an analyzer; None for all columns."""
+    """The scope of a term, and the columns in it that have this analyzer; None for all columns."""
 
     scope: Scope | None
     analyzer: Analyzer = Analyzer.ENGLISH
@@ -238,7 +237,7 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
             by_analyzer.setdefault(described.attributes[column].analyzer, set()).add((relation, column))
     if by_analyzer.keys() <= {Analyzer.ENGLISH}:
         return tuple(map(TermScope, scopes))
-    if names:  # which are in English
+    if names:  # names are in English
         by_analyzer.setdefault(Analyzer.ENGLISH, set())
     scopes_of = []
     for scope in scopes:
@@ -252,10 +251,10 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
 def alternatives_of(
     node: syntax.Node, text: str, places: Sequence[TermScope], synonyms: Groups = ()
 ) -> Iterator[Alternative]:
-    """The alternatives of a word or phrase in some places; none if analysis leaves nothing of it.
+    """The alternatives of a word or phrase in some places; none if no word is left after analysis.
 
-    A single word without quotes also stands for its ``synonyms``. Raises QueryError, which shows
-    ``text``, the query, for a part of a word that cannot be searched.
+    A single word without quotes also stands for its ``synonyms``. Raises QueryError, which shows the
+    query ``text``, for a part of a word that cannot be searched.
     """
     for analyzer in dict.fromkeys(place.analyzer for place in places):
         its = [place for place in places if place.analyzer is analyzer]
@@ -353,7 +352,7 @@ def _phrase(text: str, analyzer: Analyzer) -> list[_Meaning]:
 
 
 def _within_compounds(text: str, pieces: list[Token]) -> list[_Meaning]:
-    """A compound as part of longer ones; not if a sign such as U+FDFA stands for several words."""
+    """A compound as part of longer ones; none if a character such as U+FDFA stands for several words."""
     if not all(len(PIECE.findall(piece.word)) == 1 for piece in pieces):
         return []
     return [Phrase(tuple(piece.stem for piece in pieces), spelled(text, pieces))]
@@ -371,7 +370,7 @@ def _prefix(node: syntax.PrefixNode, text: str, analyzer: Analyzer) -> list[_Mea
     if word_tokens[-1].width == len(pieces):
         return [Prefix(word_tokens[-1].word)]
     if pieces[-1].end - pieces[0].start == sum(piece.end - piece.start for piece in pieces):
-        return _phrase(node.text, analyzer)  # unspaced script: the phrase is found whatever follows it
+        return _phrase(node.text, analyzer)  # unspaced script: the phrase matches whatever follows it
     raise fault("a prefix is one word; put quotes around several", text, node.startchar)
 
 

@@ -30,10 +30,10 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Matcher:
-    """The keyword bitmaps of a query's tuples. Pickles as its query and schema.
+    """Computes the keyword bitmaps of tuples for a query. Pickled as its query and schema.
 
-    ``excluding``: the bit that exclusions set. ``torn``: the bitmaps that exclude a tuple because of the
-    order of keywords. ``names``: the bits that the names of each relation and of its attributes set.
+    ``excluding``: the bit that exclusions set. ``torn``: the bitmaps that violate the order of keywords,
+    and so exclude a tuple. ``names``: the bits that the names of each relation and of its attributes set.
     """
 
     def __init__(self, query: KeywordQuery, schema: Schema) -> None:
@@ -83,7 +83,7 @@ class Matcher:
         return EXCLUDED if bits & self.excluding or bits in self.torn else bits
 
     def bitmaps_of(self, blocks: Sequence[Block]) -> list[Bitmaps]:
-        """The bitmap of each row of some blocks; columns with the same alternatives are searched as one."""
+        """The bitmap of each row of some blocks; columns with the same alternatives are searched together."""
         bitmaps_by_block: list[Bitmaps] = [
             np.full(len(block), self.names[block.relation], np.int16) for block in blocks
         ]
@@ -136,9 +136,9 @@ class Matcher:
 
 
 def _heading(schema: Schema, relation: int) -> Iterator[str]:
-    """The names that a keyword can match: that of a relation, and those of its attributes with facts.
+    """The names that a keyword can match: of a relation, and of those of its attributes that hold facts.
 
-    These attributes are not searched, do not identify rows, and are not references.
+    Facts are attributes that are not searched, do not identify rows, and are not references.
     """
     described = schema.relations[relation]
     referring = {
@@ -164,9 +164,9 @@ Span = tuple[int, int, int]
 def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str, text: str) -> list[Span]:
     """Spans (start, end, slot) of the keywords in an attribute's value, sorted and without overlaps.
 
-    Offsets are in characters. Of overlapping spans, the first is used, and of those the longest. A value
-    that satisfies a condition of the query is one span. Empty if the relation or the attribute was removed
-    from the schema.
+    Offsets are in characters. If spans overlap, the first is used, or the longest of several that begin
+    together. A value that satisfies a condition of the query is one span. Empty if the relation or the
+    attribute was removed from the schema.
     """
     position = schema.index.get(relation)
     if position is None or attribute not in schema.relations[position].columns:

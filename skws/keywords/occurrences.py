@@ -1,4 +1,4 @@
-"""The chunks of texts, which are split all at once.
+"""Splits texts into chunks, all at once.
 
 A chunk is a part of a text that is analysed separately (``skws.keywords.analysis.chunks``).
 """
@@ -23,9 +23,9 @@ _FEW: Final = 2_000
 
 
 class Occurrences(NamedTuple):
-    """``chunks``: the distinct chunks.
+    """The chunks of some texts. ``chunks``: the distinct chunks.
 
-    ``which``: the number of a chunk, for each occurrence in a ``text``.
+    For each occurrence, ``which`` is the index of its chunk, and ``text`` the index of its text.
     """
 
     chunks: list[str]

@@ -33,7 +33,7 @@ MAX_SLOTS: Final = 8
 MAX_CHARACTERS: Final = 10_000
 """Parsing a text of this length takes a second or two; the time is quadratic."""
 _SIGNS: Final = re.compile(r"[:~\\]")
-"""The common part of all terms that are texts in spite of their operators."""
+"""Every term that ``syntax.pasted`` finds contains one of these signs."""
 _POSSESSIVE: Final = re.compile(f"^[{APOSTROPHES}]s(?!\\w)", re.IGNORECASE)
 
 
@@ -113,14 +113,14 @@ def _conjuncts(node: syntax.Node) -> Iterator[syntax.Node]:
 
 
 def _unwrap(node: syntax.Node) -> syntax.Node:
-    """The node inside parentheses around one node."""
+    """The node inside any parentheses that enclose a single node."""
     while isinstance(node, syntax.All) and len(node) == 1:
         node = node[0]
     return node
 
 
 class _Leaf(NamedTuple):
-    """``restricts``: True for a condition without '!', which is not a keyword."""
+    """A term. ``restricts``: True for a condition without '!', which is not a keyword."""
 
     text: str
     alternatives: tuple[Alternative, ...]
@@ -141,9 +141,9 @@ class _Reader:
         self.ignored: list[str] = []
         self.repeated: list[str] = []
         self.synonyms: dict[str, dict[str, None]] = {}
-        self.without: dict[int, int] = {}  # relations, with the positions at which they are named
+        self.without: dict[int, int] = {}  # relations left out, with their positions in the text
         self.without_joins: set[int] = set()
-        self.restricted: dict[int, str] = {}  # relations, with conditions on them
+        self.restricted: dict[int, str] = {}  # restricted relations, each with a condition on it
         self._known = _words(schema, match_names)
 
     def leave_out(self, node: syntax.Without) -> None:
@@ -327,7 +327,7 @@ class _TypedWord(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _words(schema: Schema, names: bool) -> Callable[[str, tuple[Scope | None, ...]], _TypedWord]:
-    """A cached reader of words over a schema, since many queries have the same words."""
+    """A cached reader of words over a schema, since many queries share words."""
     return lru_cache(maxsize=1 << 16)(partial(_word, schema=schema, names=names))
 
 
@@ -442,7 +442,7 @@ class KeywordGroup(NamedTuple):
 
 
 def parts(text: str) -> list[KeywordGroup]:
-    """The parts between semicolons; one if there is none. Raises QueryError."""
+    """The groups between semicolons; one if there is no semicolon. Raises QueryError for an empty group."""
     cuts = list(_semicolons(text)) if ";" in text else []
     if not cuts:
         return [KeywordGroup(0, len(text), -1)]

@@ -28,7 +28,7 @@ class Plan:
     """One keyword query, ready to run.
 
     ``max_size`` is T_max, the most tuples of a result. ``lateness`` is in microseconds of event time.
-    ``frequencies``, one a keyword, order the mesh by the rarest. ``evaluated_by``: the default evaluator of
+    ``frequencies``, one per keyword, order the mesh by the rarest. ``evaluated_by``: the default evaluator of
     candidate networks; if records may be late, it is the columnar mesh. ``mesh``: one of the paper's meshes
     instead (``skws_mesh.paper``). Results do not depend on these three. ``ranking``: how results are scored;
     None for no scores. ``updates``: how updates of results are reported. ``name``: the name of the query in
@@ -63,7 +63,7 @@ class Plan:
 
     @cached_property
     def keywords(self) -> tuple[str, ...]:
-        """The keywords as networks show them, one a slot."""
+        """The keywords as networks show them, one per slot."""
         return tuple(slot.text for slot in self.query.slots)
 
     @property
@@ -91,7 +91,7 @@ class Plan:
         )
 
     def over(self, schema: Schema) -> Plan:
-        """The plan over a changed schema. Raises QueryError if the query cannot be read there."""
+        """The plan over a changed schema. Raises QueryError if the query is not valid over it."""
         query = parse_query(self.query.text, schema, match_names=self.query.match_names)
         return replace(self, schema=schema, query=query)
 
@@ -102,14 +102,14 @@ def _check(what: str, name: str, known: Sequence[str]) -> None:
 
 
 MOST: Final = 1_000_000
-"""The most networks that are made one by one: some ten seconds on one core, and a gigabyte."""
+"""The most networks that are generated one by one: some ten seconds on one core, and a gigabyte."""
 _MANY: Final = 100_000_000
 _FEW: Final = 20  # keywords times T_max: below this there are few networks
 ADVICE: Final = "use fewer keywords or a smaller --max-size"
 
 
 def network_counts(plan: Plan, most: int = MOST) -> tuple[tuple[int, ...], bool]:
-    """The networks by size, from 1 to T_max, and False if there are more, since ``most`` were found."""
+    """The numbers of networks by size, from 1 to T_max, and False if counting stopped at ``most``."""
     try:
         return count_networks(plan.generator()), True
     except TooManyKindsError:

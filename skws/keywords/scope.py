@@ -91,7 +91,7 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
     """The attribute of the same relation named by a value without quotes; None for a value.
 
     ``relation.attribute`` is always an attribute, a bare name if the relation has one with a comparable type.
-    Raises QueryError for an attribute of another relation, or with values that do not compare.
+    Raises QueryError for an attribute of another relation, or one whose values cannot be compared.
     """
     head, _, tail = value.rpartition(".")
     relation = schema.relations[attribute.relation]
@@ -141,7 +141,7 @@ def _order(attribute: ComparedAttribute, schema: Schema) -> VersionOrder | None:
 
 
 def comparable(schema: Schema) -> tuple[str, ...]:
-    """The shortest unambiguous names of attributes that are not texts, for conditions."""
+    """The shortest unambiguous names of the attributes that are not texts, for conditions."""
     owners: dict[str, list[str]] = {}
     for relation in _present(schema):
         for attribute in relation.attributes:
@@ -398,7 +398,7 @@ _ROUNDED: Final[dict[Op, Callable[[float], int]]] = {
     Op.AT_MOST: floor,
     Op.GREATER: floor,
 }
-"""Replaces a fraction in a comparison; no integer lies in between."""
+"""Replaces a fraction in a comparison by an integer; no integer lies in between."""
 
 
 def _integer(text: str, op: Op) -> Value:

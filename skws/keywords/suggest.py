@@ -27,7 +27,7 @@ _NAMED: Final = 2
 
 
 class Vocabulary(Counter[str]):
-    """The frequency of each searchable folded word; only the most frequent of more than ``limit``."""
+    """The frequency of each searchable folded word; of more than ``limit`` words, only the most frequent."""
 
     def __init__(self, limit: int = 200_000) -> None:
         super().__init__()
@@ -64,8 +64,8 @@ def completions(
 def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
     """The slot's text with similar words of the data, the likeliest first; empty if it is not a single word.
 
-    If words begin with it, the most frequent of them if it is similar, and all of them, as ``braz*``. A fuzzy
-    word has no similar words, since it has matched none.
+    If several words begin with it: the most frequent of them, if it is similar, and all of them, as
+    ``braz*``. A fuzzy word has no similar words, since it matched none.
     """
     if not isinstance(slot.alternatives[0], Term) or any(isinstance(a, Fuzzy) for a in slot.alternatives):
         return ()
@@ -74,7 +74,7 @@ def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def _begun(word: str, words: Mapping[str, int]) -> list[str]:
-    """The words that begin with a word, in at most two texts."""
+    """At most two texts for the words that begin with a word."""
     start = fold(word)
     begun = [other for other in words if other.startswith(start) and other != start]
     if len(start) < _PREFIX or len(begun) < 2:
@@ -102,8 +102,8 @@ def meant_for(
 def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list[str]:
     """Up to ``limit`` words of ``vocabulary`` (frequencies of folded words) that are similar to ``word``.
 
-    The nearest are first (letters inserted, deleted or replaced: at most two, or one in a short word unless
-    two are exchanged), then the more frequent. Empty if the vocabulary has the word.
+    Sorted by distance (letters inserted, deleted or replaced: at most two, or one in a short word unless two
+    are exchanged), then by frequency. Empty if the vocabulary has the word.
     """
     typed = fold(word)
     if not typed or typed in vocabulary:

@@ -2,8 +2,8 @@
 
 Whoosh tags the text and builds the tree of groups, scopes and operators. It
 silently drops malformed parts, which for a standing query is worse than an
-error. So the tags are checked before the tree is built: a text that passes is
-well-formed, and Whoosh has nothing to repair.
+error. So the tags are checked before Whoosh builds the tree: a text that
+passes is well-formed, and there is nothing to repair.
 
 Analysis drops punctuation, so ``timeout^`` would be searched as ``timeout``. If
 another search engine, SQL or a shell has an operator with that sign, it is
@@ -25,7 +25,7 @@ from skws_schema.errors import QueryError, pointed, printable
 MAX_DEPTH: Final = 40
 """The deepest nesting of parentheses, since Whoosh's filters recurse."""
 
-# Whoosh is typed only in part, and its nodes not at all.
+# Whoosh is only partly typed, and its nodes not at all.
 plugins: Any = whoosh_plugins
 syntax: Any = whoosh_syntax
 Node: TypeAlias = Any
@@ -219,7 +219,7 @@ def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, st
 
 
 def _literally(word: str) -> str:
-    """How to search for a text that contains such signs."""
+    """How to search for a text that contains signs of operators."""
     if not any(map(str.isalnum, word)):
         return "put quotes around it to mean the sign itself"
     return f'to search for the text itself, write "{printable(word)}"'
@@ -230,9 +230,9 @@ _TERM: Final = re.compile(
 )
 _SCOPE: Final = re.compile(r"(?P<name>[^\s:*<>=!]+):(?=\S)")
 _PASTED: Final = re.compile(
-    r"[^\W\d_][\w+.-]*://\S"  # an address, whatever signs it has
-    r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path of Windows, of a server, or of a home folder
-    r"|[\w.+-]*\d~[^\W\d]"  # a version that comes before another
+    r"[^\W\d_][\w+.-]*://\S"  # an address, with any signs
+    r"|[^\W\d_]:[\\/]|\\\\\w|~\w*/"  # a path on Windows, on a server, or in a home folder
+    r"|[\w.+-]*\d~[^\W\d]"  # a version that precedes a release
     r"|(?:[0-9a-fA-F]{1,4}:){2}[0-9a-fA-F:]+|[\w:]*::\w"  # a network address, a qualified name
     r"|\d{1,2}:\d{2}$"
     # A time, a version with an epoch, a host with a port; but not a range of times.

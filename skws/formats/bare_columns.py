@@ -1,7 +1,6 @@
-"""Bare rows of one relation from whole Arrow columns whose values all have a usual form.
+"""Reads bare rows of one relation from whole Arrow columns, if all values have a usual form.
 
-A column with any other value is refused as a whole. Its rows are then read one by one, which gives the same
-records, and says why a record is bad.
+Otherwise the rows are read one by one, which gives the same records, and the reasons why some are bad.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _UNITS: Final = {"s": _SECOND, "ms": 1_000, "us": 1}
 class BareColumns:
     """Reads rows of the relation at a position of ``schema`` from columns with these names.
 
-    ``usable``: False if no rows of such columns are of a usual form.
+    ``usable``: False if rows with these columns never have a usual form.
     """
 
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
@@ -99,7 +98,7 @@ class BareColumns:
         return times if isinstance(times, np.ndarray) and len(times) == size else None
 
     def _passes_over(self, columns: Sequence[pa.Array]) -> bool:
-        """Count the values of columns that the relation lacks; False if there are some and it allows none."""
+        """Count the values of columns that the relation lacks; False if the schema refuses such values."""
         extra = [(name, size) for at, name in self._foreign if (size := _present(columns[at]))]
         if extra and self._reader.fails:
             return False
@@ -113,9 +112,9 @@ def _present(column: pa.Array) -> int:
 
 
 def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
-    """The values of a column in the form of an attribute of type ``kind``, times in microseconds.
+    """The values of a column as those of an attribute of type ``kind``, times in microseconds.
 
-    None if a value is unusual, even if it may be valid.
+    None if a value is unusual, although it may be valid.
     """
     if pa.types.is_dictionary(column.type):
         return typed(column.dictionary_decode(), kind)
@@ -142,7 +141,7 @@ def held(column: pa.Array) -> Values:
 
 
 def _valid(column: pa.Array) -> pa.Array:
-    """A column of texts of UTF-8. Raises ArrowInvalid for others."""
+    """A column of texts that are checked to be UTF-8. Raises ArrowInvalid."""
     column.validate(full=True)
     return column.cast(pa.string())
 
@@ -218,7 +217,7 @@ def _of_instants(column: pa.Array, kind: AttributeType = AttributeType.TIMESTAMP
 
 
 def _scaled(column: pa.Array, micros: int) -> pa.Array | None:
-    """Instants of a unit in microseconds; None if one is outside of the years 1 to 9999."""
+    """Instants in units of ``micros`` as microseconds; None if one is outside of the years 1 to 9999."""
     values = filled(column)
     least, most = -(-EARLIEST // micros), LATEST // micros
     if len(values) and (values.min() < least or values.max() > most):

@@ -74,7 +74,7 @@ class _Lines:
         return line
 
     def piece(self) -> list[bytes]:
-        """The next lines, up to one without an open quoted field, unless it is very long; none at the end."""
+        """The next lines, up to the end of an open quoted field, unless it is very long; none at the end."""
         lines = self._file.readlines(self._size)
         is_open, left = b"".join(lines).count(b'"') % 2 == 1, self._size
         while is_open and left > 0 and (line := self._file.readline()):
@@ -91,7 +91,7 @@ class _Lines:
 
 
 class _Parse:
-    """Finds the fields of records laid out as those of a reader."""
+    """Splits records into fields, by the layout of a reader."""
 
     def __init__(self, reader: CsvReader) -> None:
         border = re.escape(reader.delimiter.encode())

@@ -100,7 +100,7 @@ class BadRecordLog:
             self.first.append(bad)
 
     def set_aside(self, letter: BadRecord) -> None:
-        """Write a valid record that was dropped because it is late to the dead letter file, if there is one.
+        """Write a record that was dropped as late to the dead letter file, if there is one.
 
         Raises DeadLetterError if it cannot be written.
         """

@@ -129,7 +129,7 @@ def _scaled(value: Any, up: int, down: int) -> Any:
 
 
 def _decimal(value: Any, scale: Any) -> Any:
-    """Base64 of a big-endian integer, to be divided by ten to the ``scale``; a number if written as one."""
+    """A decimal from a base64 big-endian integer, divided by ten to the ``scale``; numbers are unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -163,7 +163,7 @@ def is_change(item: Any) -> bool:
 
 
 def changed_table(item: Any) -> Any:
-    """The table of a change event; None if it names none, such as a tombstone."""
+    """The table of a change event; None if the event names none, as a tombstone does."""
     return _table(unwrapped(item)[2])
 
 

@@ -1,7 +1,7 @@
 """Replay files: their formats, the splits in which they are read, and opening them.
 
 Files that are compressed, in UTF-16, or one JSON document become JSON lines or CSV in UTF-8 as they are
-read, so that the readers need only one form. Such a file is read from its start, in one piece.
+read, so that the readers handle only one form. Such a file is read from its start, in one piece.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _recoding(head: bytes) -> str | None:
 
 
 def _is_wide(head: bytes) -> bool:
-    """True for UTF-16 with a byte order mark; not for one line of it among others."""
+    """True for UTF-16 with a byte order mark; False if only the first line is UTF-16."""
     end = head.find(b"\n")
     zero = end + 1 if head.startswith(codecs.BOM_UTF16_LE) else end - 1
     return head.startswith(_WIDE) and (end < 0 or head[zero : zero + 1] in (b"", b"\0"))
@@ -211,7 +211,7 @@ def ignore(_count: int) -> None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """The entries of a folder to read, in order of name.
+    """The entries of a folder that are read, in order of name.
 
     Skips names that begin with ``.`` or ``_``, schemas kept beside data, and
     links to a folder above, which would lead to an endless loop. Raises OSError.
@@ -369,7 +369,7 @@ class Spool:
         self._file.close()
 
     def __reduce__(self) -> Any:
-        """Only for a process that is being started."""
+        """Works only while a process is being started."""
         from multiprocessing.reduction import DupFd  # noqa: PLC0415 - needed by several processes only
 
         return _received, (DupFd(self.number),)

@@ -35,18 +35,17 @@ SAMPLED: Final = 10_000
 _OWN: Final = ("time", "op")
 _TEXTS: Final = {AttributeType.TEXT, AttributeType.STRING}
 _MISSING: Final = {"NAType", "NaTType"}
-"""The values by which pandas marks missing ones; pandas itself need not be installed."""
+"""The types of pandas' missing values, by name; pandas itself need not be installed."""
 _UNLIKE: Final = (TypeError, ValueError, OverflowError)
-"""The errors of Arrow and pandas, besides Arrow's own, for values that do not fit in one column."""
+"""The errors that Arrow and pandas raise for values that do not fit in one column, besides ArrowException."""
 
 
 def arrow_table(name: str, frame: Any) -> pa.Table:
     """The rows of a frame of Arrow, of pandas, of a library that exports Arrow, or of dictionaries.
 
     Polars and DuckDB export Arrow. Each column has a type that ``ArrowReader`` reads; values of any other
-    type
-    become texts.
-    Raises UsageError for anything else, for two columns of one name, and for objects without a text.
+    type become texts. Raises UsageError for anything else, for two columns of one name, and for objects
+    without a text.
     """
     table = _as_arrow(name, frame)
     for column, times in Counter(table.column_names).items():
@@ -111,7 +110,7 @@ def _of_rows(name: str, rows: Sequence[Any]) -> pa.Table:
 def _of_series(name: str, label: str, series: Any) -> pa.Array | pa.ChunkedArray:
     """A column of pandas, converted object by object if Arrow does not know its type or objects differ."""
     try:
-        # Arrow converts these to their contents, not to texts
+        # Arrow converts these to their parts, not to texts
         if str(series.dtype).startswith(("interval", "period")):
             return _of_values(name, label, series.tolist())
         return pa.Array.from_pandas(series)
@@ -221,7 +220,7 @@ _CONVERSIONS: Final[tuple[tuple[Callable[[pa.DataType], bool], _Conversion], ...
 
 
 def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) -> Iterator[Chunk]:
-    """The rows of a relation's frame, in their order; bad rows are separate, named by relation and row.
+    """The rows of a relation's frame, in order; bad rows are separate, named by relation and row.
 
     ``time``: the time of rows of a stream if the frame has no times, in microseconds.
     """
@@ -239,7 +238,7 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
-    """A line for each attribute that no column of a frame has."""
+    """A line for each attribute without a column in a frame."""
     places = {column: index for index, column in enumerate(columns)}
     fields_of_row = Origins(relation).known
     others = [column for column in columns if column not in fields_of_row and column not in _OWN]
@@ -277,14 +276,14 @@ def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
 def _sampled(value: object) -> object:
     if isinstance(value, Unreadable):
         return None
-    # If there are NULLs, pandas has whole numbers as floats.
+    # pandas stores whole numbers as floats if there are NULLs.
     if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST:
         return int(value)
     return value
 
 
 def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
-    """The columns that are read. Whole numbers become integers, since pandas has floats beside NULL.
+    """The columns that are read. Whole floats become integers, as pandas has no integers beside NULL.
 
     ``arrays``: columns with rows of other relations.
     """

@@ -1,4 +1,4 @@
-"""JSON lines: one record, bare row or change event a line, the usual form of a replay.
+"""JSON lines: one record, bare row or change event per line, the usual form of a replay.
 
 Every line is parsed as a record first; only lines that fail are examined (blank lines, a byte order mark,
 tombstones, change events).
@@ -61,7 +61,7 @@ def json_holds(path: Path, schema: Schema, relation: int | None) -> LinesHold | 
     """The content of a file of JSON lines; None if its first lines have no object.
 
     The first record of a relation of the schema decides, so that a bad line before it does not mislead; if
-    there is none, the first object decides. ``relation``: that of bare rows. Raises SourceError.
+    there is none, the first object decides. ``relation``: the relation of bare rows. Raises SourceError.
     """
     guess: LinesHold | None = None
     for item in _objects(path):
@@ -197,7 +197,7 @@ class LineReader:
 
     @property
     def of_changes(self) -> bool:
-        """True if the file has change events: only then tombstones are ignored."""
+        """True if the file has change events: only then are tombstones ignored."""
         if self._of_changes is None:
             holds = json_holds(self._split.path, self._schema, self._split.relation)
             self._of_changes = holds is LinesHold.CHANGES
@@ -506,7 +506,7 @@ def _field(name: str, *, required: bool) -> Any:
 
 
 def _name(position: int) -> str:
-    """The name of a field, since Python does not allow all names of attributes."""
+    """The name of a field in Python, which does not allow the names of all attributes."""
     return f"a{position}"
 
 

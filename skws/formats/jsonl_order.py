@@ -1,9 +1,9 @@
-"""The check whether JSON lines are in order of time.
+"""Checks whether JSON lines are in order of time.
 
 A replay in order of time is searched while it is read, with one window in memory.
-Any other replay is read as a whole, and sorted, before the first result. A result
-cannot be taken back if the last line turns out to be the earliest, so the file is
-read twice. The check takes a tenth of the time of a search.
+Any other replay is read as a whole, and sorted, before the first result. Results
+cannot be taken back if the last line turns out to be the earliest, so the check
+reads the whole file beforehand. It takes a tenth of the time of a search.
 """
 
 from __future__ import annotations
@@ -100,8 +100,7 @@ class TimedBlock:
     """Whole lines, from byte ``start`` to before ``end``: insertions in order of time, and bad lines.
 
     ``first`` and ``last``: times in microseconds, None if no line is a record. ``size``: the most records
-    that
-    there can be.
+    that there can be.
     """
 
     start: int
@@ -143,7 +142,7 @@ def _follow(blocks: Sequence[TimedBlock]) -> bool:
 def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, int]:
     """The first and the last time in microseconds, and the number of times. Raises _UnsureError.
 
-    ``insertions``: lines that delete also raise it.
+    ``insertions``: deletions raise it as well.
     """
     fields = insertions and any(mark in lines for mark in _OTHERS)
     times = _decoded(lines, _INSERTIONS if fields else _ANY)

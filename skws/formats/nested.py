@@ -2,7 +2,7 @@
 
 With ``from: commits.files``, the rows of a relation are the objects in the array ``files`` of each row of
 ``commits``. Its attributes may come from these objects or, as in ``from: commits.hash``, from the row around
-them. With the relation's own name, the array is in objects that are not rows.
+them. If the path begins with the relation's own name, the array is in objects that are not rows.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class NestedReader:
         ]
 
     def _add(self, relation: int) -> None:
-        """Make the readers of the rows in arrays, and of those in their arrays."""
+        """Create the readers of the rows in arrays, at every depth."""
         name = self._schema.relations[relation].name
         children = [
             (number, self._schema.relations[number].path)
@@ -78,7 +78,7 @@ class NestedReader:
         ]
         self._children[relation] = children
         for number, _ in children:
-            if number in self._children:  # relations in each other, which no array can be
+            if number in self._children:  # relations that contain each other; arrays cannot
                 continue
             reader = RowReader(self._schema, number)
             reader.known = {*reader.known, *self._heads(number), name}
@@ -123,7 +123,7 @@ class NestedReader:
 def nested_rows(
     schema: Schema, relation: int, source: str, rows: Iterable[Mapping[str, Any]], time: int
 ) -> Iterator[Record | BadRecord]:
-    """The records of rows in memory; ``time``: that of rows without a time, in microseconds."""
+    """The records of rows in memory; ``time``: the time of rows without one, in microseconds."""
     reader = NestedReader(schema, relation, source)
     for number, row in enumerate(rows):
         try:

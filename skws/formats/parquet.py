@@ -1,6 +1,6 @@
-"""Parquet files for readers of any format: loads their reader, with Arrow, once there is such a file.
+"""Loads the reader of Parquet files, and Arrow with it, when the first such file is read.
 
-Arrow and what comes with it take a quarter of a second, which a search over other files must not wait for.
+Loading Arrow takes a quarter of a second, which a search over other files need not wait for.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ParquetFiles(Protocol):
 
 
 def parquet() -> ParquetFiles:
-    """Their reader, which is loaded by the first call."""
+    """The reader of Parquet files, which the first call loads."""
     from skws.formats import parquet_files  # noqa: PLC0415 - as above
 
     return parquet_files

@@ -54,7 +54,7 @@ _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 @contextmanager
 def opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """The file, to be read inside the ``with``. Raises SourceError if it is damaged or no Parquet."""
+    """The file, to be read inside the ``with``. Raises SourceError if it is damaged or not Parquet."""
     try:
         with pq.ParquetFile(path) as file:
             twice = next((name for name, n in Counter(file.schema_arrow.names).items() if n > 1), None)

@@ -207,7 +207,7 @@ class Replay:
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     def parts(self) -> Iterator[Replay]:
-        """A replay for each split if they follow one another in order of time; otherwise one for all."""
+        """A replay for each split if they follow one another in order of time; otherwise a single replay."""
         if not self.in_order or self._columnar:
             yield self
             return
@@ -242,7 +242,7 @@ class Replay:
 
 
 class _Meter:
-    """The number of bytes read of all splits; a split counts its size, even if more was read around it."""
+    """Reports the bytes read of all splits; a split counts as its size, even if more bytes are read."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -178,7 +178,7 @@ class RowReader:
         self.passed_over[self._unknown[name]] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
-        """The value that replaces one that is missing because of ``error``; raises any other error."""
+        """The value in place of one that is missing because of ``error``; raises any other error."""
         named = MalformedError(f"{self.relation.name}.{name}: {error}")
         if not isinstance(error, MissingError) or name in self._never_missing:
             raise named from None

@@ -47,7 +47,7 @@ SAMPLE_RECORDS: Final = 200_000
 
 _KEY_OF_FEW: Final = 0.85
 _KEY_OF_MANY: Final = 0.7
-"""The least identifier score of a key column; in a relation with a key, a row replaces one with its key."""
+"""The least identifier score of a key column; in a relation with a key, a row replaces any with its key."""
 _MANY: Final = 20
 _OWN: Final = frozenset({"id", "uuid", "key", "code", "number", "sha", "hash", "name", "title"})
 """Names that fields of rows have, but not fields of an object around rows."""
@@ -59,7 +59,7 @@ _RECORD_COLUMNS: Final = ("relation", "time", "op", "row")
 
 
 class SampleRow(NamedTuple):
-    """A row of a relation (None: that of the file). ``timed``: its record has a time of its own.
+    """A row of a relation (None: the relation of the file). ``timed``: its record has a time.
 
     ``update``: it replaces a row with its key, so that the key is not unique among all rows. ``json``: its
     arrays of objects may contain rows.
@@ -79,7 +79,7 @@ class Samples:
     """The first ``SAMPLE_ROWS`` rows of each relation.
 
     ``unreadable``: the number of bad records; ``reasons``: locations and reasons of the first ones.
-    ``skipped``: the reasons for files that are left out. ``notes``: lines on files with more rows than are
+    ``skipped``: the reasons for files that are left out. ``notes``: lines on files with rows that are not
     read.
     """
 
@@ -137,7 +137,7 @@ class Samples:
             self.add(own, row)
 
     def _unwrapped(self, own: str, row: SampleRow) -> list[SampleRow]:
-        """The rows in an object around them, at the path of earlier files; otherwise the object as a row."""
+        """The rows that an object wraps, at the path used for earlier ones; otherwise the object as a row."""
         path_of_rows = self._arrays.get(own)
         if own in self._rows and path_of_rows is None:
             return [row]
@@ -244,7 +244,7 @@ def sample(paths: Sequence[Path]) -> Samples:
 
 
 def _wrapped(item: Mapping[str, Any]) -> str | None:
-    """The path to the rows in an object around them, which has one list, of objects, and no name."""
+    """The path to the rows in an object that only wraps them: it has one list, of objects, and no name."""
     arrays_of_item = arrays(item)
     if len(arrays_of_item) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
         return None

@@ -55,7 +55,7 @@ from skws_schema.yaml.document import as_name
 
 T = TypeVar("T")
 LARGE_CSV: Final = 2 << 20
-"""The least bytes of a CSV file that is read as columns: loading Arrow takes as long as reading them."""
+"""The least size in bytes of a CSV file read as columns: loading Arrow takes as long as reading it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _File:
 class NoRecordsError(SourceError):
     """A file that is not part of the replay: of another format, or of no relation.
 
-    A folder may contain some.
+    A folder may contain such files.
     """
 
 
@@ -275,7 +275,7 @@ def csv_header(path: Path) -> list[str]:
 
 
 _MIXED: Final = BATCH // 8
-"""The records of a piece of a split that is out of order; a merge holds one such piece of every split."""
+"""The records of a piece of a split that is out of order; a merge holds one such piece for each split."""
 
 
 class Holds(IntEnum):
@@ -285,7 +285,7 @@ class Holds(IntEnum):
     TABLE = 1
     RECORDS = 2
     TIME = 3
-    """Nothing: ``last`` is the latest time that a task has seen, for tasks that have seen less."""
+    """No records: ``last`` is the latest time that a task has seen, for tasks that are behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +294,7 @@ class PackedPiece:
 
     ``first`` and ``last``: its times in microseconds, 0 unless it contains records of streams, which are in
     order of time. ``size``: the number of rows, or of bad records. ``deletions``: the number of rows that
-    delete.
-    ``dequeues``: some of them delete by whole row, so that they end the oldest of equal rows.
+    delete. ``dequeues``: some of them delete by whole row, so that they end the oldest of equal rows.
     """
 
     split: int

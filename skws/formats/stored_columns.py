@@ -1,4 +1,4 @@
-"""Reads rows of a database as columns, many at a time; batches with an unusual value, row by row."""
+"""Reads rows of a database as columns, many at a time; batches with an unusual value are read row by row."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ class CsvLayout(NamedTuple):
     """The position of the header of a CSV file, and the separator of its fields.
 
     ``before``: the lines before the header. ``passed_over``: the number of lines with a title or comments.
-    ``width``: the fields of a record, more than in the header if most records have more.
+    ``width``: the number of fields of a record, more than in the header if most records have more.
     """
 
     before: int

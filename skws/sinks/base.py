@@ -38,7 +38,7 @@ T = TypeVar("T")
 class SinkProgress:
     """The progress of one sink, in the state of the run, if it can resume. Raises StateError.
 
-    ``address``: of the sink, without a password.
+    ``address``: the sink's, without a password.
     """
 
     def __init__(self, run: SinkRun, address: str) -> None:
@@ -63,7 +63,7 @@ class SinkProgress:
 
 
 NONE: Final = -1
-"""Before all batches."""
+"""The number of the last batch while there is none."""
 
 
 class SinkError(SkwsError):
@@ -76,9 +76,9 @@ class SinkRun:
 
     ``id`` does not change when a run resumes. ``state`` holds the progress of sinks; None if the run cannot
     resume. ``wait`` sleeps for some seconds, and returns False if the run should end. ``tell`` shows a line
-    to the user. ``schema``: that of the next results; it may change. ``held``: the last batch that any sink
-    has written. ``repeating``: an earlier process may have written the current batches. ``repeats``: the
-    results of these as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a
+    to the user. ``schema``: the schema of the next results, which may change. ``held``: the last batch that
+    any sink has written. ``repeating``: an earlier process may have written the current batches. ``repeats``:
+    their results as lines; ``then``: callbacks for the end of the repetition. ``refused``: results that a
     sink leaves out of the current batch, as bad records.
     """
 
@@ -133,9 +133,9 @@ class Sink(Protocol):
         """Called once, first. Removes incomplete output of an interrupted run."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
-        """Write the results of one batch, in order; numbers of batches grow.
+        """Write the results of one batch, in order; batch numbers increase.
 
-        Readers see them at once if possible. A retraction is a result, too (``op`` is ``-``). A slow write
+        Readers see them at once if possible. A retraction is a result too (``op`` is ``-``). A slow write
         delays the caller, and so the source.
         """
 
@@ -284,7 +284,7 @@ class Destination:
 
     @property
     def width(self) -> int | None:
-        """The columns of the terminal; None if the output is no terminal."""
+        """The columns of the terminal; None if the output is not a terminal."""
         return get_terminal_size((DEFAULT_WIDTH, 0)).columns if self.live else None
 
     def write(self, data: bytes, *, verbatim: bool = False) -> None:
@@ -396,7 +396,7 @@ class Encoder(ABC, Generic[T_contra]):
 
     @abstractmethod
     def encode(self, result: T_contra) -> bytes:
-        """May be empty: some formats hold results back."""
+        """The bytes of a result; may be empty, as some formats hold results back."""
 
     def end(self) -> bytes:
         """Called once, after the last result of a successful run."""
@@ -404,14 +404,14 @@ class Encoder(ABC, Generic[T_contra]):
 
 
 class JsonLinesEncoder(Encoder[LiveResult]):
-    """One JSON object a line: the form that consumers depend on."""
+    """One JSON object per line: the form that consumers depend on."""
 
     def encode(self, result: LiveResult) -> bytes:
         return result.to_json() + b"\n"
 
 
 class CsvEncoder(Encoder[LiveResult]):
-    """A header, then one result a record; nested parts are JSON.
+    """A header, then one result per record; nested parts are JSON.
 
     UTF-8, with a line feed after each record. Unknown values are empty, ``snapshot`` is true or false.
     ``ranked`` adds the columns of results that have a score.

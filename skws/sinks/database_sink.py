@@ -1,4 +1,4 @@
-"""Results as rows of a database table, one for each query and id, in one transaction a batch.
+"""Results as rows of a database table, one for each query and id, in one transaction per batch.
 
 A second table, ``skws_progress``, holds the last batch of each run. It changes
 in the same transaction, so that a batch is never written twice.
@@ -24,7 +24,7 @@ from skws_schema.errors import NotYetError, SourceError, UsageError, nearest
 PROGRESS: Final = "skws_progress"
 COLUMNS: Final = (*DESCRIBED, "retracted")
 KEY: Final = ("name", "id")
-"""An update replaces the row of its result; two queries may have results of one id."""
+"""An update replaces the row of its result; two queries may have results with the same id."""
 SCORES: Final = ("score", "explanation")
 """Further columns of a table of ranked results, on request."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
@@ -46,7 +46,7 @@ _SQLITE_TYPES: Final = {
     "explanation": "TEXT",
 }
 _BUSY_SECONDS: Final = 5.0
-"""Seconds of one attempt; after that, the run waits as for a server that is away."""
+"""The length of one attempt in seconds; then the run waits, as for an unavailable server."""
 _BUSY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class ResultTable:
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> ResultTable:
-        """From ``PARAMETERS`` of an address. Raises UsageError."""
+        """The table that ``PARAMETERS`` of an address describe. Raises UsageError."""
         name = parameters.get("table", cls().name)
         if not _NAME.fullmatch(name):
             raise UsageError(f"table {name!r}: expected letters, digits and '_', optionally after SCHEMA.")
@@ -140,7 +140,7 @@ class Statements:
 
 
 def _json(value: object) -> str:
-    """As text; U+0000, which PostgreSQL cannot store, is replaced."""
+    """A value as JSON text; U+0000, which PostgreSQL cannot store, is replaced."""
     text = orjson.dumps(value).decode()
     return _ZERO.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
@@ -182,7 +182,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
         self._done = batch
 
     def _keep(self, batch: int) -> None:
-        """Batches are durable already."""
+        """Does nothing: batches are already durable."""
 
     @abstractmethod
     def _transaction(self, work: Callable[[Cursor], T]) -> T:
@@ -200,7 +200,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
     def _execute_many(self, cursor: Cursor, statement: str, rows: list[tuple[Any, ...]]) -> None: ...
 
     def _created(self, cursor: Cursor) -> tuple[int, bool]:
-        """Create the tables; returns the last batch in them, and True if that of results existed before."""
+        """Create the tables; returns the last batch, and True if the table of results existed before."""
         self._execute(cursor, self._statements.create_progress)
         done, there = self._progress(cursor), self._has(cursor, self._table.name)
         self._execute(cursor, self._statements.create_results)
@@ -219,7 +219,7 @@ class DatabaseSink(BatchSink, Generic[Cursor]):
 
 
 class SqliteSink(DatabaseSink[sqlite3.Cursor]):
-    """The database is a file at ``path``, which is created if it is missing."""
+    """Writes to a database file at ``path``, which is created if it is missing."""
 
     def __init__(self, path: Path, table: ResultTable = ResultTable()) -> None:
         super().__init__(Statements(table, "?", _SQLITE_TYPES), table)

@@ -51,7 +51,7 @@ class NetworkTable(Encoder[Result]):
     only the best results are emitted.
 
     ``width``: the columns of a terminal, to which lines are fitted, or None. Widths are fixed at the first
-    result, since no result waits for the next.
+    result, since results are written as they arrive.
     """
 
     def __init__(self, plan: Plan, width: int | None, *, color: bool) -> None:
@@ -124,7 +124,7 @@ class NetworkTable(Encoder[Result]):
 def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, ...]:
     """The attributes of a relation that conditions compare, then those in which keywords are searched.
 
-    ``position``: of the relation in the schema. Excluded words are left out: no result contains them.
+    ``position``: the relation's position in the schema. Excluded words are left out: no result contains them.
     """
     conditions = [
         each
@@ -140,9 +140,9 @@ def asked(query: KeywordQuery, position: int, relation: Relation) -> tuple[str, 
 
 
 class MatchTable(Encoder[Result]):
-    """Operation, time and match, for results that are no networks: one line each, with all tuples.
+    """Operation, time and match, for results that are not networks: one line each, with all tuples.
 
-    A tuple comes after its labels, if any. Equal results may be combined, with their number.
+    A tuple follows its labels, if any. Equal results may be combined, with their number.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ def _text(shown: ResultTuple) -> str:
 
 
 def fair_share(widths: Sequence[int], room: int) -> int:
-    """The maximum number of cells of each text such that all fit; short texts leave cells to others."""
+    """The greatest width of each text such that all fit into ``room``; short texts leave cells to others."""
     share = 0
     for place, width in enumerate(sorted(widths)):
         share = room // (len(widths) - place)
@@ -181,7 +181,7 @@ def fair_share(widths: Sequence[int], room: int) -> int:
 
 
 class NetworkTree(Encoder[Result]):
-    """A line with operation, lifespan and network, then a tuple a line; a blank line between results."""
+    """A line with operation, lifespan and network, then a line per tuple; a blank line between results."""
 
     def __init__(self, plan: Plan, *, color: bool) -> None:
         self._query, self._schema = plan.query, plan.schema
@@ -223,7 +223,7 @@ class NetworkTree(Encoder[Result]):
 
 
 class MatchTree(Encoder[Result]):
-    """A line with operation and lifespan, then a labelled tuple a line; a blank line between results."""
+    """A line with operation and lifespan, then a line per labelled tuple; a blank line between results."""
 
     def __init__(self) -> None:
         self._first = True

@@ -1,7 +1,7 @@
 """Files as sinks: a file that grows by batches, and a folder of whole Parquet files.
 
-A run that resumes after a failure finds the last lines of the interrupted run, so that each batch is in the
-file once, among lines of other writers.
+A run that resumes after a failure finds the last lines of the interrupted run, so each batch is in the file
+exactly once, even among lines of other writers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST: Final = 50_000
 
 
 class AppendedFile:
-    """Appends whole lines to ``path``, to which others may append, too. Raises SinkError.
+    """Appends whole lines to ``path``, to which other writers may append too. Raises SinkError.
 
     ``mark``: the mark of an earlier process (``mark()``), whose last lines are after it. They are recognised
     by their content (``own``); lines of others are never touched.
@@ -41,12 +41,12 @@ class AppendedFile:
         with _guarded(path):
             within_folder(path)
             self._file = GrowingFile(path, shared=True)
-            self._known = self._file.regular and os.access(path, os.R_OK)  # else nothing is found again
+            self._known = self._file.regular and os.access(path, os.R_OK)  # else lines cannot be found again
             self.start = self._start(mark)
         self._begun = False
 
     def mark(self) -> dict[str, int]:
-        """Make the whole file durable; returns its end, and a checksum of the bytes before."""
+        """Make the whole file durable; returns its end, and a checksum of the bytes before it."""
         with _guarded(self._path):
             size = self._file.sync()
         return self.marked(size)
@@ -59,7 +59,7 @@ class AppendedFile:
     def write(self, data: bytes) -> None:
         """Append bytes, which readers see at once.
 
-        An incomplete line of others before them gets a line end.
+        If the file ends in an incomplete line of another writer, that line is ended first.
         """
         with _guarded(self._path), self._file.alone():
             if data and not self._begun:
@@ -72,9 +72,9 @@ class AppendedFile:
     ) -> list[bytes]:
         """The lines of ``own`` that an earlier process has not completely written after its mark.
 
-        If others have written nothing there, everything after the mark is cut off; else an incomplete line at
-        the end, or the remains of lines after a loss of power. Lines are compared up to the last ``until`` in
-        them. ``besides``: lines of the run that are not to be written again.
+        If no other writer has written after the mark, everything after it is cut off; otherwise only an
+        incomplete line at the end, or the zeros that a loss of power leaves. Lines are compared up to the
+        last ``until`` in them. ``besides``: lines of the run that must not be written again.
         """
         with _guarded(self._path), self._file.alone():
             if not ((own or besides) and self._known and self._file.size > self.start):
@@ -85,7 +85,7 @@ class AppendedFile:
                 for line in file:
                     behind.add(line)
             if not behind.others:
-                self._file.cut(self.start)  # after a failed sync the system considers lines as written
+                self._file.cut(self.start)  # after a failed sync, the system considers lines written
                 return list(own)
             self._tell(
                 f"{self._path} has {counted(behind.others, 'line')} of other writers after those of this run:"
@@ -146,7 +146,7 @@ class _Behind:
         self.cut_at: int | None = None
 
     def add(self, line: bytes) -> None:
-        """Take the next line; the last one may have no end."""
+        """Add the next line; the last one may have no line end."""
         whole = line.strip(b"\0")  # bytes that a loss of power leaves
         text = self._known_by(whole)
         half = not line.endswith(b"\n") and self._is_half(whole)
@@ -160,7 +160,7 @@ class _Behind:
         self._size += len(line)
 
     def left(self) -> list[bytes]:
-        """The own lines that are missing, after a cut."""
+        """The run's lines that are missing after the cut."""
         there = self._before if self.cut_at is not None else self._before + self._after
         missing: list[bytes] = []
         for line in self._lines:

@@ -66,9 +66,9 @@ def open_writer(
 ) -> Iterator[Writer[Any]]:
     """A writer of results to ``output``, or to ``stdout`` if that is None.
 
-    ``plan``: of keywords, None for matches. ``color`` marks keywords by colours (formats for people only). A
-    file appears when the ``with`` succeeds. Raises UsageError for Parquet without ``output``; OutputError,
-    OutputClosedError.
+    ``plan``: the plan of a keyword query; None for matches. ``color`` marks keywords by colours (formats for
+    people only). A file appears when the ``with`` succeeds. Raises UsageError for Parquet without ``output``;
+    OutputError, OutputClosedError.
     """
     if output_format is OutputFormat.PARQUET and output is None:
         raise UsageError("--format parquet needs --output FILE: it cannot be written to a terminal or a pipe")
@@ -108,7 +108,7 @@ class StdoutSink(BatchSink):
         self._stdout = Destination(stdout, "standard output")
         self._color = color
         self._networks: dict[str, Writer[Any]] = {}
-        """Encoders by query, as each marks its own keywords; formats for programs have one for all."""
+        """Encoders by query, as each marks its own keywords; formats for programs share one."""
         self._matches: dict[str, Writer[Any]] = {}
         self._shown = ""
 
@@ -156,7 +156,7 @@ class StdoutSink(BatchSink):
         return _encoder(self._format, plan, self._stdout.width, color=self._color)
 
     def _name(self, name: str) -> None:
-        """Names the query of the results that follow, if there are several."""
+        """Write the name of the query whose results follow, if there are several queries."""
         if name != self._shown and len(self._networks) + len(self._matches) > 1:
             self._stdout.write(f"\n{visible(name)}:\n".encode())
         self._shown = name

@@ -46,11 +46,11 @@ _AGAIN: Final = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.INVALID_P
 _ANSWER_SECONDS: Final = 10.0
 _FULL_SECONDS: Final = 0.1
 _MOST_BYTES: Final = 1_000_000
-"""The default limit for a message, below the default of brokers."""
+"""The default limit for a message in bytes, below the default of brokers."""
 
 
 class KafkaSink(BatchSink):
-    """Messages with a result as JSON and its id as the key, so that a retraction follows its result.
+    """Sends messages with a result as JSON and its id as the key, so that a retraction follows its result.
 
     The constructor raises UsageError for an address that is not of one topic, SchemaError for wrong settings.
     """
@@ -121,11 +121,11 @@ class KafkaSink(BatchSink):
             self._producer = None
 
     def _tried(self, work: Callable[[Producer], None]) -> None:
-        """Raises NotYetError if trying again may help, SourceError if not."""
+        """Work with a producer. Raises NotYetError if a retry may help, otherwise SourceError."""
         self._answered(lambda: work(self._producer or self._connected()))
 
     def _answered(self, work: Callable[[], None]) -> None:
-        """Raises NotYetError if trying again may help, SourceError if not."""
+        """Work with the brokers. Raises NotYetError if a retry may help, otherwise SourceError."""
         try:
             work()
         except KafkaException as error:
@@ -133,9 +133,9 @@ class KafkaSink(BatchSink):
             raise self._failure(error.args[0]) from None
 
     def _look(self) -> None:
-        """Read which batches are committed, except for one in doubt.
+        """Read the number of the last committed batch, except for one in doubt.
 
-        A producer would end that of another process of the run, so it is created later.
+        A producer would fence off that of another process of the run, so it is created later.
         """
         consumer = self._client(Consumer, **{"isolation.level": "read_uncommitted"})
         try:
@@ -145,7 +145,7 @@ class KafkaSink(BatchSink):
             consumer.close()
 
     def _connected(self) -> Producer:
-        """Create a producer, which settles a transaction in doubt, and read the last committed batch."""
+        """Create a producer, which resolves a transaction in doubt, and read the last committed batch."""
         producer, self._consumer = self._client(Producer), self._client(Consumer)
         self._producer = producer
         self._find(producer)
@@ -162,7 +162,7 @@ class KafkaSink(BatchSink):
             raise SchemaError(f"{self.name}: {self._settings.clean(described(error.args[0]))}") from None
 
     def _find(self, client: Consumer | Producer) -> None:
-        """Raises KafkaException without the topic."""
+        """Raises KafkaException if the topic does not exist."""
         metadata = client.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
         if metadata.error is not None:
             raise KafkaException(metadata.error)

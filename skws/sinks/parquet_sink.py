@@ -76,7 +76,7 @@ class ParquetEncoder(Encoder[LiveResult]):
         return self._taken()
 
     def encode(self, result: LiveResult) -> bytes:
-        """Empty but for the last result of a row group."""
+        """Empty, except for the last result of a row group."""
         self._rows.append(_row(result))
         return self._group() if len(self._rows) == self._row_group else b""
 

@@ -1,4 +1,4 @@
-"""Results in a table of a PostgreSQL database. While the server is away, the run waits."""
+"""Results in a table of a PostgreSQL database. While the server is unavailable, the run waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class PostgresSink(DatabaseSink[cursor]):
-    """A transaction whose connection breaks is repeated."""
+    """Writes to PostgreSQL; a transaction whose connection breaks is repeated."""
 
     def __init__(self, address: DatabaseAddress, table: ResultTable) -> None:
         super().__init__(Statements(table, "%s", _TYPES), table)
@@ -59,7 +59,7 @@ class PostgresSink(DatabaseSink[cursor]):
         return persistently(self._run, self.name, lambda: self._tried(work))
 
     def _tried(self, work: Callable[[cursor], T]) -> T:
-        """Raises NotYetError if the server is away, SourceError."""
+        """Raises NotYetError if the server is unavailable, SourceError."""
         try:
             if self._connection is None:
                 self._connection = self._address.connected()

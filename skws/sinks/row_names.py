@@ -23,9 +23,9 @@ _LETTERS: Final = 2
 class RowNames:
     """The attributes that name rows.
 
-    A row needs no name if a searched attribute has one. Else the name is the value of the first string that
-    is named like a name, in the key, or in a join, and whose value looks like a name (``is_name``). A name
-    that another row of the result shows already is not repeated.
+    A row needs no name if a searched attribute contains one. Otherwise its name is the first string that is
+    called a name, is in the key, or is in a join, and whose value looks like a name (``is_name``). A name
+    that another row of the result already shows is not repeated.
     """
 
     def __init__(self, schema: Schema) -> None:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DEFAULT_WIDTH: Final = 120
-"""Columns if the output is no terminal."""
+"""The columns if the output is not a terminal."""
 RESET: Final = "\x1b[0m"
 BOLD: Final = "\x1b[1m"
 DIM: Final = "\x1b[2m"
 _SLOT_COLORS: Final = (33, 36, 35, 32, 34, 31, 93, 96)
 
-# Each character is replaced by one, so that positions in the text do not change. Data must neither move the
+# Each is replaced by one character, so that positions in the text do not change. Data must neither move the
 # cursor nor reorder a line. Lone surrogates, which no encoding has, come from arguments that are not UTF-8.
 UNSAFE: Final = {
     **{code: 0x2400 + code for code in range(0x20)},
@@ -157,7 +157,7 @@ def _fitting(text: str, width: int) -> int:
 
 
 def standing(result: Result) -> str:
-    """``2. 0.483``: rank and score, where there are any."""
+    """``2. 0.483``: the rank and the score, if there are any."""
     rank = "" if result.place is None else f"{result.place.rank}. "
     return rank + ("" if result.score is None else short(result.score.value))
 
@@ -171,7 +171,7 @@ def fate(result: Result) -> str:
 
 
 def explained(result: Result) -> Iterator[str]:
-    """A line for each part of the score, if they are to be shown."""
+    """A line for each part of the score, if parts are shown."""
     if result.score is None or not result.score.explained or result.op == "-":
         return
     yield f"score {short(result.score.value)} = {_product(result.score)}"

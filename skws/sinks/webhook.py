@@ -49,7 +49,7 @@ class PostOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """``attempts`` of each request; ``most``: results in one.
+    """The limits of posts. ``attempts``: of each request. ``most``: the results in one request.
 
     ``dead_letters``: the file for undelivered results; None to fail instead.
     """
@@ -66,7 +66,7 @@ class Receiver(Protocol):
     def shown(self) -> str: ...
 
     def post(self, body: bytes, key: str) -> PostOutcome:
-        """One attempt; ``key`` is the same each time."""
+        """Make one attempt; ``key`` is the same each time."""
 
     def close(self) -> None: ...
 
@@ -117,13 +117,13 @@ class WebhookSink(PostingSink):
             self._dead_letters.close()
 
     def _mark(self, batch: int, part: int) -> None:
-        """Record that a part is posted, or in the dead letters, which a start truncates to this length."""
+        """Record that a part is posted or in the dead letters, and the end of the dead letters."""
         mark = {} if self._dead_letters is None else {"letters": self._dead_letters.mark()}
         self._marks.keep(batch, part=part, **mark)
         self._posted = batch, part
 
     def _put_aside(self, results: Sequence[LiveResult]) -> list[LiveResult]:
-        """Among ``results``, those that an interrupted run has written to the dead letters already."""
+        """The ``results`` that an interrupted run has already written to the dead letters."""
         if self._dead_letters is None or not self._run.repeating:
             return []
         by_letter = {_letter(result): result for result in results}
@@ -172,7 +172,7 @@ def _letter(result: LiveResult) -> bytes:
 
 
 class Endpoint:
-    """An ``http`` or ``https`` URL; an attempt takes ``seconds`` at most. Raises UsageError for any other."""
+    """An ``http`` or ``https`` URL; an attempt takes ``seconds`` at most. Raises UsageError otherwise."""
 
     def __init__(self, url: str, seconds: float = SECONDS) -> None:
         self.shown = redacted(url)
@@ -193,7 +193,7 @@ class Endpoint:
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
 
     def post(self, body: bytes, key: str) -> PostOutcome:
-        """One attempt; redirections are not followed."""
+        """Make one attempt; redirections are not followed."""
         exchange = _Exchange(self._connection, self._path, body, {**self._headers, "Idempotency-Key": key})
         exchange.start()
         exchange.join(self._seconds)
@@ -242,7 +242,7 @@ class _Exchange(Thread):
             self._connection.close()
 
     def sever(self) -> None:
-        """Have the exchange end soon."""
+        """Make the exchange end soon."""
         opened = self._connection.sock
         if opened is not None:
             with suppress(OSError):  # it may have ended by itself
@@ -284,10 +284,10 @@ class HookProgram:
         self.shown = f"command:{self._words[0]}"
 
     def post(self, body: bytes, key: str) -> PostOutcome:
-        """One attempt."""
+        """Make one attempt."""
         environment = {**os.environ, "SKWS_KEY": key}
         try:
-            # In a session of its own, its children end with it, and Ctrl-C does not reach it.
+            # In a separate session, its children end with it, and Ctrl-C does not reach it.
             process = subprocess.Popen(  # noqa: S603 - the user's own command; results are its input alone
                 self._words,
                 stdin=subprocess.PIPE,

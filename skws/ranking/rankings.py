@@ -122,7 +122,7 @@ def naming(covered: Number) -> Number:
 
 @cache
 def letters(keyword: str) -> int:
-    """The number of letters of a keyword without its scope; that of the shortest alternative."""
+    """The number of letters of a keyword without its scope; of alternatives, of the shortest one."""
     return min(len(_SCOPE_AND_SIGNS.sub("", each)) for each in keyword.split(" OR "))
 
 
@@ -149,7 +149,7 @@ def referring(schema: Schema, relation: int, tuples: Callable[[int], int]) -> fl
 
 
 def keywords(evidence: Evidence) -> ScorePart:
-    """The sum over keywords of the greatest weight in a tuple, where the weight sums over attributes."""
+    """The sum of each keyword's greatest weight in a tuple, where weights of attributes are added."""
     by_keyword: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     why = []
     for match in evidence.matches:
@@ -192,7 +192,7 @@ def freshness(evidence: Evidence) -> ScorePart:
 
 
 def specificity(evidence: Evidence) -> ScorePart:
-    """The product over the tuples through which a result passes; one that joins many others is unspecific.
+    """The product over the tuples through which a result passes; a tuple with many partners is unspecific.
 
     A join that leads to one tuple from either end is the most specific, however many tuples it leads to from
     the other end: a film is in one language, which many films share, so a film and its language are as close
@@ -214,8 +214,8 @@ Fans: TypeAlias = tuple[int, int]
 def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
     """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
-    These are all joins at a node except the one with the largest fan. ``fans``: those of the first joins of
-    the tree.
+    These are all joins at a node except the one with the largest fan. ``fans``: the fans of the first joins
+    of the tree.
     """
     at: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for node, (out, back) in enumerate(fans, 1):
@@ -227,7 +227,7 @@ def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, 
 
 
 def log_of_fans(fans: npt.NDArray[np.int64]) -> Floats:
-    """The logarithm of the factor of each fan of ``passed`` joins in the part ``specificity``."""
+    """The logarithms of the factors of ``passed`` joins in the part ``specificity``, from their fans."""
     logarithm: Floats = -np.log(1 + np.log2(np.maximum(fans, 1)))
     return logarithm
 

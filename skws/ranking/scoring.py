@@ -203,14 +203,14 @@ class Scoring:
         keywords.add(
             ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
         )
-        keywords.forget(ALWAYS)  # this sums them up
+        keywords.forget(ALWAYS)  # sums them up
 
     def stay(self) -> None:
-        """Count all texts from the next query on, also between searches, which arrive one by one."""
+        """From the next query on, keep the counts of all texts, even between searches."""
         self._stays = True
 
     def advance_to(self, now: int) -> None:
-        """Score snapshots by the tuples that are alive at ``now``, also if the last arrival was before."""
+        """Score snapshots by the tuples that are alive at ``now``, even if the last arrival was earlier."""
         self._latest = max(self._latest, now)
 
     def ceilings(self, query: int) -> UpperBounds | None:

@@ -22,7 +22,7 @@ from skws_windows.window import FOREVER
 
 
 class OccurrenceCounts:
-    """The counts of ``highlight.occurrences`` for the slots of a query in the columns of a schema."""
+    """Computes ``match.occurrences`` for the slots of a query in the columns of a schema."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
@@ -70,7 +70,7 @@ class _SlotCounts(ChunkMemory[int]):
 class TickSums:
     """Numbers added at ticks, and their sums up to a tick; ``width`` numbers at a time.
 
-    There is one entry a tick. Numbers added in order of ticks are appended; otherwise all are sorted again.
+    There is one entry per tick. Numbers added in order of ticks are appended; otherwise all are sorted again.
     """
 
     def __init__(self, width: int) -> None:
@@ -159,15 +159,14 @@ NAME: Final = -1
 HEADING: Final = "heading"
 """The name of a keyword's place in the explanation of a score if it is a name in the schema."""
 _REMEMBERED: Final = 1 << 14
-"""The most texts of each query: 100,000 texts take 40 MB a query, and updates take as long."""
+"""The most texts remembered per query: 100,000 take 40 MB, and do not make updates faster."""
 
 
 class Carriers(NamedTuple):
     """The live tuples with keywords of a query in a place.
 
     ``often``: a row for each slot with the number of occurrences of each keyword; upper bounds unless
-    ``exact``.
-    ``lengths``: those of the texts.
+    ``exact``. ``lengths``: the lengths of the texts.
     """
 
     slots: Ints
@@ -203,7 +202,7 @@ class TableTexts(Protocol):
 
 
 class TextStatistics:
-    """The texts of all searched attributes."""
+    """The numbers and lengths of the live texts of all searched attributes."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -321,9 +320,9 @@ class Keywords:
 
 
 def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
-    """For each edge walked from a live tuple, the number of tuples there that are alive at an instant.
+    """For each edge from a live tuple, the number of its partners that are alive at an instant.
 
-    Tuples are found by the index that joins use, once for each distinct value.
+    Partners are looked up in the index that joins use, once for each distinct value.
     """
     counts = np.zeros(len(edge), dtype=np.int64)
     has_value, hashes = live.wanted(edge, member)

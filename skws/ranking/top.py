@@ -24,9 +24,10 @@ _LEAST: Final = 1024
 
 
 class Candidate(NamedTuple):
-    """A smaller ``order`` is better; those of live candidates differ. ``expires``: a tick.
+    """A result that may be among the best. ``order``: smaller is better; no two live ones are equal.
 
-    ``turn`` distinguishes a result from its version before an update, which may still be in a heap.
+    ``expires``: a tick. ``turn`` distinguishes a result from its version before an update, which may still
+    be in a heap.
     """
 
     order: Order
@@ -242,7 +243,7 @@ class Top:
             )
 
     def _at(self, result: Result) -> float | None:
-        """The time of a result; its own time if that of the tick is unknown."""
+        """The time of a change at the current tick; the result's own time if that is unknown."""
         if self._now <= ALWAYS:
             return None
         at = self._when(self._now)

@@ -24,7 +24,8 @@ class UpperBounds:
     """Upper bounds of the results of a search among live tuples, in the order of ranks.
 
     ``weighed``: the weight of each keyword in each live tuple, a column each, then a column of zeros;
-    ``heaviest``: the greatest weight of each. ``times``: by slot. Joins are counted at the tick ``latest``.
+    ``heaviest``: the greatest weight of each keyword. ``times``: by slot. Joins are counted at the tick
+    ``latest``.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ _SVG_STYLE: Final = (
 
 
 def to_text(branches: tuple[Branch, ...]) -> str:
-    """One line a branch; equal trees read the same."""
+    """One line per branch; equal trees give equal texts."""
     return "".join(f"{line}\n" for branch in branches for line in _lines(branch, ""))
 
 
@@ -135,7 +135,7 @@ def _place(branch: Branch, depth: int, row: int, above: int, boxes: list[_Box]) 
 
 
 def _columns(boxes: list[_Box]) -> list[float]:
-    """The start of each column: after the widest box of the one before."""
+    """The start of each column: after the widest box of the previous one."""
     widths: dict[int, float] = {}
     for box in boxes:
         widths[box.depth] = max(widths.get(box.depth, 0.0), _width(box.branch))

@@ -49,7 +49,7 @@ _COLUMNAR: Final = (
 class Explanation:
     """The whole plan. ``branches``: all parts, in order. ``clusters``: the parts that are drawn as a graph.
 
-    ``networks``: their number; ``whole``: False if there may be more.
+    ``networks``: the number of networks; ``whole``: False if there may be more.
     """
 
     branches: tuple[Branch, ...]

@@ -16,10 +16,9 @@ class Observed:
 
     ``tuples``: the tuples read, including static ones; ``live``: those still alive. ``waiting``: the live
     partials of each incomplete operator that ever had output, once per join for which they wait; None if
-    unknown.
-    ``results``: their number by network text. ``missing``: keywords that no live tuple carries, without
-    which a query sleeps. ``probes``: the number of times that the partials of an operator have looked for
-    partners, if known. ``asleep``: the reasons why single operators sleep at the end.
+    unknown. ``results``: the number of results by network text. ``missing``: keywords that no live tuple
+    carries, without which a query sleeps. ``probes``: the number of times that the partials of an operator
+    have looked for partners, if known. ``asleep``: the reasons why single operators sleep at the end.
     """
 
     tuples: int

@@ -1,4 +1,4 @@
-"""Runs a plan over a replay to see what its mesh does: the columnar mesh or one of the paper's."""
+"""Runs a plan over a replay to observe its mesh: the columnar mesh or one of the paper's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     """Run the plan over the replay.
 
-    Raises BadRecordsError, SourceError; UsageError for a mesh of the paper with a window of an expression.
+    Raises BadRecordsError, SourceError; UsageError for a mesh of the paper with a window expression.
     """
     if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
         raise UsageError(f"--mesh {plan.mesh.kind} has no windows of expressions: they need --mesh columnar")
@@ -63,7 +63,7 @@ def _windowed(plan: Plan) -> WindowedEngine:
 
 
 class _Clock:
-    """The latest event time of the batches seen."""
+    """The latest event time of the batches so far."""
 
     def __init__(self) -> None:
         self.now = ALWAYS

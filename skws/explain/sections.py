@@ -131,7 +131,7 @@ class Impossible(NamedTuple):
 
 
 def pruned_by_keys(generator: CNGen) -> tuple[list[Impossible], bool]:
-    """The impossible ones of the first ``MOST_COMPARED`` networks without keys, and True if these are all."""
+    """The impossible networks among the first ``MOST_COMPARED`` without keys, and True if these are all."""
     all_edges = edges(generator.schema)
     if not any(edge.at_most_one for edge in all_edges):
         return [], True
@@ -204,7 +204,7 @@ def _by_key(keys: KeyPartitioning, schema: Schema) -> str:
 
 
 MOST_OPERATORS: Final = 500_000
-"""About three seconds on one core."""
+"""The most operators that are counted: about three seconds on one core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +347,7 @@ def _heading(plan: Plan, cluster: ClusterCount) -> str:
 
 
 def sharing(apart: int, shared: int) -> str:
-    """The savings by common prefixes: joins of separate networks against joins of the mesh."""
+    """The savings from common prefixes: joins of separate networks against joins of the mesh."""
     return f"{counted(apart, 'join')} shared in {shared:,} ({apart / shared:.2f}x)"
 
 

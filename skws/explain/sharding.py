@@ -45,7 +45,7 @@ class ShardCosts:
 
     @property
     def reading(self) -> float:
-        """a: the cost that each of them has."""
+        """a: the cost that every shard has in full."""
         return self.one - self.joining
 
     def of(self, shards: int) -> float:
@@ -54,7 +54,7 @@ class ShardCosts:
 
     @property
     def worth(self) -> int:
-        """The most shards by root, doubled from one, of which each doubling is worthwhile."""
+        """The most shards by root such that each doubling from one is worthwhile."""
         number = 1
         while number * 2 <= self.shards and self.of(number * 2) <= _WORTH * self.of(number):
             number *= 2

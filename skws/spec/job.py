@@ -42,11 +42,11 @@ STDOUT: Final = "stdout:table"
 AHEAD: Final = "1 day"
 """By default, how far records of a live source may be ahead of the clock."""
 IDLE: Final = 10 * MICROSECOND
-"""By default, how long a live job waits for a partition that brings nothing, by the clock."""
+"""By default, how long a live job waits for an idle partition, by the clock."""
 
 
 def read_ahead(text: str) -> int | None:
-    """The text of ``ahead`` in microseconds; None for any time. Raises UsageError if it is no duration."""
+    """The text of ``ahead`` in microseconds; None for no limit. Raises UsageError if it is not a duration."""
     return None if text.strip().lower() == "none" else parse_duration(text, what="ahead")
 
 
@@ -56,10 +56,10 @@ class Job:
 
     ``queries``: by name; a text is keywords. A search of a replay has one query.
     ``source``: an address of ``skws.sources.addresses``; empty for ``replay``, files sorted by time.
-    ``window``: None for the schema's, which a pattern's own precedes. ``lateness``: microseconds of event
+    ``window``: None for the schema's, unless a pattern has its own. ``lateness``: microseconds of event
     time; None for a replay that is sorted first, so nothing is late. ``ahead``: how far records of a live
-    source may be ahead of the clock, in microseconds; None for any time. ``idle``: how long a partition that
-    brings nothing is waited for, in microseconds of the clock. ``limit``: the most results.
+    source may be ahead of the clock, in microseconds; None for no limit. ``idle``: how long to wait for an
+    idle partition, in microseconds of the clock. ``limit``: the most results.
     ``allow_unbounded_windows``: accept window expressions whose windows can pile up without bound.
     ``evaluator``: of candidate networks; a run may resume with another one.
     ``mesh``: one of the paper's meshes instead; None for none.
@@ -67,9 +67,9 @@ class Job:
     ``memory``: the memory of all shard processes on one machine.
 
     For live sources: ``sinks``: addresses of ``skws.sinks``. ``checkpoint``: the folder from which a run
-    resumes; None to keep no state. ``control``: the folder for commands to a run.
-    ``speed``: that of a replay address; None for the source's own. ``metrics_port``: 0 for any free port,
-    None for none. ``metrics_file``: None for none. ``packages``: those of Spark.
+    resumes; None to keep no state. ``control``: the folder for commands to a run. ``speed``: the speed of a
+    replay address; None for the source's own. ``metrics_port``: 0 for any free port, None for none.
+    ``metrics_file``: None for none. ``packages``: Spark packages.
     """
 
     queries: Mapping[str, str | Query]
@@ -148,7 +148,7 @@ class Job:
 
     @property
     def plan_window(self) -> Window:
-        """The window of the job, else of the schema. Raises UsageError if that of the schema is invalid."""
+        """The window of the job, or else of the schema. Raises UsageError if the schema's is invalid."""
         return self.window or parse_window(self.schema.window)
 
     def named(self) -> dict[str, Query]:

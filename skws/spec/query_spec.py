@@ -89,7 +89,7 @@ _LAST_WORD: Final = re.compile(r"(?:^|(?<=[\s\"():!+-]))[^\s\"():*?~<>=!+-]+$")
 class Query:
     """Immutable. ``kind`` is a name in ``skws.queries.kinds``; ``options`` depend on it.
 
-    ``max_size``: the most tuples of a result; None for the stream's.
+    ``max_size``: the most tuples of a result; None for the stream's limit.
     ``name``: the query's name in a run; empty until it has one. ``tag``: opaque text of the caller, such as
     JSON; it is returned unchanged, and does not affect results.
     """
@@ -185,7 +185,7 @@ class Query:
         return Query(self.text, self.max_size or max_size, self.kind, self.options, name, self.tag)
 
     def over(self, window: ExpressionWindow, *, allowed: bool) -> Query:
-        """The same query over the windows of an expression; ``allowed``: even if they pile up."""
+        """The same query over the windows of an expression; ``allowed``: also windows that pile up."""
         options = {**self.options, WINDOW: window.text, **({ALLOWED: _YES} if allowed else {})}
         return replace(self, kind=WINDOWED, options=options)
 

@@ -51,7 +51,7 @@ _TOGETHER: Final = 10_000
 
 
 def result_table(results: Iterable[Result]) -> pa.Table:
-    """Results as an Arrow table with COLUMNS; built by column, in a third of the time for rows."""
+    """Results as an Arrow table with COLUMNS; built by column, in a third of the time that rows take."""
     remaining = iter(results)
     batches = [_batch(some) for some in iter(lambda: list(islice(remaining, _TOGETHER)), [])]
     return pa.Table.from_batches(batches, COLUMNS)

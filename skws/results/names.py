@@ -5,11 +5,11 @@ name consists of row, start and occurrence. So a name does not depend on engine,
 and results keep their ids when their rows are updated. Patterns are about events, so they name each version
 by its start (``TupleNames.version``).
 
-An id has 96 bits, which depend on the tuples and joins, but not on their order. It is a sum of mixed digests:
-that of a tuple's name, and that of a join's name with its left and right end. Sums do not depend on order, so
-the ids of many results are computed by columns (``ids``), and are equal to those computed one by one
-(``id_of``). A digest has two *lanes* of 64 bits, which never mix: different results have the same id only if
-both lanes agree by chance.
+An id has 96 bits, which depend on the tuples and joins, but not on their order. It is a sum of mixed digests,
+one for each tuple's name, and one for each join's name with its left and right end. Sums do not depend on
+order, so the ids of many results are computed by columns (``ids``), and are equal to those computed one by
+one (``id_of``). A digest has two *lanes* of 64 bits, which never mix: different results have the same id only
+if both lanes agree by chance.
 """
 
 from __future__ import annotations

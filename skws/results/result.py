@@ -46,10 +46,10 @@ class ScorePart:
 class Score:
     """The score of a result at an instant.
 
-    ``found``: the event time of the newest tuple in seconds (None: all are static). ``half_life``: that of
-    the freshness, in seconds (None: nothing fades). ``at``: the instant of ``parts``; None for ``found``.
-    ``explained``: True if the parts are shown, too. ``kept``: the original rank, without the rounding of a
-    moved one.
+    ``found``: the event time of the newest tuple in seconds (None: all are static). ``half_life``: the
+    half-life of the freshness, in seconds (None: nothing fades). ``at``: the instant of ``parts``; None for
+    ``found``. ``explained``: True if the parts are shown too. ``kept``: the original rank, without the
+    rounding of a moved one.
     """
 
     parts: tuple[ScorePart, ...]
@@ -254,9 +254,8 @@ class TopChange(Struct, frozen=True, gc=False):
     """A change of the best results: one enters, is updated, or leaves.
 
     ``reason``: why it leaves (expired, outranked, deleted). ``rank``: its rank from 1, or its last one.
-    ``at``:
-    the time in seconds since the epoch; None if unknown. ``group``: the name of its near-duplicates, of which
-    ``folded`` others are alive.
+    ``at``: the time in seconds since the epoch; None if unknown. ``group``: the name of its group of
+    near-duplicates, of which ``folded`` others are alive.
     """
 
     event: Literal["enter", "leave", "update"]
@@ -285,15 +284,15 @@ class Parts(Protocol):
 
 
 _LATER: Final = ("_network", "_tuples", "_joins")
-_MADE: Final = 6  # the number of fields before them
+_MADE: Final = 6  # the number of fields before these
 
 
 class Result(Struct, frozen=True, gc=False, eq=False):
     """Tuples that answer a query together (``+``), their update (``~``), or their retraction (``-``).
 
     The tuples of a keyword query are a minimal total joining ``network``. Results of patterns and SQL have an
-    empty network and no ``joins``. ``count``: SQL gives equal rows of one time as one result with their
-    number. Only results of keyword queries are updated or retracted.
+    empty network and no ``joins``. ``count``: the number of equal rows of one time, which SQL gives as one
+    result. Only results of keyword queries are updated or retracted.
 
     ``name``: the name of its query, and ``query``: the text; two queries with one text have separate results.
     ``start`` and ``end``: its lifespan in seconds since the epoch; ``start`` is None if all tuples are
@@ -301,7 +300,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
     the end that was reported before. An update was found ``at`` an instant: it has the original ``start``,
     the new rows and ``end``, and the attributes that have ``changed``. A join is (tuple on the join's left
     side, tuple on its right side, the join's name). ``snapshot``: it was found before the stream began. For
-    queries with a ranking, ``score``; ``tick``: that of its emission; ``expires``: the tick at which its
+    queries with a ranking: ``score``; ``tick``: the tick of its emission; ``expires``: the tick at which its
     window closes. ``place``: it is a change of the best results. ``held_back``: the number of results before
     it that a limit suppressed.
 
@@ -484,13 +483,13 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     @classmethod
     def from_json(cls, line: bytes) -> Result:
-        """Inverse of ``to_json`` and ``packed``; only for input that skws wrote."""
+        """Inverse of ``to_json`` and ``pack``; only for input that skws wrote."""
         # Counts may have more than 64 bits; orjson would read them as floats.
         return cls.from_dict(json.loads(line) if _COUNT in line else orjson.loads(line))
 
     @classmethod
     def from_dict(cls, shown: dict[str, Any]) -> Result:
-        """Inverse of ``to_dict``, and of ``packed``; consumes its argument."""
+        """Inverse of ``to_dict``, and of ``pack``; consumes its argument."""
         if "unshown" in shown:
             shown |= shown.pop("unshown")
             shown["score"] = shown["score"] and Score.of_dict(shown["score"])
@@ -570,7 +569,7 @@ class EncodedResult:
 
     @property
     def parsed(self) -> Result:
-        """The result; its own object in the process that made it."""
+        """The result; the original object in the process that made it."""
         if self._parsed is None:
             self._parsed = Result.from_json(self.line)
         return self._parsed

@@ -93,7 +93,7 @@ class Assembler:
         end: int,
         snapshot: bool = False,
     ) -> Result:
-        """The result of ``members`` in the order of the tree; microseconds, None or FOREVER if unknown."""
+        """The result of ``members`` in the order of the tree; times in microseconds, or None and FOREVER."""
         outline, keywords = self._outlines.of(tree), self._plan.keywords
         named = [members[position] for position in outline.positions]
         return Result(
@@ -141,7 +141,7 @@ class Interpretations:
         return list(map(self._outlines.__getitem__, numbers.tolist()))
 
     def sizes(self, numbers: Ints) -> Ints:
-        """The number of nodes of each."""
+        """The number of nodes of each template."""
         return self._of_each.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
@@ -237,7 +237,7 @@ class ResultColumns(NamedTuple):
 
 
 _UNSAID: Final = tuple(map(repeat, Result.__struct_defaults__[1:-1]))
-"""The fields of new results between ``snapshot`` and ``until``."""
+"""The defaults of the fields between ``snapshot`` and ``until``, for any number of new results."""
 
 
 class ResultBuilder:

@@ -161,7 +161,7 @@ class EventPublisher:
         self.log = EventLog(most)
         self.run = ""
         self.saved: dict[str, SavedSearch] = {}
-        """By name; other threads may look one up, or copy the values at once."""
+        """The saved searches by name; other threads may look one up, or copy all values in one step."""
         self._folder = folder
         self._most = most
         self._now = now
@@ -184,7 +184,7 @@ class EventPublisher:
             self._follow(event)
 
     def begin(self, standing: Sequence[Query]) -> None:
-        """Take the saved searches that exist before the first batch of this process."""
+        """Load the saved searches that exist before the first batch of this process."""
         if self._begun:
             return
         self._begun = True

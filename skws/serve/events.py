@@ -50,7 +50,7 @@ class EventPosition(NamedTuple):
 
 
 class SearchEvent(NamedTuple):
-    """An event. ``name``: that of its saved search. ``data``: JSON."""
+    """An event. ``name``: the name of its saved search. ``data``: JSON."""
 
     at: EventPosition
     kind: Kind
@@ -154,7 +154,7 @@ class _KeptEvent(msgspec.Struct, array_like=True):
 
 
 class _Frame(msgspec.Struct):
-    """The events of a batch from a number on."""
+    """Events of a batch; ``first``: the number of the first one."""
 
     batch: int
     first: int

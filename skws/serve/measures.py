@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-if TYPE_CHECKING:  # it reads their counts
+if TYPE_CHECKING:  # Measures reads their counts
     from skws.serve.event_publisher import EventPublisher
     from skws.serve.streams import EventStreams
 

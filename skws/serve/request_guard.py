@@ -135,7 +135,7 @@ class Guard:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """The request without the slash after an address of one part; for a PUT, the name may be missing."""
+    """The request without the slash after a one-part path; not for a PUT, whose name may be missing."""
     path: str = scope["path"]
     if scope["method"] == "PUT" or not _ONE_PART.fullmatch(path):
         return scope
@@ -195,7 +195,7 @@ async def _answer(send: Send, status: int, text: str) -> None:
 MOST_RESULTS: Final = 1_000
 MOST_COMPLETIONS: Final = 50
 MOST_ANSWER: Final = 32 << 20
-"""Bytes of the results of a search."""
+"""The most bytes of the results of a search."""
 MOST_SECONDS: Final = 30.0
 MOST_SIZE: Final = 12
 """The most tuples of a result, since the number of candidate networks grows quickly with it."""

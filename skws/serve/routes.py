@@ -261,7 +261,7 @@ def _searched(served: Served, body: SearchBody) -> bytes:
 
 
 def _meant(query: str, nothing: EmptyResult) -> str:
-    """A query with corrections of keywords without a match, and without those that resemble no word."""
+    """A query with corrections of keywords without a match, and without keywords that resemble no word."""
     meant = {typed: others[0] for typed, others in nothing.missing.items() if others}
     if not meant or all(nothing.missing.values()):
         return corrected(query, meant) if meant else ""

@@ -30,7 +30,7 @@ _OWN: Final = ("owner", "metadata", "every", "updates")
 class SavedSearch:
     """``query`` has its name. ``every``: the interval of digests in words; empty for instant results.
 
-    ``updates``: digests have updates of results, too.
+    ``updates``: digests include updates of results.
     """
 
     query: Query
@@ -118,7 +118,7 @@ def _check_name(name: str) -> None:
         raise UsageError(
             f"the name {name[:MOST_NAME]!r}: expected 1 to {MOST_NAME} printable characters without /"
         )
-    if name in {".", ".."}:  # clients take them out of an address, however they are written
+    if name in {".", ".."}:  # clients remove them from an address, however they are encoded
         raise UsageError(f"the name {name!r}: expected one that can stand in an address")
 
 

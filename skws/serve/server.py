@@ -91,7 +91,7 @@ class Connection(H11Protocol):
 def connections(streams: int, patience: float = PATIENCE, beside: int = BESIDE_STREAMS) -> type[Connection]:
     """The protocol of a server with at most ``streams`` event streams, and ``beside`` other connections.
 
-    Lets the process open as many files.
+    Raises the process's limit of open files, as far as it may.
     """
     most = streams + beside
     with suppress(ImportError, OSError, ValueError):
@@ -148,7 +148,7 @@ class HttpServer:
         self._thread = Thread(target=self._run, name="skws serve", daemon=True)
 
     def start(self) -> None:
-        """Returns once requests are answered."""
+        """Start; returns once requests are answered."""
         self._thread.start()
         self._begun.wait()
 

@@ -80,7 +80,7 @@ class Prefix(_Scoped):
 
 @dataclass(frozen=True, slots=True)
 class Fuzzy(_Scoped):
-    """Any searchable word at most ``distance`` typing errors away (``words.within``), before stemming."""
+    """Any searchable word at most ``distance`` typing errors away (``leaves.within``), before stemming."""
 
     word: str
     distance: int

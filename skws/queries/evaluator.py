@@ -1,14 +1,14 @@
 """Evaluators: each answers one query over a stream.
 
-An evaluator is given the static tables, then the records before it, then the
-stream in order, batch by batch. It survives the process in one of two ways:
+An evaluator gets the static tables, then the records before its query was added, then the
+stream in order, batch by batch. Its state survives a restart in one of two ways:
 
 - ``keeps`` is a window: the evaluator is rebuilt from the records of the last
   two such windows, which its host logs;
-- ``keeps`` is None: it gives its state as bytes.
+- ``keeps`` is None: the evaluator serializes its state.
 
-Equal streams in other batches must lead to the same results: after a failure
-batches are processed again.
+The results must not depend on how the stream is divided into batches: after a
+failure, batches are processed again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skws_windows.window import TICKS_PER_ARRIVAL, Window
 
 @dataclass(slots=True)
 class Counts:
-    """Records that came, records that were dropped, and results."""
+    """Numbers of records, of dropped records, and of results."""
 
     tuples: int = 0
     static: int = 0
@@ -38,18 +38,18 @@ class Counts:
     results: int = 0
     retractions: int = 0
     updates: int = 0
-    kept: int = 0  # the most entries held in constant memory
+    kept: int = 0  # the largest number of entries held in constant memory
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedBatch:
-    """The next records of a stream: in order of time, or as they came under a count window.
+    """The next records of a stream: in order of time, or in order of arrival under a count window.
 
-    ``position``: that of the first insertion in the stream, from 0; deletions
-    have none. ``given_positions``: those of all records (a deletion has that of the
-    next insertion) where dropped records lie between them; else None.
-    ``by_count``: ticks are positions. ``horizon``: no later record comes before this tick, and none waits;
-    None for that of the last record.
+    ``position``: the position in the stream of the first insertion, from 0; deletions
+    have none. ``given_positions``: the positions of all records (a deletion has that of the
+    next insertion) if dropped records lie between them; else None.
+    ``by_count``: ticks are positions. ``horizon``: no later or waiting record is before this tick;
+    None for the tick of the last record.
     """
 
     batch: RecordBatch
@@ -68,7 +68,7 @@ class OrderedBatch:
 
     @property
     def ticks(self) -> Ints:
-        """The tick of each record: microseconds, or those of an ``ArrivalWindow``."""
+        """The tick of each record: microseconds, or ticks of an ``ArrivalWindow``."""
         if not self.by_count:
             return self.batch.time
         return TICKS_PER_ARRIVAL * self.positions - self.batch.deletes()
@@ -83,7 +83,7 @@ class OrderedBatch:
         return OrderedBatch(rest, position, positions[first:], self.by_count, self.horizon)
 
     def cut(self, ends: Iterable[int]) -> Iterator[OrderedBatch]:
-        """The batch in parts, none of them empty: each ends before the record at one of ``ends``."""
+        """The batch in non-empty parts; each ends before the record at one of ``ends``."""
         positions = self.positions  # counted once, however many parts there are
         for first, end in pairwise([0, *ends, len(self.batch)]):
             some = self.batch.take(slice(first, end))
@@ -92,7 +92,7 @@ class OrderedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Live tuples, operators (or states), and partial results that wait in them."""
+    """The numbers of live tuples, of operators (or states), and of the partial results in them."""
 
     live: int = 0
     operators: int = 0
@@ -100,7 +100,7 @@ class Load:
 
     @classmethod
     def total(cls, loads: Sequence[Load]) -> Load:
-        """The load of several operators of one stream, which share live tuples."""
+        """The total load of several operators of one stream, which share live tuples."""
         return cls(
             max((one.live for one in loads), default=0),
             sum(one.operators for one in loads),
@@ -109,7 +109,7 @@ class Load:
 
 
 def matches(result: LiveResult) -> int:
-    """The number of results that one stands for: rows of SQL, and selected patterns, have a count."""
+    """The number of results that one result represents: rows of SQL and selected patterns have a count."""
     return result.count or 1
 
 
@@ -117,18 +117,18 @@ class Evaluator(ABC):
     """Answers one query."""
 
     keeps: Window | None = None
-    """How much of the stream the evaluator is rebuilt from; None if it keeps its own state."""
+    """The window of the stream from which the evaluator is rebuilt; None if it keeps its own state."""
 
-    def load_tables(self, records: Sequence[Record]) -> None:  # noqa: B027 - most read streams alone
-        """The static tables, before the stream."""
+    def load_tables(self, records: Sequence[Record]) -> None:  # noqa: B027 - most read streams only
+        """Load static tables; called before the stream begins."""
 
     def begin(self, past: Iterable[OrderedBatch]) -> Iterable[Result]:  # noqa: ARG002
-        """Take in the log; gives the results that are alive now, as snapshots."""
+        """Read the log; returns the results that are alive now, as snapshots."""
         return ()
 
     @abstractmethod
     def take(self, arrived: OrderedBatch) -> Iterable[Result]:
-        """The results of the next records, in order of time."""
+        """Process the next records; returns their results, in order of time."""
 
     def count(self, arrived: OrderedBatch) -> int:
         """The number of results of the next records."""
@@ -136,24 +136,24 @@ class Evaluator(ABC):
 
     @property
     def counts(self) -> Counts:
-        """Results before the best are chosen, and dropped records; the session counts the others."""
+        """Counts of results before the best are chosen, and dropped records; the session counts the rest."""
         return Counts()
 
     @property
     def waits(self) -> bool:
-        """True if the end of the stream would give results."""
+        """True if the end of the stream would produce results."""
         return False
 
     def end(self) -> Iterable[Result]:
-        """The results that waited for more of the stream, which has ended."""
+        """The results that were held back until the stream ended."""
         return ()
 
     def load(self) -> Load:
-        """For metrics."""
+        """The load, for metrics."""
         return Load()
 
     def snapshot(self) -> bytes:
-        """All that the evaluator holds besides tables, if it ``keeps`` no window."""
+        """The whole state except tables, if the evaluator ``keeps`` no window."""
         raise NotImplementedError("rebuilt from the log")
 
     def restore(self, state: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The kinds of queries by name, each loaded on first use; and results of all kinds in order."""
+"""The kinds of queries by name, each loaded on first use; and the order of results of all kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind: TypeAlias = Callable[[Query, Stream], QueryPlan]
 
 
 def _keywords() -> Kind:
-    from skws.queries.keywords.kind import KeywordPlan  # noqa: PLC0415 - loads the mesh, for keywords alone
+    from skws.queries.keywords.kind import KeywordPlan  # noqa: PLC0415 - loads the mesh, for keywords only
 
     return KeywordPlan
 
@@ -57,7 +57,7 @@ KINDS: Final[dict[str, Callable[[], Kind]]] = {
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of a name, of skws or of another package. Raises UsageError if there is none."""
+    """The kind with a name, from skws or another package. Raises UsageError if there is none."""
     if name in KINDS:
         return KINDS[name]()
     added: Kind | None = extension(ADDED, name)
@@ -67,7 +67,7 @@ def kind_of(name: str) -> Kind:
 
 
 def live_tuples(state: StreamState) -> tuple[Key, LiveOperator]:
-    """The operator that holds the live tuples of a stream, and its key: by kind and group."""
+    """The operator that holds the live tuples of a stream, and its key: kind and group."""
     from skws.queries.keywords.kind import LiveKeywords  # noqa: PLC0415 - loads the mesh
 
     return (KEYWORDS, SHARED), LiveKeywords(state)
@@ -79,7 +79,7 @@ def plan_of(query: Query, stream: Stream) -> QueryPlan:
 
 
 def plans_over(queries: Iterable[Query], stream: Stream) -> list[QueryPlan]:
-    """As ``plan_of``, of several queries."""
+    """As ``plan_of``, for several queries."""
     queries = list(queries)
     kinds = {name: kind_of(name) for name in {query.kind for query in queries}}
     return [kinds[query.kind](query, stream) for query in queries]
@@ -92,7 +92,7 @@ def plans_of(job: Job) -> dict[str, QueryPlan]:
 
 
 def moment(result: LiveResult) -> float:
-    """When a result is given, in seconds since the epoch; static results come first."""
+    """The time at which a result is emitted, in seconds since the epoch; static results come first."""
     whole = result.parsed
     time = instant_of(whole) if whole.place is None else whole.place.at
     return -1.0 if time is None else time

@@ -1,8 +1,8 @@
 """Plans of queries, and the operators that answer them in a session.
 
-Each kind of query is a class of ``QueryPlan``, which checks the query and groups it. Each group has an
-``Operator``. Keyword queries are one group; queries over the same windows are one; a query of another kind is
-a group of its own, with an ``Evaluator``.
+Each kind of query is a subclass of ``QueryPlan``, which checks queries and assigns them to groups. Each group
+has an ``Operator``. All keyword queries form one group; queries over the same windows form one; each query of
+another kind has its own group, with an ``Evaluator``.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 class LoggedBatch:
     """A micro-batch of the log. ``position``, ``now`` and ``final``: those of the stream before it.
 
-    ``recent``: if it has what lives in place of all before, the micro-batches that readers with shorter
-    windows need, as they came; the last one is empty, and tells where the stream stood behind them.
+    ``recent``: if the batch holds the live tuples in place of all earlier batches, the original micro-batches
+    that readers with shorter windows need; the last one is empty and has the stream's state after them.
     """
 
     position: int
@@ -57,13 +57,13 @@ class LoggedBatch:
 
 
 Begins: TypeAlias = Mapping[str, Sequence[Begin]]
-"""The begins of results that were updated, by the name of their query, or SHARED: a log keeps them."""
+"""The begins of updated results, by the name of their query, or SHARED; a log keeps them."""
 
 Past = Callable[[], Iterable[LoggedBatch]]
-"""Gives the log, oldest first.
+"""Returns the log, oldest first.
 
-It ends two windows back, where equal rows may queue that are older. A query that
-begins with the log takes a deletion to end the oldest of the rows that it has
+The log reaches two windows back; older rows may be equal to rows in it. A query that
+begins with the log assumes that a deletion ends the oldest equal row that it has
 read; the deletion may have ended an older one.
 """
 
@@ -73,10 +73,10 @@ class StreamState:
     """``share``: the results that belong to the session. ``tables``: rows of static relations so far.
 
     ``since``: for relations added by a change of the schema, the position from which their records count.
-    ``expected``: the states that the replay of the log leads to, by query. ``live``: what holds the live
-    tuples, if anything does. ``counted_from``: the position before which the log has only what lived then, so
-    that positions in it tell the order, and nothing else. ``past_lives``: what lived in place of the log, if
-    that is the past of readers that need it as it came; None if it is not.
+    ``expected``: the states that the replay of the log leads to, by query. ``live``: the operator that holds
+    the live tuples, if there is one. ``counted_from``: before this position the log has only tuples that were
+    alive then, so positions in that part only give the order. ``past_lives``: the part of the log that was
+    replaced by its live tuples, if readers that need the original log have read these instead; else None.
     """
 
     stream: Stream
@@ -98,22 +98,23 @@ class StreamState:
         return max(self.order.now, 0)
 
     def logged_in_order(self, window: Window | None) -> Iterator[OrderedBatch]:
-        """The log in order, as evaluators with a window read it."""
+        """The log in order, in the form that evaluators with a window read."""
         past = self.past()
         if window is not None and is_shorter(window, self.stream.window):
             past = chain.from_iterable(self.as_it_came(one, window) for one in past)
         yield from self.in_order(past)
 
     def as_it_came(self, logged: LoggedBatch, window: Window) -> Sequence[LoggedBatch]:
-        """What a reader with a shorter window reads of a part of the log that may have what lives.
+        """The batches that a reader with a shorter window reads from a part of the log.
 
-        That is what was kept as it came. If it has been kept for shorter windows yet, what lived before comes
-        first; then nothing else may take its place until two of the windows are over.
+        If the part holds live tuples in place of earlier batches, these are the recent original batches. If
+        they do not reach back two windows, the tuples that were alive before them come first; then the log
+        must not be replaced again until two of the windows are over.
         """
         recent = logged.recent
         if not record_count(recent):
             return (logged,)
-        if isinstance(window, TimeWindow):  # positions of what lived before tell a window of tuples nothing
+        if isinstance(window, TimeWindow):  # a window of tuples cannot use their positions
             first, end = recent[0], recent[-1]
             settled = (end.now if end.final is None else end.final) - self.stream.lateness
             if not Retention((window,)).over(LogPart(first.now, first.position), settled, end.position):
@@ -124,7 +125,7 @@ class StreamState:
         return recent
 
     def in_order(self, past: Iterable[LoggedBatch]) -> Iterator[OrderedBatch]:
-        """A log in order."""
+        """The batches of a log, in order."""
         order = Order(self.stream)
         for accepted in self.logged(order, past):
             arrived = order.in_order(accepted)
@@ -137,39 +138,39 @@ class StreamState:
                 yield arrived
 
     def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
-        """A log under the schema that holds now; ``order`` accepts its batches."""
+        """The batches of a log under the current schema, as ``order`` accepts them."""
         removed = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(past):
             order.seek(order.position if number else logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
-                yield order.accepted(NO_RECORDS)  # what waited for that, before the batch
+                yield order.accepted(NO_RECORDS)  # releases records that waited for it, before the batch
             earlier = {relation for relation, since in self.since.items() if order.position < since}
             yield order.accepted(passed_over(logged.batch, removed | earlier))
-            if logged.recent:  # what lives does not tell how far the stream had come
+            if logged.recent:  # the live tuples do not say how far the stream had come
                 order.seek(order.position, logged.recent[-1].now)
 
 
 def is_shorter(window: Window, other: Window) -> bool:
-    """Whether what a window holds is part of what another, of time or without an end, holds."""
+    """True if a window holds only part of the tuples of another, which is a time window or unbounded."""
     if isinstance(other, Unbounded):
         return isinstance(window, TimeWindow | CountWindow)
     return isinstance(other, TimeWindow) and isinstance(window, TimeWindow) and window.length < other.length
 
 
 def record_count(past: Iterable[LoggedBatch]) -> int:
-    """The records of a log."""
+    """The number of records in a log."""
     return sum(len(one.batch) for one in past)
 
 
 def changed(stream: Stream, text: str) -> Stream:
-    """The stream with the schema of a YAML text. Raises SchemaError."""
+    """The stream with the schema in a YAML text. Raises SchemaError."""
     after = SchemaChange.between(stream.schema, parse_schema(text, default_name=stream.schema.name)).after
     return replace(stream, schema=after)
 
 
 def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
-    """The records of a batch, without as many of each as are in parts of the log."""
+    """The records of a batch minus those in parts of the log, as multisets."""
     parts = [one.batch for one in logged if len(one.batch)]
     remaining = Counter(record for part in parts for record in part.records())
     since = min(int(part.time.min()) for part in parts)
@@ -183,11 +184,11 @@ def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
 
 
 Key: TypeAlias = tuple[str, Hashable]
-"""Of an operator: the kind of its queries, and their group."""
+"""The key of an operator: the kind of its queries, and their group."""
 
 
 def exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
-    """Finds all results of some groups, which nobody wants."""
+    """Compute all results of some groups and discard them."""
     for results in groups.values():
         for _ in memory_checked(results):
             pass
@@ -196,18 +197,18 @@ def exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
 NOTHING_LIVES: Final = "there are no live tuples to search: no keyword query has begun"
 
 SHARED: Final = ""
-"""The name of the results and the state that the queries of a group share; no query has it."""
+"""The name under which results and state are kept that the queries of a group share; no query has it."""
 
 
 class Operator(ABC):
-    """Answers the queries of one group. Results are given by the name of their query."""
+    """Answers the queries of one group. Results are keyed by the name of their query."""
 
     stays = False
-    """True if it is kept without queries."""
+    """True if the operator is kept when it has no queries."""
 
     @property
     def in_order(self) -> bool:
-        """True if it takes records once no earlier one can come; else at once, and corrects what it told."""
+        """True if it takes records once no earlier one can come; else at once, and corrects its results."""
         return True
 
     @property
@@ -217,48 +218,48 @@ class Operator(ABC):
 
     @property
     def keeps(self) -> Window | None:
-        """The window for which the log is kept; None if nothing is rebuilt from it."""
+        """The window for which the log is kept; None if the operator is not rebuilt from it."""
         return None
 
     @property
     def waits(self) -> bool:
-        """True if the end of the stream would give results, or release records that wait for earlier ones."""
+        """True if the end of the stream would produce results, or release records that wait for others."""
         return False
 
     @abstractmethod
     def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        """Static tables, before the stream; gives the results of their rows alone."""
+        """Load static tables, before the stream; returns the results of their rows alone."""
 
     @abstractmethod
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
-        """Answer queries from now on; gives their results that are alive. Raises UsageError."""
+        """Answer queries from now on; returns their results that are alive. Raises UsageError."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
         """Stop answering a query."""
 
     def alive(self, name: str) -> list[Result] | None:  # noqa: ARG002
-        """The results of a query that are alive now, as a snapshot; None if only the log tells."""
+        """The results of a query that are alive now, as a snapshot; None if only the log can give them."""
         return None
 
     @abstractmethod
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
-        """Process the next records, which are some: as ``in_order`` says."""
+        """Process the next records, at least one: in order or at once, as ``in_order`` says."""
 
     def replay(self, arrived: OrderedBatch) -> None:
-        """As ``process``, where nobody wants the results; ``expect_begins`` comes next."""
+        """As ``process``, but discards the results; ``expect_begins`` is called next."""
         exhaust(self.process(arrived))
 
     def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:  # noqa: ARG002
-        """Why a query of keywords has no results among what lives; None for other kinds."""
+        """Why a keyword query has no results among the live tuples; None for other kinds."""
         return None
 
     def advance(self, now: int) -> dict[str, Iterable[Result]]:  # noqa: ARG002
-        """What happens up to a time, which included, before any more records."""
+        """Advance to a time (inclusive) without records; returns the changes to results."""
         return {}
 
     def finish(self) -> dict[str, Iterable[Result]]:
-        """The results that waited for more of the stream, which has ended."""
+        """The results that were held back until the stream ended."""
         return {}
 
     def count(self, arrived: OrderedBatch) -> int:
@@ -267,25 +268,25 @@ class Operator(ABC):
         return sum(matches(result) for results in results_by_query.values() for result in results)
 
     def untouched_by(self, change: SchemaChange, plans: Sequence[QueryPlan]) -> bool:  # noqa: ARG002
-        """True if it reads nothing that changes. ``plans``: those of its queries over the new schema."""
+        """True if it reads nothing that changes. ``plans``: its queries over the new schema."""
         return False
 
     def take_over(self, former: Self) -> dict[str, list[Result]]:  # noqa: ARG002 - few results outlive a change
-        """Take the place of an operator of the same queries over the schema before; gives what changes."""
+        """Replace an operator of the same queries over the former schema; returns the changes to results."""
         return {}
 
     def seek(self) -> None:  # noqa: B027 - most operators find the position in their records
-        """The stream has moved to another position; the records up to there are not processed."""
+        """Called when the stream moves to another position without processing the records before it."""
 
     def snapshot(self) -> dict[str, bytes]:
-        """The states, by query, of what is not rebuilt from the log."""
+        """The states, by query, that cannot be rebuilt from the log."""
         return {}
 
     def expect(self) -> None:  # noqa: B027 - few operators begin before the log is replayed
-        """The log is replayed from now on, up to the expected state."""
+        """Called before the log is replayed, up to the expected state."""
 
     def restore(self, states: Mapping[str, bytes], plans: Sequence[QueryPlan]) -> None:
-        """Answer queries from their states on; it has no others, and has processed nothing."""
+        """Answer queries from their states on; the operator has no others and has processed nothing."""
         raise NotImplementedError("rebuilt from the log")
 
     def begins(self) -> dict[str, list[Begin]]:
@@ -297,39 +298,39 @@ class Operator(ABC):
         return {}
 
     def expect_begins(self, begins: Begins) -> None:  # noqa: B027 - few results are updated
-        """Take up the begins of results by the records that were processed last."""
+        """Apply the logged begins of results that the last processed records updated."""
 
     @property
     def lasts(self) -> bool:
-        """True if what lives leads to the present state, whatever has led to that."""
+        """True if the state can be rebuilt from the live tuples alone."""
         return False
 
     def rebuild(self, past: Sequence[LoggedBatch]) -> None:
-        """Begin anew with a log, while one is replayed that has what lives in place of it."""
+        """Start over from ``past``; called in a replay of a log that has live tuples in place of it."""
         raise NotImplementedError("it keeps its own state, or lasts")
 
     @property
     def living(self) -> int:
-        """Tuples that are alive, which ``lasting_records`` would give; 0 if it gives None."""
+        """The number of live tuples that ``lasting_records`` would return; 0 if it returns None."""
         return 0
 
     def lasting_records(self) -> LastingRecords | None:
-        """Records that lead to the present state; None if the operator needs all that its window holds."""
+        """Records that rebuild the present state; None if the operator needs its whole window."""
         return None
 
     @abstractmethod
     def load(self) -> Load:
-        """For metrics."""
+        """The load, for metrics."""
 
     def counts(self) -> list[Counts]:
         return []
 
     def window_spans(self) -> list[WindowSpan]:
-        """The windows of an expression that ended last, and those that are open."""
+        """The windows of an expression: the latest to end, and the open ones."""
         return []
 
     def used(self, name: str | None) -> list[OperatorUse]:  # noqa: ARG002
-        """The operators of a mesh that have been used, by one query or by all."""
+        """The operators of a mesh that one query, or any query, has used."""
         return []
 
 
@@ -340,11 +341,11 @@ class LiveOperator(Operator):
 
     @abstractmethod
     def take_up(self, log: LongBatch) -> LongBatch:
-        """Take in what lives, from a log that has ``lasting_records``; gives the records still to process."""
+        """Load live tuples from the ``lasting_records`` in a log; returns the records still to process."""
 
     @abstractmethod
     def change_schema(self, change: SchemaChange, text: str) -> dict[str, list[Result]]:
-        """Go on with another schema, whose YAML is ``text``; gives the changes to results."""
+        """Switch to another schema, whose YAML is ``text``; returns the changes to results."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -352,7 +353,7 @@ class LiveOperator(Operator):
 
     @abstractmethod
     def make_space(self, tuples: int) -> None:
-        """So many tuples come soon, as where a log is replayed."""
+        """Make space for tuples that come soon, as when a log is replayed."""
 
     @abstractmethod
     def living_tuples(self) -> list[Result]:
@@ -360,7 +361,7 @@ class LiveOperator(Operator):
 
     @abstractmethod
     def prepare_searches(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples; True if there are more."""
+        """Index the words of at most ``most`` live tuples; returns True if there are more."""
 
     @abstractmethod
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
@@ -368,7 +369,7 @@ class LiveOperator(Operator):
 
     @abstractmethod
     def present(self, since: int | None) -> PresentRows | None:
-        """The rows that live now, without those before an event time; None before any are held."""
+        """The live rows, without those before an event time; None before any are held."""
 
     @abstractmethod
     def search(self, plan: QueryPlan, most: int) -> Searched:
@@ -376,9 +377,9 @@ class LiveOperator(Operator):
 
 
 class QueryPlan(ABC):
-    """A query that was checked and bound to a stream. It is made once, where the query comes in.
+    """A query that was checked and bound to a stream. It is made once, when the query is read.
 
-    Each kind of query has a class of its own. Making one raises QueryError, PatternError, UsageError if the
+    Each kind of query has a subclass. Its constructor raises QueryError, PatternError, UsageError if the
     query cannot be answered over the stream.
     """
 
@@ -389,50 +390,50 @@ class QueryPlan(ABC):
     @property
     @abstractmethod
     def window(self) -> Window:
-        """The window that holds for the query."""
+        """The window that applies to the query."""
 
     @property
     def reads(self) -> frozenset[int] | None:
-        """The relations that it reads, by position; None if it may be any."""
+        """The positions of the relations that it reads; None if it may read any."""
         return None
 
     @property
     def warning(self) -> str:
-        """About windows that may pile up; empty if none may."""
+        """A warning about windows that may pile up; empty if none can."""
         return ""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of the query is ignored, or read in another way than its author may think: a line each."""
+        """Parts of the query that are ignored, or read otherwise than its author may expect: a line each."""
         return ()
 
     @property
     def search(self) -> Plan | None:
-        """How keywords are searched; None for other kinds."""
+        """The plan of a keyword search; None for other kinds."""
         return None
 
     @abstractmethod
     def check_change(self, before: Stream) -> None:
-        """Raises SkwsError with the reason if a query over ``before`` cannot go on with this plan."""
+        """Raises SkwsError with the reason if a query over ``before`` cannot continue with this plan."""
 
     @abstractmethod
     def group(self, state: StreamState) -> Hashable | None:
-        """Queries of equal groups share an operator. None if no result of the query belongs to the part."""
+        """The group: queries of equal groups share an operator. None if the session owns no result of it."""
 
     @abstractmethod
     def operator(self, state: StreamState) -> Operator:
         """A new operator for the group of the query."""
 
     def over(self, stream: Stream) -> Self:
-        """The plan of the same query over another stream. Raises as making one."""
+        """The plan of the same query over another stream. Raises the errors of the constructor."""
         return type(self)(self.query, stream)
 
 
 class SeparatePlan(QueryPlan):
-    """Of a kind whose queries have an evaluator each."""
+    """The plan of a query that has its own evaluator."""
 
     def owns(self, part: Part) -> bool:
-        """Whether results of the query belong to a part; by default one part has the whole query."""
+        """True if results of the query belong to a part; by default one part owns the whole query."""
         return part.owns(self.query.name)
 
     @abstractmethod
@@ -500,7 +501,7 @@ class EvaluatorOperator(Operator):
         return map(self._counted, self._state.logged_in_order(self.keeps))
 
     def _counted(self, arrived: OrderedBatch) -> OrderedBatch:
-        """A window of tuples reads what has come since positions in the log are those of arrival."""
+        """The records that the evaluator reads: a window of tuples skips those before ``counted_from``."""
         return arrived.since(self._state.counted_from) if isinstance(self.keeps, CountWindow) else arrived
 
     def snapshot(self) -> dict[str, bytes]:

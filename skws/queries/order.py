@@ -1,7 +1,7 @@
 """The order of a stream: ticks and positions of records, and which records are late or next in order.
 
-Dropped records of removed relations still have positions and move time on, so
-a log that holds them is read as it was when they came.
+Dropped records of removed relations still have positions and advance time, so
+a log that holds them is read the same way as on arrival.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PASSED_OVER: Final = -1
 
 
 class StreamOrder:
-    """Gives records ticks: microseconds, or with ``by_count`` those of an ``ArrivalWindow``.
+    """Gives records ticks: microseconds, or with ``by_count`` ticks of an ``ArrivalWindow``.
 
-    Records may come up to ``lateness`` after later ones; ``on_late`` is called for those that come later
-    still, which are dropped. Under a count window nothing is late.
+    Records may lie up to ``lateness`` behind the latest one; older ones are dropped after a call of
+    ``on_late``. Under a count window no record is late.
 
-    ``final``: who reads from several partitions says by ``settle`` up to which time all of them have come;
-    what is late and what is settled depend on that in place of the latest record. None before.
+    ``final``: the time that all partitions have reached, as a reader of several partitions reports it by
+    ``settle``; None before. Lateness and the horizon then depend on it, not on the latest record.
     """
 
     def __init__(self, *, by_count: bool, lateness: int, on_late: OnLate) -> None:
@@ -43,22 +43,22 @@ class StreamOrder:
 
     @property
     def horizon(self) -> int:
-        """The tick up to which everything is settled: no later record is before it."""
+        """The tick before which no record comes any more."""
         return (self.now if self.final is None else min(self.now, self.final)) - self._lateness
 
     def settle(self, final: int) -> None:
-        """All partitions have come to ``final``: earlier records come no more, but for the lateness."""
+        """All partitions have reached ``final``: earlier records only come within the lateness."""
         if not self._by_count:
             self.final = final if self.final is None else max(self.final, final)
 
     def awaits(self, batch: RecordBatch) -> bool:
-        """True if the records, or some that come after them, may be before ``now``."""
+        """True if some of the records, or of later ones, may be before ``now``."""
         if self._lateness or self.final is None:
             return bool(self._lateness)
         return self.final < self.now or bool((batch.time[1:] < batch.time[:-1]).any())
 
     def reach(self, tick: int) -> None:
-        """Time has passed up to ``tick``."""
+        """Advance to ``tick``, unless time is later already."""
         self.now = max(self.now, tick)
 
     def at(self, time: int) -> int:
@@ -93,7 +93,7 @@ class StreamOrder:
     def _without_late(self, batch: RecordBatch) -> RecordBatch:
         time = batch.time
         if (time[:1] >= self.horizon).all() and (time[1:] >= time[:-1]).all():
-            return batch  # as is usual
+            return batch  # the usual case
         if self.final is None:
             reached = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
         else:
@@ -110,9 +110,9 @@ class StreamOrder:
 class Order:
     """Sorts micro-batches by time; with a lateness, also across them. Under a count window nothing is sorted.
 
-    ``position``: that of the next insertion that is not late. ``now``: the latest tick. ``latest``: the
-    latest event time, None before any; ``settled``: that of the records given in order. ``counts``: of
-    records so far. ``final``: see ``StreamOrder``.
+    ``position``: the position of the next insertion that is not late. ``now``: the latest tick. ``latest``:
+    the latest event time, None before the first record; ``settled``: the latest event time of the records
+    returned in order. ``counts``: of the records so far. ``final``: see ``StreamOrder``.
     """
 
     def __init__(self, stream: Stream, on_late: OnLate = unheard) -> None:
@@ -150,18 +150,18 @@ class Order:
         return self._order.final
 
     def settle(self, final: int) -> None:
-        """As ``StreamOrder.settle``; the next call of ``in_order`` gives what waited for it."""
+        """As ``StreamOrder.settle``; the next call of ``in_order`` returns the records that waited for it."""
         self._order.settle(final)
 
     def seek(self, position: int, now: int) -> None:
-        """Move on; the records up to here are not given, or not all of them."""
+        """Move to a position and a tick; the records before them are skipped, at least in part."""
         self.position = self._order.position = position
         self._order.reach(now)
         if self.latest is not None and not self._by_count:
             self.latest = max(self.latest, now)
 
     def count(self, insertions: int, latest: int) -> None:
-        """Insertions up to some time were processed elsewhere, whose order does not matter any more."""
+        """Count insertions up to a time that were processed elsewhere; their order no longer matters."""
         self.counts.tuples += insertions
         self.seek(self.position + insertions, latest)
         self.latest = latest if self.latest is None else max(self.latest, latest)
@@ -206,20 +206,20 @@ class Order:
         return self._order.at(time)
 
     def at_once(self, accepted: RecordBatch) -> OrderedBatch:
-        """The records that were accepted last, as they are; without those that were ``passed_over``."""
+        """The last accepted records as they are, without those that were ``passed_over``."""
         return self._counting(accepted, self.position - accepted.insertions, self.horizon)
 
     def in_order(self, accepted: RecordBatch, *, ended: bool = False) -> OrderedBatch:
         """The records that are next in order after a batch was accepted; all of them if the stream has ended.
 
-        Records that were ``passed_over`` take a position, and are left out.
+        Records that were ``passed_over`` occupy a position, but are left out.
         """
         if not self._lateness and self.final is None:
             return self._given(accepted, self.position - accepted.insertions)
         waiting = concat_batches([self._waiting, accepted])
         waiting = waiting.take(np.argsort(waiting.time, kind="stable"))
         first = self.position - waiting.insertions
-        # Without a lateness, records of the instant that is final are given as they come.
+        # Without a lateness, records of the final instant are returned as they come.
         side: Literal["left", "right"] = "left" if self._lateness else "right"
         ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
         settled, self._waiting = waiting.cut(ready)
@@ -231,7 +231,7 @@ class Order:
         return self._counting(batch, position, None)
 
     def _counting(self, batch: RecordBatch, position: int, horizon: int | None) -> OrderedBatch:
-        """The records that were not ``passed_over``."""
+        """The records that were not ``passed_over``, with their positions."""
         stays = batch.relation != PASSED_OVER
         if stays.all():
             return OrderedBatch(batch, position, None, self._by_count, horizon)

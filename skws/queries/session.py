@@ -59,8 +59,8 @@ if TYPE_CHECKING:  # loaded only for keywords, and for window expressions
 class Session:
     """Answers queries of any kinds. ``share``: the results that belong to the session.
 
-    ``keywords``: True holds live tuples from the start; False from the first
-    keyword query on. ``past`` gives the log, oldest first, to queries that are
+    ``keywords``: if True, the session holds live tuples from the start; else from the first
+    keyword query on. ``past`` returns the log, oldest first, for queries that are
     added in mid-stream.
 
     To rebuild a session: ``expect`` the states of its ``snapshot``, add its queries,
@@ -78,9 +78,9 @@ class Session:
     ) -> None:
         self._state = StreamState(stream, share, Order(stream, on_late), past)
         self._plans: dict[str, QueryPlan] = {}
-        self._placed: dict[str, Key] = {}  # by name of a query: the key of its operator, if it has one
+        self._placed: dict[str, Key] = {}  # the key of each query's operator, if it has one, by name
         self.operators: dict[Key, Operator] = {}
-        """One for each group of queries, by kind and group; that of keywords stays without queries."""
+        """One for each group of queries, by kind and group; the one for keywords stays without queries."""
         if keywords:
             key, live = live_tuples(self._state)
             self.operators[key] = live
@@ -88,7 +88,7 @@ class Session:
 
     @property
     def stream(self) -> Stream:
-        """With the schema that holds now."""
+        """The stream, with its current schema."""
         return self._state.stream
 
     @property
@@ -98,12 +98,12 @@ class Session:
 
     @property
     def now(self) -> int:
-        """The latest tick: microseconds, or those of a count window (``skws_windows.window``)."""
+        """The latest tick: microseconds, or ticks of a count window (``skws_windows.window``)."""
         return self._state.order.now
 
     @property
     def final(self) -> int | None:
-        """Up to which time all partitions have come, if they are several (``settle``)."""
+        """The time that all partitions have reached (``settle``); None if nothing has reported one."""
         return self._state.order.final
 
     @property
@@ -113,7 +113,7 @@ class Session:
 
     @property
     def settled(self) -> int:
-        """The latest event time that all queries know of: some wait for late records."""
+        """The latest event time that all queries have processed: some wait for late records."""
         return self._state.order.settled
 
     @property
@@ -123,16 +123,16 @@ class Session:
 
     @property
     def waits(self) -> bool:
-        """True if the end of the stream would give results, or release records that wait for earlier ones."""
+        """True if the end of the stream would produce results, or release records that wait for others."""
         return any(each.waits for each in self.operators.values())
 
     @property
     def keeps(self) -> set[Window]:
-        """The windows that the log is kept for."""
+        """The windows for which the log is kept."""
         return {kept for each in self.operators.values() if (kept := each.keeps) is not None}
 
     def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        """Static tables, before the stream; gives the results of their rows alone.
+        """Load static tables, before the stream; returns the results of their rows alone.
 
         Queries that are added later have these results in their snapshots.
         """
@@ -142,13 +142,13 @@ class Session:
         return [result for each in self.operators.values() for result in each.load_tables(records)]
 
     def add(self, query: Query) -> list[Result]:
-        """Answer a query from now on; gives its results that are alive. Raises QueryError, UsageError."""
+        """Answer a query from now on; returns its results that are alive. Raises QueryError, UsageError."""
         return self.add_all([plan_of(query, self.stream)])
 
     def add_all(self, plans: Sequence[QueryPlan]) -> list[Result]:
-        """Answer queries from now on, those of one group together; gives their results that are alive.
+        """Answer queries from now on, those of one group together; returns their results that are alive.
 
-        Raises UsageError for a name that is taken, before any query is added; UsageError for a query that
+        Raises UsageError for a name in use, before any query is added; UsageError for a query that
         cannot be answered.
         """
         names: set[str] = set()
@@ -167,12 +167,12 @@ class Session:
                 results += operator.add(group)
                 self._place(group, key, operator)
             self._plans |= {plan.query.name: plan for plan in group}
-        for plan in plans:  # results of one time come in order of queries, also where all stand at once
+        for plan in plans:  # results of one time come in order of queries, also if these are added together
             self._plans[plan.query.name] = self._plans.pop(plan.query.name)
         return results
 
     def arrange(self, names: Sequence[str]) -> None:
-        """Put all queries into the order in which they give their results of one time."""
+        """Set the order of all queries, in which their results of one time are emitted."""
         self._plans = {name: self._plans[name] for name in names}
 
     def remove(self, name: str) -> None:
@@ -183,11 +183,11 @@ class Session:
         key = self._placed.pop(name, None)
         if key is not None:
             self.operators[key].remove(name)
-            if not self.operators[key].stays:  # else queries may be very many
+            if not self.operators[key].stays:  # else there may be very many queries
                 self._drop_idle()
 
     def alive(self, name: str) -> list[Result]:
-        """The results of a query that are alive now, as snapshots; nothing for a query that holds none.
+        """The results of a query that are alive now, as snapshots; empty for a query that holds no results.
 
         Raises UsageError for an unknown name.
         """
@@ -202,7 +202,7 @@ class Session:
         return plan.operator(self._state).add([plan])
 
     def why_nothing(self, name: str) -> EmptyResult | None:
-        """Why a query of keywords has no results among what lives; None for other kinds, or without rows."""
+        """Why a keyword query has no results among the live tuples; None for other kinds, or without rows."""
         key = self._placed.get(name)
         return None if key is None else self.operators[key].why_nothing(self._plan(name))
 
@@ -214,47 +214,47 @@ class Session:
         return [] if self._state.live is None else self._state.live.living_tuples()
 
     def make_space(self, tuples: int) -> None:
-        """So many tuples come soon, as where a log is replayed."""
+        """Make space for tuples that come soon, as when a log is replayed."""
         if self._state.live is not None:
             self._state.live.make_space(tuples)
 
     def prepare_searches(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples for searches; True if there are more."""
+        """Index the words of at most ``most`` live tuples for searches; returns True if there are more."""
         return self._state.live is not None and self._state.live.prepare_searches(most)
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
-        """The ``most`` frequent words that begin with ``start`` (folded), with the live tuples they are in.
+        """The ``most`` frequent words that begin with ``start`` (folded), with their numbers of live tuples.
 
-        Only words that searches have learned. Raises TimeLimitError.
+        Only includes words that are indexed for searches. Raises TimeLimitError.
         """
         return [] if self._state.live is None else self._state.live.completions(start, most)
 
     def present(self, since: int | None = None) -> PresentRows | None:
-        """The rows that live now, until they change, for people who look at them; None if none are held.
+        """The live rows for display, valid until they change; None if none are held.
 
-        ``since``: those before this event time, in microseconds, are left out.
+        ``since``: rows before this event time, in microseconds, are left out.
         """
         return None if self._state.live is None else self._state.live.present(since)
 
     def why_live_rows_give_nothing(self, plan: QueryPlan) -> EmptyResult | None:
-        """As ``why_nothing``, for a query that need not stand."""
+        """As ``why_nothing``, for a query that need not be in the session."""
         return None if self._state.live is None else self._state.live.why_nothing(plan)
 
     def search(self, plan: QueryPlan, most: int) -> Searched:
         """The ``most`` best results of keywords that are alive now.
 
-        The plan has a ranking, and does not stay. Raises UsageError if no live tuples are held;
-        TimeLimitError, after which the session goes on as before.
+        The plan has a ranking, and is not added. Raises UsageError if no live tuples are held;
+        TimeLimitError, after which the session is usable as before.
         """
         if self._state.live is None:
             raise UsageError(NOTHING_LIVES)
         return self._state.live.search(plan, most)
 
     def change_schema(self, text: str) -> list[Result]:
-        """Go on with the schema of a YAML text, which was checked (``check_change``).
+        """Switch to the schema in a YAML text, which was checked (``check_change``).
 
-        Gives the retractions of results over removed relations and joins, then
-        the results of new joins among live tuples. Records refer to
+        Returns the retractions of results over removed relations and joins, then
+        the results of new joins among live tuples. Later records refer to
         ``stream.schema``, in which relations keep their positions. Raises SchemaError.
         """
         state, before = self._state, self.stream
@@ -274,7 +274,7 @@ class Session:
     def _over(
         self, change: SchemaChange, key: Key, former: Operator
     ) -> tuple[Operator, dict[str, list[Result]]]:
-        """An operator over the schema that holds now, in place of a former one, and what its results change.
+        """An operator over the current schema that replaces a former one, and the changes to its results.
 
         The former one itself if it reads nothing that changes.
         """
@@ -296,8 +296,8 @@ class Session:
     def sort_out(self, batch: RecordBatch) -> RecordBatch:
         """The records of a micro-batch that are not late, in order of arrival.
 
-        Late ones are reported and counted. For hosts with a log: it then has no late records, wherever a
-        replay of it begins.
+        Late ones are reported and counted. Hosts with a log call this first, so that the log has no late
+        records, wherever its replay begins.
         """
         return self._state.order.sort_out(batch)
 
@@ -309,9 +309,9 @@ class Session:
         reached: int | None = None,
         settled: int | None = None,
     ) -> list[Result]:
-        """Process a micro-batch, whose records may be in any order; gives the results by time.
+        """Process a micro-batch, whose records may be in any order; returns the results by time.
 
-        ``reached`` and ``settled``: as of ``replay``.
+        ``reached`` and ``settled``: see ``replay``.
         """
         self._leave_step(settled)
         results = list(self.process(batch, ended=ended))
@@ -321,7 +321,7 @@ class Session:
         return results if settled is None else results + self.settle(settled)
 
     def process(self, batch: RecordBatch, *, ended: bool = False) -> Iterator[Result]:
-        """As ``take``; the results of a single query, or of keywords alone, are given as they are found."""
+        """As ``take``; the results of a single query, or of keywords alone, are yielded as they are found."""
         return self._processed(batch, ended=ended)
 
     def replay(
@@ -337,10 +337,10 @@ class Session:
     ) -> None:
         """Process a micro-batch of the log again, for operators that are rebuilt from it.
 
-        ``begins``: what ``begins`` gave after it; None if that comes with the next one. ``lasting``: it has
-        ``lasting_records`` in place of all before; then those that do not last are rebuilt from what is
-        ``recent``. ``reached`` and ``settled``: the latest time and the stream time after it, None as the
-        records say.
+        ``begins``: what ``begins`` returned after it; None if that comes with the next one. ``lasting``: the
+        batch has ``lasting_records`` in place of the log before; operators that need the original log are
+        then rebuilt from ``recent``. ``reached`` and ``settled``: the latest time and the stream time after
+        the batch; None if the records determine them.
         """
         self._leave_step(settled)
         others = self._readers if record_count(recent) else []
@@ -349,7 +349,7 @@ class Session:
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
-        told = begins is None  # else results, and what is known of them, come to nothing
+        told = begins is None  # else the results, and their begins, are not needed
         left = self._taken_up(batch, others) if lasting else batch
         for part in self._parts(left) if lasting else [batch.whole]:
             self._replay(part, without=others, told=told)
@@ -357,7 +357,7 @@ class Session:
             self._state.order.count(batch.insertions - left.insertions, batch.latest)
         if reached is not None or settled is not None:
             self.seek(self.position, self.now if reached is None else reached, settled)
-            # Before others are rebuilt, which would read again what waits for that here.
+            # Before others are rebuilt, as these would read again the records that wait for this time.
             self._replay(NO_RECORDS, without=others, told=told)
         if others:
             logged = LoggedBatch(self.position, ALWAYS, batch.whole, final, recent)
@@ -373,7 +373,7 @@ class Session:
                 each.expect_begins(begins)
 
     def _taken_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
-        """What is left of ``lasting_records`` when what holds the live tuples has taken them up."""
+        """Load ``lasting_records`` into the operator that holds the live tuples; returns the others."""
         live = self._state.live
         reading = [each for each in self.operators.values() if each.keeps is not None and each not in without]
         return batch if live is None or reading != [live] else live.take_up(batch)
@@ -387,9 +387,9 @@ class Session:
                     each.replay(some)
 
     def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
-        """A batch in place of all of a log, which may be very long, in parts.
+        """A batch that replaces a whole log, which may be very long, in parts.
 
-        In one where results are corrected, as when they begin is told with the batch that updates them.
+        It is one part if results are corrected, since their begins come with the batch that updates them.
         """
         if self.stream.lateness or self.final is not None:
             yield batch.whole
@@ -397,15 +397,15 @@ class Session:
         yield from batch.parts(PART)
 
     def log_replaced(self, whole: LogPart, recent: int | None = None) -> None:
-        """The log has ``lasting_records`` from now on, of which ``whole`` tells.
+        """Note that ``lasting_records`` have replaced the part ``whole`` of the log.
 
-        ``recent``: the position of the first record that is kept as it came; None if none is.
+        ``recent``: the position of the first original record that is kept; None if none is.
         """
         self._state.counted_from = whole.after if recent is None else recent
         self._state.past_lives = whole if recent is None else None
 
     def begins(self) -> dict[str, list[Begin]]:
-        """The begins of results that were updated since the last call, which a log keeps with its records."""
+        """The begins of results that were updated since the last call; a log keeps them with its records."""
         begins_by_query = _merged(each.begins() for each in self.operators.values())
         return {name: list(begins) for name, begins in begins_by_query.items() if begins}
 
@@ -416,17 +416,17 @@ class Session:
 
     @property
     def living(self) -> int:
-        """Tuples that are alive: ``lasting_records``, which copies them, gives as many at least, or None."""
+        """The number of live tuples: ``lasting_records`` copies at least as many records, or returns None."""
         return max((each.living for each in self.operators.values()), default=0)
 
     def lasting_records(self) -> LastingRecords | None:
-        """The records in place of all of the log so far, in order of time: they lead to the present state.
+        """Records that can replace the whole log so far, in order of time: they rebuild the present state.
 
-        For operators with shorter windows what is ``recent`` is kept beside them.
+        Operators with shorter windows also need the ``recent`` log.
 
-        Records that wait for earlier ones are among them as they came: operators that read in order have not
-        seen them. None if some operator needs all that its window holds, or has read what lives in place of
-        it; or if a record waits that was ``passed_over``, of which only the position is known.
+        Records that wait for earlier ones are included unchanged: operators that read in order have not
+        seen them. None if some operator needs the original log of its window, or has read live tuples in
+        place of it; or if a waiting record was ``passed_over``, since only its position is known.
         """
         waiting = self._state.order.waiting
         if (waiting.relation == PASSED_OVER).any():
@@ -449,7 +449,7 @@ class Session:
         return first_records if first_records is None else first_records.waiting_for(waiting)
 
     def recent(self, past: Iterable[LoggedBatch]) -> tuple[LoggedBatch, ...]:
-        """Of a log as it came, what operators need for which what lives is not enough; with where it ends."""
+        """The part of the original log that some operators need beside the live tuples, and its end."""
         batches: list[LoggedBatch] = []
         order = Order(self.stream)
         for number, logged in enumerate(past if self._readers else ()):
@@ -465,32 +465,32 @@ class Session:
 
     @property
     def keeps_recent(self) -> set[Window]:
-        """The windows that the log is kept for as it came, beside ``lasting_records``."""
+        """The windows for which the original log is kept beside ``lasting_records``."""
         return {each.keeps for each in self._readers if each.keeps is not None}
 
     def _is_over(self, part: LogPart) -> bool:
-        """Whether operators that are rebuilt from the log as it came do without a part of it."""
+        """True if operators that are rebuilt from the original log no longer need a part of it."""
         return Retention(self.keeps_recent).over(part, self.settled, self.position)
 
     @property
     def _readers(self) -> list[Operator]:
-        """Operators that are rebuilt from the log as it came."""
+        """Operators that are rebuilt from the original log."""
         return [each for each in self.operators.values() if each.keeps is not None and not each.lasts]
 
     def advance(self, now: int) -> list[Result]:
-        """What happens up to a time, in microseconds, at which no more records come."""
+        """Advance to a time, in microseconds, before the next record; returns the changes to results."""
         results_by_query = self._by_query(_merged(each.advance(now) for each in self.operators.values()))
         return in_order_of_time([list(part) for part in results_by_query])
 
     def count(self, batch: RecordBatch) -> int:
-        """The number of results of a batch in order; the only query is a pattern. Results are not formed."""
+        """The number of results of a batch in order, without forming them; the only query is a pattern."""
         (key,) = self._placed.values()
         order = self._state.order
         arrived = order.in_order(order.accepted(batch))
         return self.operators[key].count(arrived) if len(arrived.batch) else 0
 
     def counts(self) -> Counts:
-        """Records so far, and the results of all operators."""
+        """The numbers of records so far, and of results of all operators."""
         counts = replace(self._state.order.counts)
         for own in (counts for each in self.operators.values() for counts in each.counts()):
             counts.static = max(counts.static, own.static)
@@ -503,30 +503,30 @@ class Session:
         return counts
 
     def settle(self, final: int) -> list[Result]:
-        """All partitions of the stream have come to a time, in microseconds; gives what waited for that.
+        """Note that all partitions have reached a time, in microseconds; returns results that waited for it.
 
-        From the first call on this, in place of the latest record, says which records are late, and what
-        queries that read the stream in order get. Up to the first call, records came in order.
+        From the first call on this time, not the latest record, decides which records are late and which are
+        passed to queries that read in order. Up to the first call, records came in order.
         """
         self._state.order.settle(final)
         results = self.take(NO_RECORDS)
-        for each in self.operators.values():  # a log may lose what is before this time, and their states know
+        for each in self.operators.values():  # their states note this time, before which the log may end
             each.seek()
         return results
 
     def final_before(self, settled: int | None) -> int | None:
-        """The stream time before a micro-batch, by that after it; None while the latest record says both."""
+        """The stream time before a micro-batch, given that after it; None if the latest record sets both."""
         return self.now if self.final is None and settled is not None else self.final
 
     def _leave_step(self, settled: int | None) -> None:
-        """Up to here partitions were in step, if nothing has told a stream time yet."""
+        """Before the first stream time, settle the present time: partitions were in step up to here."""
         if self.final is None and settled is not None:
             self.settle(self.now)
 
     def seek(self, position: int, now: int, final: int | None = None) -> None:
-        """Move to a position of the stream; the records up to there are not processed, or not all of them.
+        """Move to a position of the stream; the records before it are skipped, at least in part.
 
-        ``final``: as ``settle``, None for a stream whose latest record says it.
+        ``final``: as for ``settle``; None if the latest record sets the stream time.
         """
         self._state.order.seek(position, now)
         if final is not None:
@@ -535,21 +535,21 @@ class Session:
             each.seek()
 
     def snapshot(self) -> dict[str, bytes]:
-        """The states of what is not rebuilt from the log: by query, and one that keyword queries share.
+        """The states that cannot be rebuilt from the log: by query, and one that keyword queries share.
 
-        A query that is rebuilt from the log has a state only where the log leaves something open. If it gives
-        none any more, its last one still holds.
+        A query that is rebuilt from the log has a state only if the log does not determine it. If it returns
+        none any more, its last state is still valid.
         """
         return {name: state for each in self.operators.values() for name, state in each.snapshot().items()}
 
     def expect(self, states: Mapping[str, bytes]) -> None:
-        """Take a ``snapshot`` before the log up to it is replayed; ``restore`` it behind the replay."""
+        """Accept a ``snapshot`` before the log up to it is replayed; call ``restore`` after the replay."""
         self._state.expected = states
         for each in self.operators.values():
             each.expect()
 
     def restore(self, states: Mapping[str, bytes]) -> None:
-        """Inverse of ``snapshot``; queries whose states agree share an operator again."""
+        """Inverse of ``snapshot``; queries with equal states share an operator again."""
         self._state.expected = {}
         groups: dict[tuple[Key, bytes], list[QueryPlan]] = {}
         for name in self._plans:
@@ -575,11 +575,11 @@ class Session:
         return [] if key is None else self.operators[key].window_spans()
 
     def load(self) -> Load:
-        """What all operators hold together."""
+        """The total load of all operators."""
         return Load.total([each.load() for each in self.operators.values()])
 
     def used(self, name: str | None = None) -> list[OperatorUse]:
-        """The operators of the meshes of keyword queries that have been used; of one query, or of all."""
+        """The mesh operators that a keyword query, or any of them, has used."""
         key = None if name is None else self._placed.get(name)
         operators = [each for its, each in self.operators.items() if name is None or its == key]
         return [use for each in operators for use in each.used(name)]
@@ -595,14 +595,14 @@ class Session:
         return any(each.adding_needs_log and each.keeps is not None for each in self.operators.values())
 
     def _plan(self, name: str) -> QueryPlan:
-        """That of a query over the schema that holds now."""
+        """The plan of a query over the current schema."""
         plan = self._plans[name]
         if plan.stream.schema is not self.stream.schema:
             plan = self._plans[name] = plan.over(self.stream)
         return plan
 
     def _key(self, plan: QueryPlan) -> Key | None:
-        """The key of the operator that answers a query; None if nothing of it belongs here."""
+        """The key of the operator that answers a query; None if no result of it belongs to the session."""
         group = plan.group(self._state)
         return None if group is None else (plan.query.kind, group)
 
@@ -617,14 +617,14 @@ class Session:
 
     def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
-        if results_by_query.keys() <= {SHARED}:  # as is usual, and queries may be very many
+        if results_by_query.keys() <= {SHARED}:  # the usual case; there may be very many queries
             return list(results_by_query.values())
         return [results_by_query[name] for name in (SHARED, *self._plans) if name in results_by_query]
 
     def _inputs(
         self, batch: RecordBatch, *, ended: bool, replayed: bool
     ) -> list[tuple[Operator, OrderedBatch]]:
-        """What operators get of the next records; if they are ``replayed``, those rebuilt from the log."""
+        """The next records as each operator reads them; if ``replayed``, for those rebuilt from the log."""
         order = self._state.order
         accepted = order.accepted(passed_over(batch, self.stream.schema.evolution.removed_relations))
         in_order, at_once = order.in_order(accepted, ended=ended), order.at_once(accepted)
@@ -643,7 +643,7 @@ class Session:
 
 
 PART: Final = BATCH
-"""Records of a log that are processed at once."""
+"""The number of records of a log that are processed at once."""
 
 _Of = TypeVar("_Of")
 
@@ -659,9 +659,9 @@ def _merged(groups: Iterable[Mapping[str, Iterable[_Of]]]) -> dict[str, Iterable
 def bounded_session(
     plans: Sequence[QueryPlan], stream: Stream, batches: Iterator[RecordBatch], share: Part = WHOLE
 ) -> tuple[Session, Iterator[RecordBatch]]:
-    """A session that has queries, and the records of a stream that ends, in batches of whole instants.
+    """A session with queries, and the records of a finite stream, in batches of whole instants.
 
-    Without tables, which are to be loaded first, the first records order the keywords of queries.
+    If the schema has no tables, which would be loaded first, the first records order the keywords of queries.
     """
     if not any(relation.table for relation in stream.schema.relations):
         first = next(batches, NO_RECORDS)

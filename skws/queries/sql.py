@@ -1,4 +1,4 @@
-"""Bounded queries in SQL: synopses over the stream, a state of constant size."""
+"""Bounded queries in SQL, answered by synopses of the stream: a state of constant size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _REASONS = {
 
 
 def to_json(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> dict[str, Any]:
-    """The verdict as ``skws bounds check --format json`` prints it; consumers depend on it."""
+    """The verdict as ``skws bounds check --format json`` prints it; consumers depend on this format."""
     return {
         "bounded": verdict.bounded,
         "projection": verdict.projection,
@@ -72,7 +72,7 @@ def _located(text: str, atom: Atom) -> dict[str, Any]:
 
 
 def _column(text: str, place: TextSpan) -> dict[str, Any]:
-    """A projected column, where no atom is responsible."""
+    """The text and place of a projected column, if no atom is responsible."""
     line, column = _place(text, place.start)
     return {"text": text[place.start : place.end], "line": line, "column": column}
 
@@ -131,7 +131,7 @@ def _refusal(union: Union, verdict: Verdict) -> Iterator[str]:
 
 
 def shown_row(union: Union, values: Output) -> JsonRow:
-    """A row by names of columns; time stamps are ISO 8601 in UTC."""
+    """A row by column name; time stamps are ISO 8601 in UTC."""
     query = union.queries[0]
     shown = (
         iso(value) if term.domain is Domain.TIMESTAMP and value is not None else value
@@ -141,9 +141,9 @@ def shown_row(union: Union, values: Output) -> JsonRow:
 
 
 def row_result(query: Query, start: float, row: JsonRow, count: int) -> Result:
-    """A row added ``count`` times by the tuples of one time, ``start``, in seconds; it stands for a tuple.
+    """The result for a row that the tuples of one time, ``start``, in seconds, add ``count`` times.
 
-    Equal rows of one time are one result.
+    Equal rows of one time are one result, which has the row as its only tuple.
     """
     identity = blake2b(orjson.dumps([query.name, start, row]), digest_size=12).hexdigest()
     shown = ResultTuple.given("row", identity, (), row)
@@ -155,7 +155,7 @@ FORCE: Final = "force"
 
 
 class SqlPlan(SeparatePlan):
-    """Bounded queries in SQL: nothing expires, and their state has a constant size. Raises SqlError, too."""
+    """Bounded queries in SQL: nothing expires, and their state has a constant size. Also raises SqlError."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
         super().__init__(query, stream)
@@ -169,7 +169,7 @@ class SqlPlan(SeparatePlan):
         return Unbounded()
 
     def check_change(self, before: Stream) -> None:
-        """The state goes on if all relations of the query stay."""
+        """The state is kept if all relations of the query stay."""
         check_stays(_reads(self._union), before.schema, self.stream.schema)
 
     def evaluator(self, state: StreamState) -> SqlEvaluator:  # noqa: ARG002
@@ -177,7 +177,7 @@ class SqlPlan(SeparatePlan):
 
 
 class SqlEvaluator(Evaluator):
-    """Answers one query from then on, by synopses; reads no log."""
+    """Answers one query by synopses, from its start on; does not read the log."""
 
     def __init__(self, query: Query, union: Union, stream: Stream) -> None:
         self._query = query
@@ -201,7 +201,7 @@ class SqlEvaluator(Evaluator):
             self._run = UnionRun(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
-        """Raises BadRecordsError for a deletion from a stream of the query, UsageError from a replay."""
+        """Raises BadRecordsError for a deletion from a stream of the query, UsageError if it is a replay."""
         for record in arrived.batch.records():
             if record.delete and self._finite:
                 raise UsageError(
@@ -256,7 +256,7 @@ def _reads(union: Union) -> set[str]:
 
 
 def parsed(text: str, schema: Schema) -> Union:
-    """The union that a text in SQL is. Raises SqlError."""
+    """The union that a text in SQL denotes. Raises SqlError."""
     from skws_bounds.sql_reader import parse_sql  # noqa: PLC0415 - the SQL parser takes a while to load
 
     return parse_sql(text, schema)

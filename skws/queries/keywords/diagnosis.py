@@ -40,8 +40,7 @@ class EmptyResult(NamedTuple):
 
     ``missing``: the keywords that no tuple satisfies, each with similar words, the likeliest first.
     ``instead``: the query without them; empty if no keyword would be left. ``join``: the form of a join to
-    add,
-    if there are none.
+    add, if there are none.
     """
 
     reasons: tuple[str, ...]
@@ -50,7 +49,7 @@ class EmptyResult(NamedTuple):
     join: str = ""
 
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
-        """The reasons, and one thing to try if they name none. ``command``: to show that as a command."""
+        """The reasons, and one thing to try if they name none, shown as a command if ``command`` is given."""
         way = "" if any(way in line for line in self.reasons for way in _WAYS_ON) else self._way_on(command)
         return (*self.reasons, way) if way else self.reasons
 
@@ -106,7 +105,7 @@ class KeywordCounts:
             self.relations[slot].add(relation)
 
     def why_nothing(self, words: Callable[[], Mapping[str, int]], where: str = "") -> EmptyResult:
-        """``words``: folded, with their numbers of tuples. ``where``: the tuples that were counted."""
+        """The reason. ``words``: folded, with their numbers of tuples. ``where``: the tuples counted."""
         plan = self.plan
         searched = plan.query.match_names or any(each.search_columns for each in plan.schema.relations)
         if not searched and not self.unsearched:
@@ -191,7 +190,7 @@ def _between(possible: Possible) -> set[str]:
 
 
 class RecordSample:
-    """Counts the keywords and the words of some records. ``whole``: whether these are all."""
+    """Counts the keywords and the words of some records. ``whole``: True if these are all records."""
 
     def __init__(self, plan: Plan) -> None:
         self.whole = True
@@ -213,9 +212,9 @@ class RecordSample:
 
 
 def why_rows_give_nothing(plan: Plan, rows: Iterable[tuple[int, Row]], where: str) -> EmptyResult:
-    """The reason why rows give a plan no results; each with the number of its relation.
+    """The reason why rows give a plan no results.
 
-    ``where``: which rows.
+    ``rows``: each with the number of its relation; ``where``: describes them.
     """
     counts, words, rows = KeywordCounts(plan), Vocabulary(), list(rows)
     for relation, row in rows:
@@ -241,7 +240,7 @@ def note_words(words: Vocabulary, relation: Relation, row: Row) -> None:
     for column in relation.search_columns:
         value = row[column]
         if value is not None:
-            # Nobody mistypes one code for another, and each row has codes of its own.
+            # Codes are left out: most are unique to a row, and suggestions for them would be useless.
             text = " ".join(word for word in str(value).split() if not _DIGIT.search(word))
             words.add(text, relation.attributes[column].analyzer)
 

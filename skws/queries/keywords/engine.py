@@ -1,8 +1,8 @@
-"""The engine of keyword queries: ordered batches of records through the meshes of several queries.
+"""The engine of keyword queries: passes ordered batches of records through the meshes of several queries.
 
-Lifespans are settled for a whole batch before it is joined, so a result that is found and
-retracted within one batch gives both records, each at its time. With lateness,
-a tuple that turns out to live longer than assumed is joined again.
+Lifespans are settled for a whole batch before it is joined. A result that is found and retracted within one
+batch is still emitted and retracted, each at its time. With lateness, a tuple that turns out to live longer
+than assumed is joined again.
 """
 
 from __future__ import annotations
@@ -49,23 +49,22 @@ if TYPE_CHECKING:
     from skws.index.database import StoredTuples
 
 RESULTS: Final = 1 << 18
-"""Results of one portion, about: they are in memory together, as columns of integers."""
+"""The approximate number of results of one portion, which are in memory together as columns of integers."""
 TAKEN_UP: Final = BATCH
-"""Tuples of row files that are taken up at once."""
+"""The number of tuples of row files that are loaded at a time."""
 _OP: Final = attrgetter("op")
-_FIRST: Final = 2048  # tuples with keywords: each can join each
-_LEARNED: Final = 1024  # tuples whose words are learned before one is completed
-_SAMPLE: Final = 128  # rows from which the share with keywords is estimated
+_FIRST: Final = 2048  # tuples with keywords in the first portion: each may join every other
+_LEARNED: Final = 1024  # tuples whose words are indexed before a word is completed
+_SAMPLE: Final = 128  # rows from which the share of rows with keywords is estimated
 
 
 class KeywordEngine(MeshEngine):
     """Answers queries over one stream, which share its window, its live tuples and their index.
 
-    The stream is ordered before (``skws.queries.order``). ``lateness``, in microseconds: by so much records
-    may come after later ones. ``accepts_root``:
-    False for the rows of root tuples whose results are left out. ``on_demand``: rows of tables with a source
-    of their own are looked up as joins reach them, which the paper's meshes cannot wait for; else all are
-    taken in. ``sizes``: from which on it works in another way.
+    The stream is already ordered (``skws.queries.order``). ``lateness``: how far records may lie behind the
+    latest one, in microseconds. ``accepts_root``: False for the rows of root tuples whose results are left
+    out. ``on_demand``: rows of tables with their own source are looked up when joins reach them, which the
+    paper's meshes do not support; else all rows are loaded. ``sizes``: thresholds, see ``Sizes``.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class KeywordEngine(MeshEngine):
     ) -> None:
         self.schema = schema
         self._on_demand = on_demand
-        self._taken_in: set[int] = set()  # tables with a source of which all rows were taken in
+        self._taken_in: set[int] = set()  # tables with a source whose rows were all loaded
         self.window = window
         self._lifespans = with_deletions(window)
         self.lateness = lateness
@@ -96,20 +95,20 @@ class KeywordEngine(MeshEngine):
         self._queries = SharedPlans()
         self._arrived = 0  # number of records so far
         self._searching: int | None = None  # the number of the query that ``search`` answers
-        self.now = self._horizon = ALWAYS  # ticks: the latest, and that before which nothing comes any more
+        self.now = self._horizon = ALWAYS  # ticks: the latest, and the one before which no record comes
         self._in_any_order = False
         register(self)
 
     def add(self, plan: Plan) -> list[Result]:
-        """Answer a query from now on; gives its results that are alive.
+        """Answer a query from now on; returns its results that are alive.
 
-        A query that is answered under another name is found once, and told by each name. Raises UsageError
-        if the name is taken, or the plan is for another stream.
+        Equal queries are evaluated once, and their results are reported under each name. Raises UsageError
+        if the name is in use, or the plan is for another stream.
         """
         return self.add_all([plan])
 
     def add_all(self, plans: Sequence[Plan]) -> list[Result]:
-        """Answer queries, whose keywords are matched jointly; gives their results, query by query."""
+        """Answer queries, whose keywords are matched jointly; returns their results, query by query."""
         for plan in plans:
             if plan.schema != self.schema or plan.window != self.window:
                 raise UsageError(
@@ -130,7 +129,7 @@ class KeywordEngine(MeshEngine):
         return found
 
     def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
-        """Answer new queries, by number; gives their results that are alive, by all names of the queries."""
+        """Answer new queries, by number; returns their results that are alive, by name, for all names."""
         partials, moved = self._operator.add_all(plans)
         if moved:
             partials = self._results.moved(moved, partials)
@@ -145,10 +144,10 @@ class KeywordEngine(MeshEngine):
         return begun
 
     def _shares(self, number: int) -> bool:
-        """Whether another query may have the results of a number from now on.
+        """True if another query may share the results of a number from now on.
 
-        Not if some are over that records may still change: it knows nothing of these, as after a restart
-        without the earlier query.
+        False if records may still change results that are over: the new query has never reported these, as
+        after a restart without the earlier query.
         """
         return not (self._corrects and self._results.any_over(number, self.now))
 
@@ -157,17 +156,17 @@ class KeywordEngine(MeshEngine):
         return isinstance(self._updates, CorrectedUpdates)
 
     def _followed(self, number: int, name: str) -> Iterator[Result]:
-        """The results of a query that are alive, for another name."""
+        """The results of a query that are alive, under another name."""
         self._updates.follow(self._queries.first(number), name, self.now)
         return self.alive(name)
 
     def _as_followed(self, number: int, name: str, begun: Iterable[Result]) -> Iterator[Result]:
-        """The first results of a query that is equal to an earlier one, which shares none of its results."""
+        """The first results of a query that equals an earlier one but does not share its results."""
         self._updates.follow(self._queries.first(number), name, self.now)
         return map(self._updates.as_told, begun)
 
     def _renumber_queries(self, more: int) -> None:
-        """Give the numbers of removed queries to others. Raises UsageError if there are too many queries."""
+        """Renumber the queries from 0. Raises UsageError if there are too many queries."""
         queries = self._queries.compacted()
         if queries.next + more > self._sizes.numbers:
             raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
@@ -194,19 +193,19 @@ class KeywordEngine(MeshEngine):
         return self._updates.all_begins()
 
     def expect_begins(self, begins: Iterable[Begin]) -> None:
-        """Take up begins when the records that they came with have been processed again."""
+        """Apply logged begins after the records that they were logged with have been processed again."""
         self._updates.expect(begins)
 
     def prepare_searches(self, most: int) -> bool:
-        """Learn the words of at most so many live tuples; True if there are more."""
+        """Index the words of at most ``most`` live tuples; returns True if there are more."""
         return self._operator.search_at(self.now).prepare(most)
 
     def know(self, slots: Ints) -> None:
-        """Learn words for searches of some live tuples alone: no other has any that is searched for."""
+        """Index some live tuples for searches; no other tuple has a word that is searched for."""
         self._operator.searches.words.know(slots, self.live_tuples)
 
     def present(self, since: int | None = None) -> PresentRows:
-        """The rows that live now, without those before an event time."""
+        """The live rows, without those before an event time."""
         return self._operator.present(self.now, since)
 
     def completions(self, start: str, most: int) -> list[tuple[str, int]]:
@@ -218,14 +217,14 @@ class KeywordEngine(MeshEngine):
     def search(self, plan: Plan, most: int) -> Searched:
         """The ``most`` best results that are alive now.
 
-        The plan has a ranking. It is answered as a new query would be, and forgotten. Raises TimeLimitError.
+        The plan has a ranking. It is answered like a new query, then forgotten. Raises TimeLimitError.
         """
         if self._searching is None:
             self._searching = self._queries.number()
         return self._operator.search_at(self.now).search(self._searching, plan, self.now, most)
 
     def search_once(self, plan: Plan, most: int) -> Searched:
-        """As ``search``, at less cost where no other search follows; no result has a tick."""
+        """As ``search``, at less cost if no other search follows; results have no ticks."""
         self._operator.search_at(self.now).know(plan)
         searched = self.search(plan, most)
         return searched._replace(
@@ -243,11 +242,11 @@ class KeywordEngine(MeshEngine):
         self._operator.remove(number)
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Insert the static tables, before the stream; gives the results of static tuples alone."""
+        """Insert the static tables, before the stream; returns the results of static tuples alone."""
         return self.load_table_batches(batched(records))
 
     def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """As ``load_tables``."""
+        """As ``load_tables``, for batches."""
         before = self._operator.table_rows
         partials = self._operator.open_tables() if self._on_demand else []
         static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
@@ -256,26 +255,26 @@ class KeywordEngine(MeshEngine):
         yield from chain.from_iterable(self._counted(self._report(partials, snapshot=True)))
 
     def open_database(self, database: StoredTuples) -> None:
-        """Take in a database by its index, before anything else, for searches."""
+        """Add the rows of a database by its index, before all other tuples, for searches."""
         self._operator.open_stored(database)
 
     def _rows_of_sources(self) -> Iterator[Record]:
-        """All rows of tables with a source that were not given yet; none if they come on demand."""
+        """The rows of tables with a source that were not loaded yet; none if they are loaded on demand."""
         new = () if self._on_demand else set(sourced(self.schema)) - self._taken_in
         if new:
             self._taken_in |= new
             yield from table_records(self.schema, new)
 
     def make_space(self, tuples: int) -> None:
-        """So many tuples come soon: columns are made as long at once, in place of growing step by step."""
+        """Make space for tuples that come soon, so that columns do not grow step by step."""
         self._store.make_space(tuples)
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         """The results of the next records, as they are found."""
-        return chain.from_iterable(self._taken(arrived))  # results pass no more generators than needed
+        return chain.from_iterable(self._taken(arrived))  # results pass through as few generators as possible
 
     def replay(self, arrived: OrderedBatch) -> None:
-        """As ``take``, where nobody wants the results; ``expect_begins`` comes next."""
+        """As ``take``, but discards the results; ``expect_begins`` is called next."""
         for _ in memory_checked(self._taken(arrived, told=self._updates.learns)):
             pass
 
@@ -285,7 +284,7 @@ class KeywordEngine(MeshEngine):
             return
         last = int(ticks[-1])
         if arrived.horizon is not None and arrived.horizon < last:
-            # Earlier records may come: results depend on which records are settled together.
+            # Earlier records may come, so results depend on which records are settled together.
             yield from self._batch(batch, ticks, arrived.horizon, told=told)
             return
         for first, end in self._portions.of(batch):
@@ -295,10 +294,10 @@ class KeywordEngine(MeshEngine):
             self._portions.led_to(self.counts.results - before)
 
     def take_up(self, log: LongBatch) -> LongBatch:
-        """Take in what lives, from a log that has ``lasting_records``; gives the records to take after it.
+        """Load live tuples from the ``lasting_records`` in a log; returns the records still to process.
 
-        Those in row files lead to a tuple each, so they need not be settled one after the other. Their
-        results were told when they came.
+        Each record in row files makes one tuple, so they need not be settled one after the other. Their
+        results were reported when the records came.
         """
         if not isinstance(log, StoredRecords) or not self._loads(log.rest):
             return log
@@ -309,7 +308,7 @@ class KeywordEngine(MeshEngine):
         return log.rest
 
     def _loads(self, rest: RecordBatch) -> bool:
-        """Whether tuples may be taken in before the ``rest`` of the records, which are earlier ones."""
+        """True if tuples may be loaded before the ``rest`` of the records, which are earlier ones."""
         alone = not (len(self._store) or self._operator.has_tables)
         in_order = not (self.lateness or self._in_any_order) and isinstance(self.window, Unbounded)
         return alone and in_order and not rest.truncations().any()
@@ -322,19 +321,19 @@ class KeywordEngine(MeshEngine):
             yield TupleBatch(part.relation, part.rows, part.time, ends, part.time, places)
 
     def reach(self, now: int, horizon: int) -> None:
-        """Time has passed up to ``now``; no record comes before ``horizon`` any more. Both are ticks."""
+        """Advance to ``now``; no record comes before ``horizon`` any more. Both are ticks."""
         self.now, self._horizon = max(self.now, now), horizon
         self._settling.forget(horizon)
         self._operator.purge(horizon)
 
     def change_schema(self, schema: Schema, time: int) -> list[Result]:
-        """Go on with another schema from event time ``time``.
+        """Switch to another schema at event time ``time``.
 
         Records then refer to the relations of ``self.schema``, which keep their positions.
 
-        Gives the retractions of live results over removed relations and joins,
+        Returns the retractions of live results over removed relations and joins,
         then the results of new joins among live tuples. The tuples of removed
-        relations are dropped. ``load_tables`` gives the results of new tables.
+        relations are dropped. ``load_tables`` returns the results of new tables.
         Raises QueryError, and changes nothing, if a query cannot be read over
         the new schema.
         """
@@ -342,7 +341,7 @@ class KeywordEngine(MeshEngine):
         return self._changed(change, self._queries.over(change.after), time)
 
     def _changed(self, change: SchemaChange, queries: SharedPlans, time: int) -> list[Result]:
-        """Go on with a new operator for ``queries``."""
+        """Replace the operator by a new one for ``queries``; returns the changes to results."""
         self._operator.compact(self._horizon)
         retracted = self._results.retracted_by(change, self.now, time)
         over = self._results.over(self._horizon, self.now, self._queries.first)
@@ -368,16 +367,16 @@ class KeywordEngine(MeshEngine):
         return told
 
     def snapshot(self) -> bytes:
-        """The state that is not rebuilt from the log; empty if there is none."""
+        """The state that cannot be rebuilt from the log; empty if there is none."""
         return self._settling.snapshot(self._horizon)
 
     def expect(self, state: bytes) -> None:
-        """Take a state from ``snapshot``, before the log up to it is replayed."""
+        """Accept a state from ``snapshot``, before the log up to it is replayed."""
         self._settling.expect(state)
 
     @property
     def living(self) -> int:
-        """Tuples that live now, or that late records may let live."""
+        """The number of tuples that are alive now, or that late records may make alive again."""
         return int(np.count_nonzero(self._lasting()))
 
     def _lasting(self) -> Flags:
@@ -388,7 +387,7 @@ class KeywordEngine(MeshEngine):
     def living_tuples(self) -> list[Result]:
         """The tuples of the stream that are alive, in order of time, each as a result of one tuple.
 
-        They are of no query, and no keyword is marked.
+        They have no query and no marked keywords.
         """
         tuples, directory = self._store.live.tuples, self._store.directory
         begun = (tuples.start != ALWAYS) & (tuples.start <= self.now)
@@ -405,9 +404,9 @@ class KeywordEngine(MeshEngine):
         ]
 
     def lasting_records(self) -> LastingRecords:
-        """Records that lead to what lives now, and to what late ones may correct; in order of time.
+        """Records that rebuild the live tuples, and those that late records may correct; in order of time.
 
-        Under a window of time, or none.
+        The window is of time, or unbounded.
         """
         directory, horizon = self._store.directory, self._horizon
         self._settling.forget(horizon)
@@ -421,17 +420,17 @@ class KeywordEngine(MeshEngine):
         return LastingRecords(RecordBatch.of(leading), self._store, alone, self._operator.known_bitmaps)
 
     def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
-        """Equal rows of the instant of the only one that lives."""
+        """Insertions and deletions of the equal rows that came before a tuple in its instant."""
         for _ in range(known.occurrence):
             yield Record(known.relation, known.time, known.row)
             yield Record(known.relation, known.time, known.row, True)
 
     def held(self) -> Held:
-        """What the queries hold."""
+        """The number of entries that the queries hold, and the largest query."""
         return self._operator.held(dict(self._queries), self._results.held())
 
     def await_late(self) -> None:
-        """From now on records may come in any order, back to the horizon of the last batch."""
+        """Accept records in any order from now on, as far back as the horizon of the last batch."""
         if not self._in_any_order:
             self._in_any_order = True
             self._settling.await_late()
@@ -477,7 +476,7 @@ class KeywordEngine(MeshEngine):
     def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int, *, told: bool) -> Iterator[list[Result]]:
         """The results of records in order; ``horizon``: the tick before which no later one comes.
 
-        ``told``: False if nobody wants them, and they are only to be remembered.
+        ``told``: if False, results are only remembered.
         """
         reached = self.now
         self.reach(int(ticks[0]), min(int(ticks[0]), horizon))
@@ -521,7 +520,7 @@ class KeywordEngine(MeshEngine):
         self.counts.tuples += len(batch) - deletions
 
     def _follow(self, relation: int) -> None:
-        """Follow the tuples of a relation, from its first deletion on; also those alive."""
+        """Follow the tuples of a relation from its first deletion on, including live ones."""
         tuples = self._store.live.tuples
         mine = (tuples.relation == relation) & (tuples.end > self._horizon)
         self._settling.follow(relation, np.flatnonzero(mine))
@@ -529,7 +528,7 @@ class KeywordEngine(MeshEngine):
     def _arrivals(
         self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, mine: Ints, settled: Settled
     ) -> TupleBatch:
-        """The insertions of a batch: ``plain`` records, and tuples of the others, which are ``mine``."""
+        """The insertions of a batch: ``plain`` records, and tuples of the others, whose rows are ``mine``."""
         ends = natural_ends(self._lifespans, ticks)
         ended_at = np.full(len(batch), FOREVER) if self.by_count else None
         lives = mine[settled.lives]
@@ -567,9 +566,10 @@ class KeywordEngine(MeshEngine):
         reached: int = ALWAYS,
         instants: Callable[[], Callable[[Event], int]] | None = None,
     ) -> Iterator[list[Result]]:
-        """What is told of results and retractions; ``reached``: the time before them.
+        """Count and yield the reported results and retractions; ``reached``: the time before them.
 
-        ``instants``: what tells the instant of an event, if its time does not; needed for retractions.
+        ``instants``: returns a function from events to instants, if times do not determine instants; called
+        at the first retraction.
         """
         before = None if reached == ALWAYS else reached / MICROSECOND
         instant: Callable[[Event], int] | None = None
@@ -599,7 +599,7 @@ class KeywordEngine(MeshEngine):
 
 
 def instants_by_count(batch: RecordBatch, ticks: Ints) -> Callable[[Event], int]:
-    """Tells the instant of an event under a count window: neighbours of equal time are one."""
+    """Maps events to instants under a count window: consecutive records of equal time are one instant."""
     numbers = np.cumsum(np.diff(batch.time, prepend=batch.time[:1]) != 0).tolist()
     of_tick = dict(zip(ticks.tolist(), numbers, strict=True))
     # Deletions at several times between two arrivals have one tick.
@@ -613,9 +613,9 @@ def instants_by_count(batch: RecordBatch, ticks: Ints) -> Callable[[Event], int]
 
 
 class Portions:
-    """Cuts batches in order of time at the ends of instants: smaller portions where results are many.
+    """Cuts batches in order of time at the ends of instants, into smaller portions if there are many results.
 
-    The first portions are small where many tuples contain keywords. ``carriers``: the most tuples with
+    The first portions are small if many tuples contain keywords. ``carriers``: the most tuples with
     keywords in the next portion.
     """
 
@@ -624,7 +624,7 @@ class Portions:
         self.carriers = _FIRST
 
     def of(self, batch: RecordBatch) -> Iterator[tuple[int, int]]:
-        """Where the portions of a batch begin and end; ``led_to`` is called for each before the next."""
+        """The begins and ends of a batch's portions; call ``led_to`` for each before taking the next."""
         first = 0
         while len(batch) > self.carriers:
             end = _end_of_instant(batch, self._most(batch))
@@ -636,7 +636,7 @@ class Portions:
         yield first, first + len(batch)
 
     def led_to(self, results: int) -> None:
-        """A portion had so many results."""
+        """Adapt the size of portions to the number of results of the last one."""
         if results > RESULTS:
             self.carriers = max(1, self.carriers * RESULTS // results)
         elif 2 * results < RESULTS:
@@ -652,6 +652,6 @@ class Portions:
 
 
 def _end_of_instant(batch: RecordBatch, most: int) -> int:
-    """The place behind the last instant that ends within ``most`` records, or else behind the first one."""
+    """The position after the last instant that ends within ``most`` records, or else after the first one."""
     ends = np.append(np.flatnonzero(np.diff(batch.time)) + 1, len(batch))
     return int(ends[max(0, int(np.searchsorted(ends, most, side="right")) - 1)])

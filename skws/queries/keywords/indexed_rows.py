@@ -11,9 +11,9 @@ all rows of a query when it begins or, if there are many, those that a network c
 are in no result.
 
 Rows are removed when they can no longer be in a result. A row without keywords is removed when no waiting
-partial or live result has it as a member and it joins no tuple that may complete a network; a row that was
-added when it was reached, when no live tuple reaches it any more. Both are added again on demand. So memory
-contains the rows that live tuples need, and at most ``Sizes.rows_kept`` others.
+partial or live result has it as a member and it joins no tuple that may complete a network. A row that was
+added when it was reached is removed when no live tuple reaches it any more. Both are added again on demand.
+So memory contains the rows that live tuples need, and at most ``Sizes.rows_kept`` others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from skws_schema.graph import edges
 from skws_schema.model import Schema
 
 LOOKED_AT: Final = 4
-"""Live tuples for each row that has been added by then."""
+"""The number of live tuples per added row at which unneeded rows are removed."""
 
 
 class Taken:
@@ -115,7 +115,7 @@ class IndexedTables:
         self._left = int((slots >= 0).sum())
 
     def taken(self, *parts: Numbers) -> Taken | None:
-        """The rows among some that are not live yet; None if all are."""
+        """The rows in ``parts`` that are not live yet; None if all are."""
         return self._new([(self.tables[r], numbers) for part in parts for r, numbers in part.items()])
 
     def reached(self, tuples: Tuples) -> Numbers:
@@ -151,7 +151,7 @@ class IndexedTables:
         return is_waiting
 
     def missed(self, former: Numbers, edge: Ints, values: Ints) -> Numbers:
-        """The rows among some that ``demand`` skipped for these join values."""
+        """The rows in ``former`` that ``demand`` skipped for these join values."""
         missed_rows = {}
         for table, numbers in former.items():
             partner_rows = [rows for other, rows in self._partners(edge, values) if other.relation == table]
@@ -209,7 +209,7 @@ class IndexedRows:
     """The indexed tables behind the live tuples of ``meshes``.
 
     ``take_in`` adds rows to the live tuples, but not to meshes; ``insert`` also inserts them into meshes, and
-    returns the results. ``keyword_rows`` and ``rows_kept``: as of ``Sizes``.
+    returns the results. ``keyword_rows`` and ``rows_kept``: see ``Sizes``.
     """
 
     def __init__(
@@ -257,22 +257,22 @@ class IndexedRows:
             return
         reached = self.reserve.reached(self._around(ALWAYS, bitmaps))
         seeded = self.reserve.seeded(plan.matcher, plan.max_size)
-        # For other queries they complete only results of rows alone, which are known.
+        # For other queries these rows only complete results of rows alone, which are known.
         self._inserted(self.reserve.taken(rows, reached, seeded))
 
     def end(self, query: int) -> None:
-        """A query was removed: insert the rows held back for it that partial results need."""
+        """Called when a query is removed: insert the rows held back for it that partial results need."""
         former = self._keyword_rows.remove(query)
         joining = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
         self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in joining)))
 
     def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
-        """Insert the rows that new tuples reach; ``bitmaps`` by their number."""
+        """Insert the rows that new tuples reach; ``bitmaps``: by number of the tuple."""
         if self._keyword_rows.lazy:
             carrying = np.zeros(len(relation), dtype=bool)
             carrying[bitmaps.tuple] = True
             reached = self.reserve.reached(Tuples(relation, keys, carrying))
-            # They complete only results of rows alone, which are known.
+            # These rows only complete results of rows alone, which are known.
             self._inserted(self.reserve.taken(reached))
 
     def count(self, query: int) -> int:

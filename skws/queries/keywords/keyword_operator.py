@@ -1,6 +1,6 @@
 """Finds the results of keyword queries in batches of tuples with settled lifespans.
 
-The keyword engine, windowed queries and the slices of Spark share it. Live
+The keyword engine, windowed queries and the slices of Spark share this code. Live
 tuples and their index exist once; queries of one shape share a mesh.
 """
 
@@ -50,21 +50,21 @@ if TYPE_CHECKING:
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
 """The words for the present rows in messages, by the kind of window."""
-_LOOKED_AT: Final = 10_000  # rows of each table: memory is short
+_LOOKED_AT: Final = 10_000  # rows to sample from each table, as memory is short
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes from which on an operator works in another way; the defaults are the fastest."""
+    """Thresholds at which an operator changes its method; the defaults are the fastest."""
 
     many_queries: int = MANY
-    """The number of queries from which on delta joins answer all that they can."""
+    """The number of queries from which delta joins answer all queries that they can."""
     keyword_rows: int = 1 << 17
-    """The most rows of indexed tables that are all inserted when their query begins; these take 40 MB."""
+    """The most rows of indexed tables that are inserted at once when their query begins; these take 40 MB."""
     rows_kept: int = 1 << 17
     """Rows of indexed tables added before unneeded ones are removed; more if there are many live tuples."""
     numbers: int = 1 << QUERY_BITS
-    """The most numbers of queries, after which the remaining queries are renumbered from 0."""
+    """The limit on the numbers of queries, at which the remaining queries are renumbered from 0."""
 
     reasons: int = 20_000
     """The number of live tuples to examine for the reason of an empty result; it takes half a second."""
@@ -76,7 +76,7 @@ USUAL_SIZES: Final = Sizes()
 class KeywordOperator:
     """Finds results in the tuples of ``store``, which come in order of their start; ``emitter`` forms them.
 
-    ``accepts_root``: False for the root tuples, by their keys or else rows, whose results are left out.
+    ``accepts_root``: False for root tuples, given by their keys or else rows, whose results are left out.
     ``on_compact`` is called when slots are renumbered. ``on_evict`` flags the slots that must stay when rows
     of tables are evicted.
     """
@@ -127,7 +127,7 @@ class KeywordOperator:
         return self.queries.get(query) or self._worded.queries[query]
 
     def open_tables(self) -> list[Partials]:
-        """Open the tables that have a source of their own; returns the results of their rows alone.
+        """Open the tables that have their own source; returns the results of their rows alone.
 
         Call it once, before the stream. Raises SkwsError.
         """
@@ -152,27 +152,27 @@ class KeywordOperator:
         return partials
 
     def open_stored(self, stored: StoredTuples) -> None:
-        """Take in the rows of tables by their indexes, before anything else, for searches."""
+        """Add the rows of tables by their indexes, before all other tuples, for searches."""
         self._scoring.tables({table.relation: table for table in stored.tables})
         self.store.open(stored)
         self.searches.words.open(stored)
 
     def close(self) -> None:
-        """Close the tables with a source of their own; nothing is inserted any more.
+        """Close the tables with their own source; no insertions may follow.
 
-        Else their many files would stay open until a garbage collection, which is rare.
+        Otherwise their many files would stay open until a garbage collection, which is rare.
         """
         self._behind = self._over_tables = self._live.reserve = None
         self._scoring.tables({})
 
     @property
     def has_tables(self) -> bool:
-        """True if tables with a source of their own are open."""
+        """True if tables with their own source are open."""
         return self._behind is not None
 
     @property
     def table_rows(self) -> int:
-        """The number of rows of all tables with a source of their own."""
+        """The number of rows of all tables with their own source."""
         return 0 if self._behind is None else len(self._behind.reserve)
 
     @property
@@ -183,8 +183,7 @@ class KeywordOperator:
     def add_all(self, plans: Mapping[int, Plan]) -> tuple[list[Partials], set[int]]:
         """Add queries; returns their live results.
 
-        Also returns the earlier queries that have another mesh from now on: their results are among these,
-        with other
+        Also returns the earlier queries that move to another mesh: their results are included, with other
         networks.
         """
         worded = self._worded_among(plans)
@@ -215,7 +214,7 @@ class KeywordOperator:
         return self._add_meshed({query: plan})
 
     def _add_meshed(self, plans: Mapping[int, Plan]) -> list[Partials]:
-        """As ``add``, of several queries, whose keywords are matched jointly."""
+        """As ``add``, for several queries, whose keywords are matched jointly."""
         if not plans:
             return []
         if self._behind is not None and len(plans) > 1:  # adding a query inserts rows of its tables
@@ -252,7 +251,7 @@ class KeywordOperator:
         return KeywordBitmaps.concat([bitmaps, inserted.behind(first)])
 
     def search_at(self, now: int) -> LiveSearch:
-        """The search over all that lives at ``now``, with all rows of tables that have a source."""
+        """The search over all tuples that are alive at ``now`` and all rows of tables that have a source."""
         if self._behind is None:
             return self.searches
         if self._over_tables is None:
@@ -301,7 +300,7 @@ class KeywordOperator:
             self._behind.end(query)
 
     def rename(self, query: int, plan: Plan) -> None:
-        """Results of a query have another name from now on, that of an equal plan."""
+        """Change the name of a query's results to that of an equal plan."""
         self._formed(query).plan = plan
         if query in self._others:
             self._others[query] = plan
@@ -338,9 +337,9 @@ class KeywordOperator:
         return [self._truly_joined(results) for results in partials if len(results)]
 
     def load(self, batches: Iterable[TupleBatch], most: int) -> Iterator[Partials]:
-        """Add at most so many tuples of row files, before all others; gives their results, in parts.
+        """Add at most ``most`` tuples of row files, before all others; yields their results, in parts.
 
-        Their index by join value is made at once. That by identity is to be made (``LifespanResolver.load``).
+        Builds the index by join value. The caller builds the index by identity (``LifespanResolver.load``).
         """
         self.store.make_space(most)
         matching = FileMatching(self.matching)
@@ -367,7 +366,7 @@ class KeywordOperator:
         return None if bitmaps is None else KnownBitmaps(keys_of(self.matching.matchers), bitmaps)
 
     def arrivals(self, removed: Collection[int]) -> TupleBatch:
-        """All tuples but those of removed relations and of ``open_tables``, for another operator."""
+        """All tuples except those of removed relations and of ``open_tables``, for another operator."""
         return self.store.arrivals([*removed, *(() if self._behind is None else self._behind.reserve.tables)])
 
     def _take_in(self, taken: Taken) -> None:
@@ -381,23 +380,23 @@ class KeywordOperator:
         return self._insert(new, self.store.values.of(new.rows), self.matching.of(new.rows))
 
     def _put(self, taken: Taken) -> TupleBatch:
-        assert self._behind is not None  # noqa: S101 - the rows are its
+        assert self._behind is not None  # noqa: S101 - it provides the rows
         self._behind.reserve.put(taken, len(self._live))
         return of_table_rows(taken.blocks, taken.occurrences)
 
     def _counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """The labels that are counted on insertion."""
+        """The labels that have not been counted before insertion."""
         return bitmaps if self._behind is None else self._behind.counted(bitmaps)
 
     def release(self, tuples: list[StreamTuple]) -> None:
-        """Remove those of some tuples that are known, with all partial results; they may come again."""
+        """Remove the known tuples among some, with all partial results; they may come again."""
         slots, known = self.store.slots_of(tuples)
         if known:
             self._directory.release(known)
             self.end(slots, np.full(len(slots), ALWAYS))
 
     def end_known(self, tuples: list[StreamTuple]) -> Ints:
-        """End those of some tuples that are known; returns their slots."""
+        """End the known tuples among some; returns their slots."""
         slots, known = self.store.slots_of(tuples)
         if known:
             self.end(slots, np.array([each.end for each in known]))
@@ -411,19 +410,19 @@ class KeywordOperator:
             mesh.end(slots)
 
     def purge(self, horizon: int) -> None:
-        """Let time pass up to ``horizon``; dead entries are removed when they are about half of all."""
+        """Advance to ``horizon``; removes dead entries once they are about half of all."""
         for mesh in self.meshes:
             mesh.expire(horizon)
         entries = self.entries
         crowded = self._behind is not None and self._behind.reserve.crowded
         due = bool(entries) and self._sweep.due(horizon, entries)
         if due and not crowded and not (self._live.tuples.end <= horizon).any():
-            self._sweep.done(horizon, entries)  # nothing has ended, as where a log is replayed
+            self._sweep.done(horizon, entries)  # nothing has ended, as in the replay of a log
         elif crowded or due:
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:
-        """Remove all that ended at or before ``horizon``, and renumber the rest."""
+        """Remove tuples and results that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
         dropped = self._leaving(horizon)
         slots = self.store.compact(horizon, dropped)
@@ -447,7 +446,7 @@ class KeywordOperator:
 
     @property
     def meshes(self) -> list[Mesh]:
-        """Those that answer queries."""
+        """The meshes that answer queries."""
         return [*self._meshes, *([self._worded.joins] if len(self._worded) else ())]
 
     def mesh_of(self, query: int) -> Mesh:
@@ -455,9 +454,9 @@ class KeywordOperator:
         return self._formed(query).mesh
 
     def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
-        """The entries of the queries, and the largest of these.
+        """The number of entries that the queries hold, and a text that names the largest query.
 
-        ``plans`` by number; ``emitted``: live results.
+        ``plans``: by number; ``emitted``: live results.
         """
         results = [*emitted, *(part for mesh in self.meshes for part in mesh.found)]
         partials = [part for mesh in self.meshes for part in mesh.held()]
@@ -477,7 +476,7 @@ class KeywordOperator:
         return len(self._live) + sum(mesh.partials for mesh in self.meshes)
 
     def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        """Labels of live tuples in the codes of their meshes; those that exclude a tuple are counted."""
+        """Labels of live tuples in the codes of their meshes; counts those that exclude a tuple."""
         self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 
@@ -487,7 +486,7 @@ class KeywordOperator:
         return results if true.all() else results.take(true)
 
     def _agreeing(self, results: Partials, of: Callable[[int], ResultSource]) -> Flags:
-        """Which results are joined by equal values, not by equal integers alone; ``of`` gives queries."""
+        """Which results are joined by equal values, not only by equal integers; ``of`` returns queries."""
         true = np.ones(len(results), dtype=bool)
         if self.store.values.all_exact:
             return true
@@ -518,21 +517,21 @@ class MeshEngine(ABC):
     _operator: KeywordOperator
     _queries: SharedPlans
     now: int
-    """The latest tick; ``ALWAYS`` where tuples live until they are ended."""
+    """The latest tick; ``ALWAYS`` if tuples live until they are ended."""
 
     @property
     def live_tuples(self) -> int:
-        """Tuples that may still join; up to about as many dead ones are not yet purged."""
+        """The number of tuples in the store; up to about half of them may be dead and not yet purged."""
         return len(self._operator.store)
 
     @property
     def entries(self) -> int:
-        """Live tuples, waiting partial results and pairs of neighbours, with dead ones not yet purged."""
+        """Live tuples, waiting partial results and pairs of neighbours, and dead ones not yet purged."""
         return self._operator.entries
 
     @property
     def operators(self) -> int:
-        """The operators of all meshes."""
+        """The number of operators of all meshes."""
         return sum(mesh.operators for mesh in self._operator.meshes)
 
     @property
@@ -551,16 +550,16 @@ class MeshEngine(ABC):
         return self._operator.why_nothing(plan, self.now)
 
     def compact(self, tick: int) -> None:
-        """Purge all that has ended at ``tick``."""
+        """Purge tuples and results that have ended at ``tick``."""
         self._operator.compact(tick)
 
     def used(self, name: str | None = None) -> list[OperatorUse]:
-        """Operators of meshes that have been used; of the mesh of one query, or of all."""
+        """The mesh operators that have been used: of one query's mesh, or of all."""
         meshes = self._operator.meshes if name is None else [self._operator.mesh_of(self._queries.of(name))]
         return [use for mesh in meshes for use in mesh.used()]
 
     def load(self) -> Load:
-        """For metrics."""
+        """The load, for metrics."""
         operators, waiting = 0, 0
         for mesh in self._operator.meshes:
             used, partials = mesh.waiting
@@ -570,7 +569,7 @@ class MeshEngine(ABC):
 
 
 def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
-    """Queries, each with the positions of its rows in order."""
+    """The ``wanted`` queries, each with the positions of its rows in order."""
     order = np.argsort(query, kind="stable")
     sorted_queries = query.take(order)
     for one in wanted:

@@ -36,7 +36,7 @@ _OPTIONS: Final = (*SCORED, SIZE, GROUP, APPEND_ONLY, WINDOW, ALLOWED)
 
 
 class SearchPlan(QueryPlan):
-    """Of a kind that searches keywords."""
+    """The plan of a query that searches keywords."""
 
     def __init__(self, query: Query, stream: Stream, search: Plan) -> None:
         super().__init__(query, stream)
@@ -82,7 +82,7 @@ def keyword_plan(
     ranking: RankingChoice | None,
     evaluated_by: str = EvaluatorName.AUTO,
 ) -> Plan:
-    """How the keywords of a query are searched. Raises QueryError."""
+    """The plan of a keyword search. Raises QueryError."""
     parsed = parse_query(query.text, stream.schema, match_names=stream.match_names)
     size = query.max_size or stream.max_size
     return Plan(

@@ -175,7 +175,7 @@ class LiveKeywords(LiveOperator):
         return [] if self._engine is None else self._engine.used(name)
 
     def _begun(self) -> KeywordEngine:
-        """An engine that has processed the log."""
+        """A new engine that has processed the log."""
         state = self._state
         engine, order = self._new(), Order(state.stream)
         for accepted in state.logged(order, state.past()):
@@ -202,7 +202,7 @@ class LiveKeywords(LiveOperator):
         )
         if state.order.final is not None:
             engine.await_late()
-        _exhaust(engine.load_tables(state.tables))  # and those with a source of their own
+        _exhaust(engine.load_tables(state.tables))  # and tables with their own source
         engine.expect(state.expected.get(SHARED, b""))
         return engine
 

@@ -1,9 +1,9 @@
 """Results of two keywords among the live tuples: finds the best and counts all, without forming all.
 
-Each leaf of a result has a keyword of its own. So with two keywords a result is one tuple, or a path: a tuple
-with the first keyword alone, tuples with none, a tuple with the second one alone. Walks are counted by
-sums along joins, a number for each join value; the paths among them are those that return to no tuple.
-The best paths are walked first, by an upper bound for what follows a join value: the same sums, of maxima.
+Each leaf of a result has a keyword that no other leaf has. So with two keywords a result is one tuple, or a
+path: a tuple with only the first keyword, tuples with none, a tuple with only the second one. Walks are
+counted by sums along joins, one for each join value; a walk is a path if it visits no tuple twice. The best
+paths are walked first, by an upper bound on the weight after a join value: the same sums, of maxima.
 
 Only tuples that joins reach from a keyword are examined, and each join value once.
 """
@@ -32,8 +32,8 @@ from skws_schema.graph import Edge
 
 MOST_COUNTED: Final = 5
 """The most tuples of results that are counted: longer walks may return to a tuple in more ways."""
-_TOGETHER: Final = 512  # steps
-_ROUNDED: Final = 1e-8  # by so much at most the orders of scores differ from those here
+_TOGETHER: Final = 512  # steps at a time
+_ROUNDED: Final = 1e-8  # the largest difference between the orders of scores and the orders here
 _FIRST, _SECOND, _BOTH = 1, 2, 3  # keyword bitmaps
 
 
@@ -53,20 +53,20 @@ class Ways(NamedTuple):
 
 
 class Roles:
-    """The possible roles of live tuples in results at ``now``. ``bitmaps``: of those with keywords."""
+    """The possible roles of live tuples in results at ``now``. ``bitmaps``: of the tuples with keywords."""
 
     def __init__(self, live: LiveTuples, bitmaps: KeywordBitmaps, now: int, without: Collection[int]) -> None:
         self._tuples = live.tuples
         self._now = now
         self._without = list(without)
         slots, keywords = bitmaps.tuple, np.where(self._takes_part(bitmaps.tuple), bitmaps.bitmap, 0)
-        self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of those that take part
+        self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of the tuples that take part
         self._keywords[slots] = keywords
         first, second, self.whole = (slots[keywords == label] for label in (_FIRST, _SECOND, _BOTH))
         # Walks begin with the rarer keyword.
         self.turned = len(first) > len(second)
         self.begins, self.ends = (second, first) if self.turned else (first, second)
-        """The tuples with one keyword alone; ``whole`` are those with both."""
+        """The tuples with only one keyword, at either end of a path; ``whole`` are the tuples with both."""
         self._end = _FIRST if self.turned else _SECOND
 
     def is_end(self, slots: Ints) -> Flags:
@@ -74,7 +74,7 @@ class Roles:
         return found
 
     def is_free(self, slots: Ints) -> Flags:
-        """Which tuples can be inside results: those without keywords."""
+        """Flags the tuples that can be inside results: those without keywords."""
         found: Flags = self._keywords.take(slots) == 0
         return found & self._takes_part(slots)
 
@@ -109,7 +109,7 @@ class Links(NamedTuple):
 
 
 class Numbered:
-    """Numbers by hashes."""
+    """Numbers by hash; the numbers of equal hashes are added up."""
 
     def __init__(self, keys: Hashes, numbers: Floats) -> None:
         order = np.argsort(keys)
@@ -117,7 +117,7 @@ class Numbered:
         first = np.flatnonzero(np.diff(keys, prepend=~keys[:1]))
         self._keys = keys.take(first)
         self._numbers = np.add.reduceat(numbers, first) if len(first) else numbers
-        # Hashes are spread evenly, so their leading bits say nearly where they stand.
+        # Hashes are spread evenly, so their leading bits nearly determine their index.
         bits = max(1, len(first).bit_length())
         self._shift = np.uint64(64 - bits)
         places = (self._keys >> self._shift).view(np.int64)
@@ -132,7 +132,7 @@ class Numbered:
         return Numbered(np.concatenate(keys), np.concatenate(numbers))
 
     def of(self, keys: Hashes, otherwise: float) -> Floats:
-        """The number of each hash, all of them added up."""
+        """The sum of the numbers of each hash; ``otherwise`` for unknown hashes."""
         leading = (keys >> self._shift).view(np.int64)
         index, end = self._begins.take(leading), self._begins.take(leading + 1)
         numbers_of = np.full(len(keys), otherwise)
@@ -147,7 +147,7 @@ class Numbered:
 
 
 class JoinedTuples:
-    """The live tuples as some edges join them, by the relations that the edges leave; one edge leads back."""
+    """The live tuples as joined by some edges. ``leaving``: these edges, by the relation that they leave."""
 
     def __init__(self, leaving: Sequence[Sequence[Edge]], live: LiveTuples) -> None:
         self._live = live
@@ -169,14 +169,14 @@ class JoinedTuples:
         return Links(position, edge, values)
 
     def next_to(self, slots: Ints) -> Ints:
-        """The tuples that are joined with some, and perhaps tuples with equal hashes; each once, in order."""
+        """The tuples joined with some, and perhaps others with equal hashes; each once, in order."""
         links = self.links(slots)
         wanted = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
         partners = [distinct(slot) for _, slot in self._live.probed(wanted)]
         return distinct(np.concatenate([NOTHING, *partners]))
 
     def across(self, ways: Ways, slots: Ints) -> Floats:
-        """For each of some tuples, the sum over the other tuples to which edges lead."""
+        """For each of some tuples, the sum of ``ways`` over the other tuples to which edges lead."""
         theirs, mine = self.links(ways.slots), self.links(slots)
         sums = Numbered(theirs.back, ways.numbers.take(theirs.position))
         sums_of_others = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
@@ -272,9 +272,9 @@ class LinkNumbers(ABC):
 
 
 class FanLogs(LinkNumbers):
-    """The weight of a tuple that is passed through by a link, from the number of tuples (``log_of_fans``).
+    """The weight of a tuple that a link passes through, from the link's number of tuples (``log_of_fans``).
 
-    ``counted``: the tuples that count.
+    ``counted``: flags the tuples that count.
     """
 
     def __init__(self, live: LiveTuples, counted: Callable[[Ints], Flags]) -> None:
@@ -305,9 +305,9 @@ class NextToEnds(LinkNumbers):
 
 
 class MostAhead(LinkNumbers):
-    """The greatest total weight of tuples passed through behind links, in a number of joins to the end.
+    """The greatest total weight of tuples that walks pass through after links, for a number of joins left.
 
-    ``before``: the same with one join less.
+    ``before``: the same for one join less.
     """
 
     def __init__(
@@ -339,7 +339,7 @@ class MostAhead(LinkNumbers):
                 of_tuple = np.full(len(slots), -inf)
                 np.maximum.at(of_tuple, links.position, numbers)
                 np.maximum.at(greatest, position[there], of_tuple.take(which))
-        # The tuple behind a link is worth what either of its joins is, whichever is more.
+        # The tuple after a link weighs as much as the heavier of its two joins.
         reached = np.flatnonzero(most > -inf)
         back = self._fans.of(edge.take(reached) ^ 1, value.take(reached))
         most[reached] = np.maximum(least.take(reached) + back, most.take(reached))
@@ -365,9 +365,9 @@ class WeighedWalks(NamedTuple):
         return WeighedWalks(members, edges, logs, arrived, self.weights.take(chosen))
 
     def further(self, edge: Ints, out: Floats, back: Floats, slots: Ints) -> WeighedWalks:
-        """Each walk with one more join, and the weight of this join from either end."""
+        """Each walk with one more join; ``out`` and ``back`` are the weights of this join from either end."""
         members, walked = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
-        # Of the two joins of a tuple that is passed through the one with the smaller fan.
+        # A tuple that is passed through counts by the join with the smaller fan.
         return WeighedWalks(members, walked, self.logs + np.maximum(self.arrived, out), back, self.weights)
 
 
@@ -388,8 +388,7 @@ class LivePaths:
     """The results of a search for two keywords that are alive at ``now``.
 
     ``bitmaps``: of the tuples with keywords. ``most``: the number of best results that are wanted.
-    ``agreeing``:
-    which results are joined by equal values; different values may have equal integers.
+    ``agreeing``: flags results that are joined by equal values; different values may have equal integers.
     """
 
     def __init__(
@@ -419,7 +418,7 @@ class LivePaths:
         self._ahead: list[LinkNumbers] = [NextToEnds(live, self._roles)]
         self._most = most
         self._least = -inf
-        self._done = 0  # results of so many tuples at most have been found
+        self._done = 0  # results of at most this many tuples have been found
         self._found = [Partials.none(plan.max_size)]
         self._orders: list[Floats] = [np.zeros(0)]
 
@@ -447,7 +446,7 @@ class LivePaths:
         return total
 
     def _next(self, ways: Ways) -> Ways:
-        """The walks to tuples without keywords by one more join."""
+        """The walks with one more join, to tuples without keywords."""
         slots = self._joined.next_to(ways.slots)
         slots = slots[self._roles.is_free(slots)]
         numbers = self._joined.across(ways, slots)
@@ -499,7 +498,7 @@ class LivePaths:
             self._choose()
 
     def _choose(self) -> None:
-        """Keep those of the added results that may be among the best."""
+        """Keep only the results that may be among the best."""
         partials, orders = Partials.concat(self._found), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
@@ -535,7 +534,7 @@ class LivePaths:
         return Steps(walks.take(links.position), links, ceilings.take(promising))
 
     def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
-        """The walks to other tuples, with no keyword or the second one, in parts."""
+        """The walks to tuples that are not on them, with no keyword or the second one, in parts."""
         edge, value = steps.links.edge, steps.links.value
         out, back = self._fans.of(edge, value), self._fans.of(edge ^ 1, value)
         for which, slots in self._live.partners(edge, value):
@@ -546,7 +545,7 @@ class LivePaths:
             yield walks.further(edge.take(which), out.take(which), back.take(which), slots)
 
     def _most_ahead(self, joins: int) -> LinkNumbers:
-        """The greatest total weight behind links, for a number of joins to the end."""
+        """The greatest total weight after links, for a number of joins to the end."""
         while len(self._ahead) < joins:
             self._ahead.append(MostAhead(self._live, self._joined, self._fans, self._ahead[-1], self._roles))
         return self._ahead[joins - 1]

@@ -1,4 +1,4 @@
-"""Live results by their members: which end, are retracted, or are emitted again."""
+"""Live results by their members: finds those that end, are retracted, or are emitted again."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from skws_windows.window import FOREVER
 Found: TypeAlias = tuple[int, int, tuple[int, ...]]
 """A result: query, operator, slots of its members."""
 Lasting: TypeAlias = tuple[str, frozenset[LastingName]]
-"""A result by the parts that no change of the schema changes: the name of its query, and its members."""
+"""The parts of a result that survive a change of the schema: the name of its query, and its members."""
 Emitted: TypeAlias = tuple[int, int, list[int | StreamTuple]]
 """An emitted result: query, operator and members, as slots, or as tuples that get new slots."""
 
 
 class LiveResults:
-    """One table for each size that the largest network of a query may have.
+    """Live results, in one table for each size that the largest network of a query may have.
 
-    There may be millions of results, so those of removed queries are dropped when some are read next.
+    There may be millions of results, so those of removed queries are only dropped at the next read.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class LiveResults:
             pass
 
     def take(self, slots: Ints) -> Iterator[Partials]:
-        """Results that contain one of the tuples; they are forgotten."""
+        """Remove and return the results that contain one of the tuples."""
         for store in self._stores:
             touched = store.rows_with(slots)
             if len(touched):
@@ -76,7 +76,7 @@ class LiveResults:
                 store.drop(touched)
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
-        """Results that are due, with their ticks; they are forgotten. ``due`` gives FOREVER for others."""
+        """Remove and return the results that are due, with their ticks. ``due``: FOREVER for others."""
         for store in self._stores:
             ticks = due(store.take(slice(None)))
             over: Flags = ticks < FOREVER
@@ -120,9 +120,9 @@ class EmittedResults(LiveResults):
         snapshot: bool = False,
         reported: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
-        """Remember results, to retract them later; emits them and the retractions.
+        """Remember results, to retract them later; emits them and the retractions, in consecutive pieces.
 
-        Those in ``reported`` were emitted before: they are only remembered. Pieces are consecutive.
+        Results in ``reported`` were emitted before: they are only remembered.
         """
         for results in partials:
             self.add(results)
@@ -150,13 +150,13 @@ class EmittedResults(LiveResults):
         return events
 
     def any_over(self, query: int, now: int) -> bool:
-        """True if results of a query that have ended at ``now`` are remembered: records may change them."""
+        """True if results of a query are remembered that have ended at ``now``: records may change them."""
         return any((each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.held())
 
     def over(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
         """The results that have ended at ``now``, and that records from ``horizon`` on may still change.
 
-        ``name``: of a query, by its number.
+        ``name``: the name of a query, given its number.
         """
         ended_results: set[Lasting] = set()
         for store in self._stores:
@@ -174,7 +174,7 @@ class EmittedResults(LiveResults):
     ) -> Iterator[list[Output]]:
         """Remember the results over a changed schema; emits those that the change adds, in pieces.
 
-        ``over``, ``name``: those of the results before the change.
+        ``over``: the results that had ended before the change; ``name``: see ``over``.
         """
         new = []
         for results in partials:
@@ -186,7 +186,7 @@ class EmittedResults(LiveResults):
                     self._lasting(row, name) in over and not self._adds(change, row) for row in ended.rows()
                 ]
                 self.add(ended.take(np.array(is_reported, dtype=bool)))
-            results = results.take(alive)  # noqa: PLW2901 - the others were given, or are not any more
+            results = results.take(alive)  # noqa: PLW2901 - the others were emitted before, or have ended
             uses = [self._adds(change, row) for row in results.rows()]
             new.append(results.take(np.array(uses, dtype=bool)))
         return self._emitter.pieces(new, [])
@@ -199,7 +199,7 @@ class EmittedResults(LiveResults):
         return name(row[0]), members
 
     def moved(self, queries: Set[int], partials: list[Partials]) -> list[Partials]:
-        """Queries have another mesh: remember their results by its networks; returns the results of others.
+        """Remember results of queries that moved to another mesh, by its networks; returns all other results.
 
         ``partials``: at least all live results of these queries.
         """
@@ -249,7 +249,7 @@ class EmittedResults(LiveResults):
             retracted = (results.end < self._emitter.natural_end(results.members)).tolist()
             for row, end, gone in zip(results.rows(), results.end.tolist(), retracted, strict=True):
                 members = [moved.get(slot, (slot, None)) for slot in row[2]]
-                # Else the tuple's former end had ended the result, which lives again.
+                # Otherwise the tuple's former end had ended the result, which is alive again.
                 if not gone or all(end != its_end for _, its_end in members):
                     unended.append((row[0], row[1], [member for member, _ in members]))
         return unended

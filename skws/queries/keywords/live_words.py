@@ -1,10 +1,10 @@
 """An inverted index of the live tuples, for searches: words to tuples.
 
 A standing query reads the texts of each tuple once, when it arrives. A search would have to read all live
-tuples, so an index of their words pays. Searches bring the index up to date, and the engine does so between
-them when it is idle: a stream that nobody searches costs nothing.
+tuples, so an index of their words pays off. Searches bring the index up to date, and the engine does so
+between them when it is idle: a stream without searches has no indexing cost.
 
-Texts have numbers of their own, which outlive the slots of their tuples; slots change as tuples are purged.
+Texts have their own numbers, which outlive the slots of their tuples; slots change as tuples are purged.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 _STOPPED: Final = frozenset(map(stem, stop_words(Analyzer.ENGLISH)))
 """The stems of stop words, by which no text is found."""
 _PIECE: Final = 1 << 14
-"""The rows that are indexed together; time and memory are checked between such groups."""
+"""The number of rows that are indexed together; time and memory are checked between such groups."""
 _WORDS: Final = 200_000
-"""The most frequent words, for suggestions."""
+"""The number of the most frequent words that are kept for suggestions."""
 _SPACE: Final = re.compile(r"\s")  # in whole values that are not analysed
 _ANEW: Final = 4
 """The index is rebuilt when the number of removed rows is this multiple of the number of rows."""
@@ -78,7 +78,7 @@ class _Labels(NamedTuple):
 
     @classmethod
     def of(cls, found: Sequence[tuple[int, Ints]], matcher: Matcher) -> _Labels:
-        """The labels of tuples that have bits."""
+        """The labels of tuples, from pairs of a bit and the tuples that have it."""
         slots = distinct(np.concatenate([NOTHING, *(some for _, some in found)]))
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         for bit, some in found:
@@ -87,7 +87,7 @@ class _Labels(NamedTuple):
         return cls(slots, bitmaps)
 
     def carrying(self, slots: Ints) -> Ints:
-        """The tuples with keywords among some."""
+        """The tuples in ``slots`` that have keywords."""
         return slots.compress(self.bitmaps.take(np.searchsorted(self.slots, slots)) > 0)
 
 
@@ -99,7 +99,7 @@ class Labelled(NamedTuple):
 
 
 class LiveWords:
-    """The words of the live tuples of ``known``, from the first slot on; searches ask for the rest."""
+    """The words of the live tuples of ``known``, from the first slot on; searches index the rest."""
 
     def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
         self._schema = schema
@@ -109,9 +109,9 @@ class LiveWords:
         self._begin()
 
     def open(self, stored: StoredTuples) -> None:
-        """The first tuples are rows of tables, by their indexes.
+        """Begin with tuples that are rows of tables, by their indexes.
 
-        A search takes in the words of those rows that may contain its words, and that no condition excludes.
+        A search indexes the words of those rows that may contain its words and that no condition excludes.
         """
         self._stored = stored
         self._begin()
@@ -123,7 +123,7 @@ class LiveWords:
         # Slots, which are negative once a tuple is gone, and lengths.
         self._texts = Table((narrow, narrow))  # type: ignore[arg-type]  # narrow as there can be millions
         self.covered = 0 if self._stored is None else len(self._stored)
-        """The number of slots whose rows are indexed, here or on disk; these are the first ones."""
+        """The number of leading slots whose rows are indexed, here or on disk."""
 
     @property
     def indexed(self) -> int:
@@ -151,7 +151,7 @@ class LiveWords:
         return self._stored is not None
 
     def know(self, slots: Ints, size: int) -> None:
-        """Index some of the first ``size`` rows alone: no other row contains a word of the search."""
+        """Index only some of the first ``size`` rows: no other row contains a word of the search."""
         self._learn_all(slots)
         self.covered = size
 
@@ -171,7 +171,7 @@ class LiveWords:
             counts = self._counts(analyzer, known.numbers(known.words))
             words.update(dict(zip(known.words, counts.tolist(), strict=True)))
         if self._stored is not None:
-            words |= self._stored.words()  # the greater count: rows that were looked at are in both
+            words |= self._stored.words()  # the greater count, as rows indexed in memory are in both
         words.keep(_WORDS)
         return words
 
@@ -216,7 +216,7 @@ class LiveWords:
         return self._schema.relations[relation].attributes[column].analyzer
 
     def label(self, query: int, matcher: Matcher) -> Labelled:
-        """The tuples with keywords of a query, or that it excludes."""
+        """The tuples that have keywords of a query or that the query excludes."""
         of_values = [
             (bit, self._passing(alternative))
             for bit, alternative in matcher.alternatives()
@@ -291,7 +291,7 @@ class LiveWords:
                 yield place, texts
 
     def _counted(self, place: Place, slots: Ints, alternative: Alternative) -> _Standing:
-        """Those among some tuples whose text satisfies an alternative, which its stems alone cannot tell."""
+        """The tuples in ``slots`` whose text satisfies an alternative that stems alone do not decide."""
         counts, often, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
         for slot in slots.tolist():
             check()
@@ -350,9 +350,9 @@ class LiveWords:
 
 
 def _has_indexed_words(phrase: Phrase) -> bool:
-    """True if the index tells which texts may contain a phrase: by the words that are not stop words.
+    """True if the index can find the texts that may contain a phrase, by its words that are not stop words.
 
-    Stop words of other languages have stems that depend on how they are written.
+    The stems of stop words of other languages depend on their spelling.
     """
     return phrase.analyzer is Analyzer.ENGLISH and not _STOPPED.issuperset(phrase.stems)
 

@@ -1,4 +1,4 @@
-"""The meshes of queries: queries of one shape share one, and very many share delta joins."""
+"""The meshes of queries: queries of one shape share a mesh."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
 class Numbered(NamedTuple):
-    """The number of a query, and whether no other has it.
+    """The number of a query, and whether it is new.
 
-    ``like``: that of an earlier equal query whose results it does not share; None if there is none.
+    ``like``: the number of an earlier equal query whose results it does not share; None if there is none.
     """
 
     number: int
@@ -47,15 +47,15 @@ class Numbered(NamedTuple):
 class SharedPlans:
     """Queries by name.
 
-    Queries with equal plans have one number, as far as they know the same results: evaluated once, and
-    reported by each name.
+    Queries with equal plans share a number if they know the same results: they are evaluated once, and
+    their results are reported under each name.
     """
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._plans: dict[int, Plan] = {}  # with the first name of each
         self._others: dict[int, list[str]] = {}  # the names of a number after the first, if there are any
-        self._numbers: dict[Plan, int] = {}  # the latest of each
+        self._numbers: dict[Plan, int] = {}  # the latest number of each plan
         self._next = 0
 
     def __iter__(self) -> Iterator[tuple[int, Plan]]:
@@ -65,7 +65,7 @@ class SharedPlans:
     def add(self, plan: Plan, shares: Callable[[int], bool] = lambda _: True) -> Numbered:
         """Add a query. Raises UsageError for a name in use.
 
-        ``shares``: whether another query may have the results of a number from now on.
+        ``shares``: True if another query may share the results of a number.
         """
         name = plan.called
         if name in self._names:
@@ -83,9 +83,9 @@ class SharedPlans:
         return Numbered(number, is_new, like)
 
     def remove(self, name: str) -> tuple[int, Plan | None]:
-        """Remove a name; returns the query's number, and its plan with its first remaining name.
+        """Remove a name; returns the query's number, and its plan under its first remaining name.
 
-        None if it has no other name. Raises UsageError if there is no query of that name.
+        The plan is None if no name remains. Raises UsageError if there is no query of that name.
         """
         number = self.of(name)
         del self._names[name]
@@ -104,8 +104,8 @@ class SharedPlans:
         return number, self._plans[number]
 
     def told(self, results: list[Result]) -> list[Result]:
-        """Results, which have the first name of their query, by all of its names."""
-        if not self._others:  # as is usual
+        """Results, which have the first name of their query, under all of its names."""
+        if not self._others:  # the usual case
             return results
         return [
             told
@@ -123,7 +123,7 @@ class SharedPlans:
         return self._names[name]
 
     def first(self, number: int) -> str:
-        """The name in the results of a query."""
+        """The first name of a query, which its results have."""
         return self._plans[number].called
 
     def number(self) -> int:
@@ -148,7 +148,7 @@ class SharedPlans:
         return self._with(plans, {number: number for number in plans}, self._next)
 
     def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> SharedPlans:
-        """The same names. ``numbers``: of plans, by the former ones; ``number``: the next one."""
+        """The same names for ``plans``. ``numbers``: new numbers by former ones; ``number``: the next one."""
         changed = SharedPlans()
         changed._plans = dict(plans)
         changed._numbers = {plan: number for number, plan in plans.items()}
@@ -183,8 +183,8 @@ class MeshTenant:
 class Meshes:
     """The meshes over the same live tuples whose labels are keyword bitmaps. ``queries``: by number.
 
-    Queries of one shape share a columnar mesh; each that asks for one of the paper's meshes has its own.
-    ``accepts_root``: by slot, whether results may have a root tuple.
+    Queries of one shape share a columnar mesh; a query that asks for one of the paper's meshes has its own.
+    ``accepts_root``: True for the slots of tuples that may be the root of a result.
     """
 
     def __init__(
@@ -226,11 +226,11 @@ class Meshes:
         return meshed
 
     def passing(self, plan: Plan) -> MeshTenant:
-        """A query with a mesh of its own, which is not among the meshes."""
+        """A query with its own mesh, which is not one of the shared meshes."""
         return MeshTenant(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
 
     def _passing_operators(self, plan: Plan) -> OperatorTable:
-        """The operators of a query that does not stay, perhaps those that an earlier search made."""
+        """The operators of a query that does not stay; a search of the same shape may have made them."""
         generator = plan.generator()
         operators = self._passing.pop(generator.shape, None)
         if operators is None or len(operators) << generator.slots > _MOST:

@@ -22,14 +22,14 @@ SHOWN: Final = 20
 """The number of results that are examined: the first ones, which people read."""
 _NOTES: Final = 2
 _READ: Final = 20_000
-"""Rows with keywords, by relation; of relations with more nothing is said, which would take tens of ms."""
+"""The most rows with keywords of a relation to read; more would take tens of ms, so there is no note then."""
 
 Carriers = Callable[[int], Iterable[tuple[Row, int]]]
 """The rows of a relation that have words of the query, each with its bitmap."""
 
 
 class _Hidden(NamedTuple):
-    """Rows that results refer to, with a keyword in a column. ``referring``: the results that do."""
+    """Rows that results refer to, with a keyword in a column. ``referring``: the number of these results."""
 
     rows: int
     referring: int
@@ -85,13 +85,13 @@ def _behind(plan: Plan, edge: Edge, shown: Sequence[Result], carriers: Carriers)
 def _with_keyword(
     plan: Plan, edge: Edge, behind: Sequence[tuple[Row, Sequence[Row]]], slot: int
 ) -> Iterator[_Hidden]:
-    """The hidden rows that have a keyword, by the attribute in which most of them have it."""
+    """The hidden rows with a keyword, for the attribute in which most of them have it."""
     target = plan.schema.relations[edge.target]
     hidden_rows: list[_Hidden] = []
     for column in target.search_columns:
         holding = [rows for row, rows in behind if _satisfies(plan, edge.target, row, column, slot)]
         results = [row for rows in holding for row in rows]
-        # Where a result has the keyword itself, to ask for it there finds the same result again.
+        # If a result has the keyword itself, a query for it would find the same result again.
         if edge.source == edge.target:
             results = [row for row in results if not _satisfies(plan, edge.source, row, column, slot)]
         if results:

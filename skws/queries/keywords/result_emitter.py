@@ -40,7 +40,7 @@ from skws_windows.window import FOREVER, MICROSECOND, Window, by_position
 
 _OPERATOR: Final = (1 << 32) - 1
 _EXACT: Final = 1 << 53
-"""Integers up to there are exact as floating-point numbers."""
+"""Integers up to this one are exact as floating-point numbers."""
 MOST: Final = 32_768
 """Results formed at a time: about ten megabytes of Python objects."""
 
@@ -93,7 +93,7 @@ def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
 def in_order(output: Iterable[Output]) -> list[Result]:
     """The results of the output, sorted."""
     match list(output):
-        case [Completed(results=results)]:  # as is usual, and half of the work where results are many
+        case [Completed(results=results)]:  # the usual case; half of the work if there are many results
             return results
         case several:
             return [event.result for event in events_in_order(several)]
@@ -126,7 +126,7 @@ class ResultEmitter:
         self._window = window
 
     def removed(self, query: int) -> None:
-        """A query was removed.
+        """Forget a removed query.
 
         When half of the queries are removed, all are forgotten, and read again if needed.
         """
@@ -147,7 +147,7 @@ class ResultEmitter:
         return one_by_one(self.output(found, snapshot))
 
     def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
-        """As ``events``, many at a time."""
+        """As ``events``, with many results in each piece."""
         for results in found:
             yield from self._completed([results], snapshot)
             yield from self.retractions(results.take(self._ends_early(results)))
@@ -159,7 +159,7 @@ class ResultEmitter:
 
         Pieces are formed lazily; tuples must keep their slots until the last one.
         """
-        if sum(map(len, partials)) + len(events) <= MOST:  # as is usual
+        if sum(map(len, partials)) + len(events) <= MOST:  # the usual case
             yield [*events, *self.output(partials, snapshot)]
             return
         early = [results.take(self._ends_early(results)) for results in partials]
@@ -200,11 +200,11 @@ class ResultEmitter:
                 yield Completed(ticks, made)
 
     def _ends_early(self, results: Partials) -> Flags:
-        """Which of the results have one of their tuples deleted."""
+        """Flags the results one of whose tuples is deleted."""
         tuples = self._live.tuples
-        if results.members.size > len(self._live):  # then all tuples are asked sooner than all members
+        if results.members.size > len(self._live):  # then it is faster to check all tuples than all members
             natural = natural_ends(self._window, tuples.start)
-            if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # as is usual
+            if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # the usual case
                 return np.zeros(len(results), dtype=bool)
         parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
@@ -242,7 +242,7 @@ class ResultEmitter:
         return slots, numbered.take(members)
 
     def _described(self, queries: list[int]) -> tuple[list[Plan], list[int]]:
-        # By map, since a loop of Python takes several times as long, and queries may be very many.
+        # By map, since a Python loop takes several times as long, and there may be very many queries.
         formed = list(map(self._queries, queries))
         meshes = list(map(_MESH, formed))
         for key, mesh in dict(zip(map(id, meshes), meshes, strict=True)).items():
@@ -294,7 +294,7 @@ class ResultEmitter:
         return self.taken_back(gone, times, gone.end)
 
     def _times_of_ends(self, ended: Partials) -> Ints:
-        """The times of the records that ended results, where ticks are not times."""
+        """The times of the records that ended results, if ticks are not times."""
         slots, members = self._members(ended.members)
         deleted = self._known.ended_at(slots)
         times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
@@ -323,8 +323,8 @@ class ResultEmitter:
 
 def by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
     """The order by tick, then by id; None if some ids are too similar to compare."""
-    # One integer has the number of the tick, the leading bits of the id, and the row, as several queries may
-    # have the same result, and stay in their order. NumPy sorts integers in a tenth of the time of an order.
+    # One integer has the number of the tick, the leading bits of the id, and the row: several queries may
+    # have the same result, and stay in order. NumPy sorts integers in a tenth of the time of an argsort.
     instant = np.searchsorted(distinct(ticks), ticks)
     before, after = (max(1, int(most).bit_length()) for most in (instant.max(initial=0), len(ticks)))
     codes = (ids[0] >> np.uint64(before)) & ~np.uint64((1 << after) - 1)

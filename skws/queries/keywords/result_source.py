@@ -1,6 +1,6 @@
-"""The form of a query that has results: its plan, and the networks by which its mesh numbers them.
+"""A query that has results: its plan, and the networks of these, as its mesh numbers them.
 
-Searches and standing queries have it alike, so their results are formed by the same code.
+Both searches and standing queries have this form, so the same code forms their results.
 """
 
 from __future__ import annotations

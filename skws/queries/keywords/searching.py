@@ -1,6 +1,6 @@
 """A search among the live tuples: the best results of keywords now, as a new query would find them.
 
-A search has a mesh and network templates of its own, so it does not affect standing queries, even if it is
+A search has its own mesh and network templates, so it does not affect standing queries, even if it is
 interrupted. It looks for the smallest results first (``SIZES``), and ends when no larger one can be among
 the best.
 """
@@ -46,11 +46,11 @@ _RARE: Final = 64
 _FEW: Final = 8
 """If at most this many tuples have one of two keywords, a mesh is faster than sums over all tuples."""
 _TIES: Final = 2048
-"""Results that are looked at among those which can only be as good as the last of the best: there may be a
-million, as of a word that stands for a state."""
+"""The most results to examine among those that can only equal the last of the best: there may be a million,
+as for a word that stands for a state."""
 _EQUAL: Final = 1e-7
-"""By so much at most the orders of equal scores differ from their ceilings."""
-_SCORED: Final = 24  # results at a time: a page and a few, since each may end the search
+"""The largest difference between the orders of equal scores and their ceilings."""
+_SCORED: Final = 24  # results to score at a time: a page and a few, since each may end the search
 
 Agreeing = Callable[[Partials, Callable[[int], ResultSource]], Flags]
 """A function that tells which results are joined by equal values, given their queries by number."""
@@ -60,8 +60,7 @@ class Searched(NamedTuple):
     """The best results, best first. ``found``: the number of results of at most ``size`` tuples.
 
     Larger results cannot be better, unless the search ran out of time and is not ``complete``.
-    ``why_nothing``:
-    set if there are no results. ``notes``: on rows that the results hide.
+    ``why_nothing``: set if there are no results. ``notes``: on rows that the results hide.
     """
 
     results: list[Result]
@@ -102,7 +101,7 @@ class LiveSearch:
         return self.words.behind(size)
 
     def know(self, plan: Plan) -> None:
-        """Index only the tuples that a query needs: no other search follows."""
+        """Index only the tuples that a query needs, as no other search follows."""
         if self.words.on_disk:
             return
         slots = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
@@ -155,7 +154,7 @@ class LiveSearch:
         return counts.why_nothing(self.words.vocabulary)
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
-        """The labels of the tuples with keywords; from now on the results of the query are scored."""
+        """The labels of the tuples with keywords; prepares the scoring of the query's results."""
         self.words.catch_up(len(self._live))
         self._scoring.stay()
         labelled = self.words.label(query, plan.matcher)
@@ -257,7 +256,7 @@ def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
 
 
 class Best:
-    """The best results of a search so far, at most ``most``. ``ceilings``: those of its results, if known."""
+    """The best results of a search so far, at most ``most``. ``ceilings``: of its results, if known."""
 
     def __init__(self, most: int, ceilings: UpperBounds | None) -> None:
         self.results: list[Candidate] = []

@@ -1,4 +1,4 @@
-"""Keyword queries over a stream without a session: an engine that orders the records itself."""
+"""Keyword queries over a stream without a session, by an engine that orders the records itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StreamEngine(KeywordEngine):
-    """An engine for records in any order, one by one: ``on_late`` is called for those that are too late.
+    """An engine for records in any order; it calls ``on_late`` for each record that is too late.
 
     The other parameters are those of ``KeywordEngine``.
     """
@@ -69,7 +69,7 @@ class StreamEngine(KeywordEngine):
     def holding(
         cls, plan: Plan, tables: Iterable[RecordBatch], batches: Iterable[RecordBatch], counts: Counts
     ) -> StreamEngine:
-        """An engine with the live rows of tables and a stream, for a search; ``counts``: of the records."""
+        """An engine with the live rows of tables and a stream, for a search. ``counts``: of the records."""
         engine = cls(plan.schema, plan.window)
         engine.counts = counts
         for _ in chain(engine.load_table_batches(tables), engine.process_batches(batches)):
@@ -85,15 +85,15 @@ class StreamEngine(KeywordEngine):
         return engine
 
     def process(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Process records in order of arrival. Neighbours with equal time are one instant."""
+        """Process records in order of arrival. Consecutive records with equal time are one instant."""
         return self.process_batches(batched(records))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Process records as columns."""
+        """As ``process``, for records in columns."""
         return chain.from_iterable(self.take(self._ordered(batch)) for batch in whole_instants(batches))
 
     def expire(self, tick: int) -> None:
-        """Let time pass without a record, up to ``tick``."""
+        """Advance time to ``tick`` without a record."""
         self._order.reach(tick)
         self.reach(tick, self._order.horizon)
 

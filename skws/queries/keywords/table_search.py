@@ -1,10 +1,10 @@
 """Searches over the live tuples of an operator and all rows of its tables with a source.
 
-Of such tables an operator has the rows that its standing queries need (``indexed_rows.py``). A search may
-need any others. So searches have a store of their own: its first tuples are all rows of the tables, in
-columns that are mapped from a file, as those of a database; behind them are copies of the tuples of the
-stream, which follow the operator's before each search. They share their rows. An operator that nobody
-searches has no such store.
+An operator only has those rows of such tables that its standing queries need (``indexed_rows.py``). A search
+may need any other row. So searches have a separate store: its first tuples are all rows of the tables, in
+columns that are mapped from a file, like those of a database; after them come copies of the tuples of the
+stream, which are synchronized with the operator before each search and share their rows with the originals.
+The store is created at the first search.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _GONE: Final = -1
 _FEW: Final = 4_096  # dead copies that may stay
 _LEARNED: Final = 1 << 20
-"""Rows of tables whose words stay in memory between searches; these take some 100 MB."""
+"""The number of table rows whose words stay in memory between searches; these take some 100 MB."""
 
 
 class TableSearch:
-    """``new``: makes an operator without queries whose first tuples are the rows of the ``tables``."""
+    """The search. ``new``: makes an operator without queries that begins with the rows of ``tables``."""
 
     def __init__(self, new: Callable[[], KeywordOperator], tables: Collection[int]) -> None:
         self._new = new
@@ -39,12 +39,12 @@ class TableSearch:
 
     def _begin(self) -> None:
         self._stored = 0  # tuples that are rows of tables
-        self._slots: Ints = NOTHING  # by copy: the slot of the tuple in the operator, or none if it is gone
-        self._covered = 0  # slots of the operator that were looked at
+        self._slots: Ints = NOTHING  # by copy: the slot of the original in the operator; _GONE if removed
+        self._covered = 0  # slots of the operator that were examined
 
     def over(self, store: LiveStore, now: int) -> LiveSearch:
-        """The search over what lives at ``now`` in ``store``, and all rows of tables."""
-        operator, self._operator = self._operator, None  # made anew if anything here fails
+        """The search over the tuples of ``store`` that are alive at ``now``, and all rows of tables."""
+        operator, self._operator = self._operator, None  # made again if anything here fails
         if operator is None or self._is_worn(operator):
             self._begin()
             operator = self._new()
@@ -61,7 +61,7 @@ class TableSearch:
         self._covered = int(np.count_nonzero(slots[: self._covered] >= 0))
 
     def _is_worn(self, operator: KeywordOperator) -> bool:
-        """True if most copies are dead, or very many rows of tables have been looked at."""
+        """True if most copies are dead, or the words of very many table rows are in memory."""
         dead = np.count_nonzero(self._slots == _GONE)
         learned = operator.searches.words.indexed - len(self._slots)
         return bool(dead > max(_FEW, len(self._slots) // 2) or learned > _LEARNED)
@@ -77,7 +77,7 @@ class TableSearch:
             operator.end(changed + self._stored, ends.take(changed))
 
     def _copy(self, operator: KeywordOperator, store: LiveStore, now: int) -> None:
-        """Copy the tuples of the stream that are alive and new."""
+        """Copy the tuples of the stream that are new and alive."""
         tuples = store.live.tuples
         new = slice(self._covered, None)
         copied = (tuples.end[new] > now) & ~np.isin(tuples.relation[new], self._tables)

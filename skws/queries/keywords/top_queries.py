@@ -1,4 +1,4 @@
-"""Keyword queries that report only their best results: one shard has all results of such a query."""
+"""Keyword queries that only report their best results: one shard has all results of each query."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ from skws_windows.window import (
 )
 
 _PORTION: Final = 1 << 14
-"""The approximate number of results that are in memory together."""
+"""The approximate number of results in memory at a time."""
 
 
 class TopPlan(SearchPlan):
-    """Keywords, of which only the best results are reported."""
+    """The plan of a keyword query that only reports its best results."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
         self.choice = top_of(query.options)
         super().__init__(query, stream, _plan(query, stream))
 
     def check_change(self, before: Stream) -> None:
-        """Results over removed relations and joins leave, which the query must allow."""
+        """Results over removed relations and joins are retracted, which the query must allow."""
         removed = SchemaChange(before.schema, self.stream.schema).removed
         if any(removed) and self.choice.append_only:
             raise UsageError(
@@ -71,10 +71,10 @@ class TopPlan(SearchPlan):
 class TopOperator(Operator):
     """Keyword queries that report their best results: one engine answers all, with a filter for each.
 
-    All have one window, and began at one position. The engine reads records in order, so its results are
-    final, and it has all results of its queries, so there is nothing to merge. It begins with the log, as
-    scores depend on the frequency of words when results were found. Where rows live for ever, the live rows
-    replace the log, and the scores are stored beside them.
+    All have the same window, and began at the same position. The engine reads records in order, so its
+    results are final, and it has all results of its queries, so there is nothing to merge. It begins with the
+    log, as scores depend on the frequency of words when results were found. If rows live for ever, the live
+    rows replace the log, and the scores are stored beside them.
     """
 
     def __init__(self, state: StreamState, window: Window) -> None:
@@ -82,7 +82,7 @@ class TopOperator(Operator):
         self._window = window
         self._plans: dict[str, TopPlan] = {}
         self._tops: dict[str, Top] = {}
-        self._times: dict[int, int] = {}  # of the insertions of a batch by tick, under a count window
+        self._times: dict[int, int] = {}  # event times of a batch's insertions by tick, under a count window
         self._engine = self._new()
 
     @property
@@ -126,11 +126,11 @@ class TopOperator(Operator):
         return dict(results_by_name)
 
     def advance(self, now: int) -> dict[str, Iterable[Result]]:
-        """The changes as results expire."""
+        """The changes up to ``now``, as results expire."""
         return {name: list(top.advance(now)) for name, top in self._tops.items()}
 
     def take_over(self, former: Self) -> dict[str, list[Result]]:
-        """The results that leave with removed relations, and those that new joins add."""
+        """The changes: results that leave with removed relations, and results that new joins add."""
         self.expect_begins(former.all_begins())
         return {name: list(top.take_over(former._tops[name])) for name, top in self._tops.items()}
 
@@ -143,7 +143,7 @@ class TopOperator(Operator):
         return _by_name(self._engine.begins())
 
     def all_begins(self) -> dict[str, list[Begin]]:
-        """The begins of updated results; and the scores of all, if live rows replace the log."""
+        """The begins of updated results, and the scores of all results if live rows replace the log."""
         return _by_name([*self._engine.all_begins(), *(self._scores() if self.lasts else ())])
 
     def expect_begins(self, begins: Begins) -> None:
@@ -186,7 +186,7 @@ class TopOperator(Operator):
         )
 
     def _begin(self, past: Iterable[OrderedBatch]) -> None:
-        """Make an engine of all queries, with their filters, from the tables and a log."""
+        """Make an engine for all queries, with their filters, from the tables and a log."""
         expected = self._state.expected
         state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
         begins, self._engine = self.all_begins(), self._new()
@@ -205,7 +205,7 @@ class TopOperator(Operator):
         return engine.add_all([ordered_by_sample(plan.search, sample) for plan in plans.values()])
 
     def _apart(self, arrived: OrderedBatch) -> Iterator[OrderedBatch]:
-        """Deletions between two arrivals share a tick of a count window: a batch for those of each time."""
+        """The batch in parts: deletions between two arrivals share a tick, so each time gets its own part."""
         batch = arrived.batch
         if not by_position(self._window) or batch.delete is None:
             yield arrived
@@ -215,7 +215,7 @@ class TopOperator(Operator):
         yield from arrived.cut((np.flatnonzero(later) + 1).tolist())
 
     def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
-        """The changes that result from records."""
+        """The changes that records cause."""
         if by_position(self._window):
             inserted = ~arrived.batch.deletes()
             ticks, times = arrived.ticks[inserted].tolist(), arrived.batch.time[inserted].tolist()

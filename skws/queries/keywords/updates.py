@@ -1,15 +1,15 @@
-"""Results that stay: what one instant both retracts and finds under one id is told as one update.
+"""Updates of results: a retraction and a result with one id in one instant are reported as one update.
 
-A tuple with a key is that key, so a result keeps its id when its rows are updated: each state of the rows is
-a *version* of the result. Meshes know versions alone. They give a retraction (``-``) for one that ended and a
-result (``+``) for one that was completed, in order of time. ``Updates`` makes of these what users are told:
-the changes of the set of live results by id, from instant to instant. A version that takes over from another
-at the instant of its end is an update (``~``), with the begin of the result as it was; nothing is told if it
-would tell nothing new.
+The key of a tuple is its identity, so a result keeps its id when its rows are updated: each state of the rows
+is a *version* of the result. Meshes only know versions. They emit a retraction (``-``) for a version that
+ended and a result (``+``) for one that was completed, in order of time. ``Updates`` turns these into reports
+for users: the changes of the set of live results by id, from instant to instant. A version that replaces
+another at the instant of its end is an update (``~``), which keeps the begin of the result; it is not
+reported if nothing visible changed.
 
-With a lateness, records change what was told of earlier instants. Then ``CorrectedUpdates`` compares what was
-last told of an id with what holds now, and tells the difference. Under a count window, whose ends have no
-time, ``CountedUpdates`` tells when a result is over by its arrivals.
+With a lateness, records may change reports on earlier instants. Then ``CorrectedUpdates`` compares the last
+report on an id with the present version, and reports the difference. Under a count window, whose ends have no
+time, ``CountedUpdates`` decides by arrivals when a result is over.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Id: TypeAlias = tuple[str, str]
 """The name of a query, and the id of a result."""
 
 Instant: TypeAlias = float | None
-"""What results of one instant have in common: their time, or the number of the instant in a batch."""
+"""An instant of results: their time, or the number of the instant in a batch."""
 
-_LEAST: Final = 1024  # entries that may have expired
+_LEAST: Final = 1024  # expired entries that may stay
 
 
 class Begin(NamedTuple):
-    """When a live result began, if its rows were updated since. ``name`` is that of its query.
+    """The begin of a live result whose rows were updated since. ``name`` is that of its query.
 
-    ``version`` is the begin of its present version, ``begin`` that of the result, ``end`` the end that its
-    window gives it: in seconds since the epoch, None where not known. ``score``: of one of the best results,
-    as JSON has it, where a log has only what lives; then ``begin`` is the one that was told.
+    ``version`` is the begin of its present version, ``begin`` the begin of the result, ``end`` the end that
+    its window determines: in seconds since the epoch, None if unknown. ``score``: the JSON of the score of
+    one of the best results, if a log has only live tuples; then ``begin`` is the reported one.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Begin(NamedTuple):
 
 
 def updated(before: Result, after: Result, begin: float | None) -> Result | None:
-    """The update of a result from one version to the next; None if it tells nothing new."""
+    """The update of a result from one version to the next; None if nothing visible changed."""
     changed = changes(before.tuples, after.tuples)
     same = before.network == after.network and before.until == after.end and not changed
     if same and not _fades(after) and _keywords(before) == _keywords(after):
@@ -64,9 +64,9 @@ def updated(before: Result, after: Result, begin: float | None) -> Result | None
 
 
 def changes(before: Sequence[ResultTuple], after: Sequence[ResultTuple]) -> Changed:
-    """By tuple, in order of ``after``, the attributes whose values differ."""
+    """The attributes whose values differ, by tuple, in order of ``after``."""
     differing = [(one, each) for one, each in zip(before, after, strict=True) if one.row != each.row]
-    if any(one.id != each.id for one, each in differing):  # they stand in another order
+    if any(one.id != each.id for one, each in differing):  # they are in another order
         by_id = {one.id: one for one in before}
         differing = [(by_id[each.id], each) for each in after]
     changed = []
@@ -88,10 +88,10 @@ def _keywords(result: Result) -> list[tuple[str, tuple[str, ...]]]:
 
 
 class Updates:
-    """Tells the results of an engine whose records come in order.
+    """Reports the results of an engine whose records come in order.
 
-    ``schema``: that of the next results. ``replaces``: an update is told as a retraction, and a result with
-    the same id that begins then.
+    ``schema``: that of the next results. ``replaces``: an update is reported as a retraction and a result
+    with the same id that begins then.
     """
 
     def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
@@ -99,18 +99,18 @@ class Updates:
         self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
         self._expected: dict[Id, Begin] = {}
-        self._new: dict[Id, Begin] = {}  # the last of each, as not everybody keeps a log
-        self._held: list[Result] = []  # of an instant that may go on
+        self._new: dict[Id, Begin] = {}  # only the last of each, as there may be no log that reads them
+        self._held: list[Result] = []  # of an instant that may continue
         self._instant_held: Instant = None
         self._limit = _LEAST
 
     def __len__(self) -> int:
-        """Live results that were updated; some may have expired."""
+        """The number of live results that were updated; some may have expired."""
         return len(self._begins)
 
     @property
     def learns(self) -> bool:
-        """True if results tell more than ``expect`` does, where they are found again."""
+        """True if a replay must pass the results here again, as ``expect`` does not restore everything."""
         return False
 
     def take(
@@ -120,19 +120,19 @@ class Updates:
         reached: float | None,
         instants: Sequence[Instant] | None = None,
     ) -> list[Result]:
-        """The next results and retractions, in order; gives what can be told of them already.
+        """Process the next results and retractions, in order; returns the reports that are complete.
 
-        ``retractions``: how many there are. ``reached``: the latest time before the batch that they are of.
-        ``instants``: of each result, if its time does not tell: under a count window a result may have begun
-        later than the record that completes it came.
+        ``retractions``: their number. ``reached``: the latest time before their batch. ``instants``: the
+        instant of each result, if its time does not determine it: under a count window a result may have
+        begun later than the record that completes it came.
         """
         if not self._compares(retractions):
-            return results  # as is usual
+            return results  # the usual case
         encoded = [self._instant(each, reached) for each in results] if instants is None else instants
         return [told for one in self._instants(results, encoded) for told in self._told(one)]
 
     def _compares(self, retractions: int) -> bool:
-        """True if the next results may have to do with others."""
+        """True if the next results have to be compared with others."""
         return bool(retractions or self._held)
 
     def _instant(self, result: Result, reached: float | None) -> float | None:
@@ -140,17 +140,17 @@ class Updates:
         return instant_of(result)
 
     def rest(self) -> list[Result]:
-        """The end of a batch: what is left to be told."""
+        """The remaining reports, at the end of a batch."""
         waiting, self._held = self._held, []
         return self._told(waiting)
 
     def as_told(self, result: Result) -> Result:
-        """A live result, with the begin that it was told with."""
+        """A live result, with the begin that was reported."""
         begin = self._begin_of(self._begins.get(_name(result)), result)
         return replace(result, start=begin.begin) if begin else result
 
     def begins(self) -> list[Begin]:
-        """The begins of results that were updated since the last call: a log keeps them with its records."""
+        """The begins of results that were updated since the last call; a log keeps them with its records."""
         new, self._new = self._new, {}
         return list(new.values())
 
@@ -159,16 +159,16 @@ class Updates:
         return [*self._expected.values(), *self._begins.values()]
 
     def expect(self, begins: Iterable[Begin]) -> None:
-        """Take up what ``begins`` gave, after the records that it came with were processed again.
+        """Accept the output of ``begins``, after the records that it was logged with were processed again.
 
-        What was found then itself does not count: queries that stand now may have come after these records.
+        Begins that the replay itself found are discarded: present queries may be younger than the records.
         """
         self._new.clear()
         self._begins.clear()
         self._expected.update(((each.name, each.id), each) for each in begins)
 
     def forget(self, now: int, horizon: int) -> None:
-        """Forget results that have expired at ``now``, once they are many.
+        """Forget results that have expired at ``now``, once there are many.
 
         No record comes before ``horizon``; both are ticks.
         """
@@ -184,31 +184,31 @@ class Updates:
         self._new = {name: each for name, each in self._new.items() if lives(each)}
 
     def begin_anew(self, ended: Iterable[Result]) -> None:
-        """A change of the schema has ended live results: the same versions may come back, and begin then."""
-        # Each retraction has had a log note that.
+        """Called after a change of the schema ended results: the same versions may begin again."""
+        # The retractions have already been noted for the log.
 
     def follow(self, first: str, name: str, now: int) -> None:
-        """Another query has the results of the ``first`` one, as these were told, from ``now`` on, a tick."""
-        del now  # what is over at that time is not told again
+        """Give another query the reported results of the ``first`` one, from the tick ``now`` on."""
+        del now  # results that are over then are not reported again
         begins = [each for each in self.all_begins() if each.name == first]
         followed = {(name, each.id): each._replace(name=name) for each in begins}
         self._begins |= followed
         self._new |= followed
 
     def remove(self, name: str) -> None:
-        """Forget the results of a query; another one of the name does not know their begins."""
+        """Forget the results of a query; a later query of that name does not know their begins."""
         self._forget_begins([each for each in self.all_begins() if each.name == name])
         self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
         self._expected = {one: each for one, each in self._expected.items() if one[0] != name}
 
     def _begin_of(self, begin: Begin | None, result: Result) -> Begin | None:
-        """What is known of the begin of a version, if it is not the version's own."""
+        """The known begin of a version's result, if it is not the begin of the version."""
         if begin is None and self._expected:
             begin = self._expected.get(_name(result))
         return begin if begin is not None and begin.version == result.start else None
 
     def _instants(self, results: Iterable[Result], instants: Iterable[Instant]) -> Iterator[list[Result]]:
-        """The results of each instant that is over; the last one may go on."""
+        """The results of each instant that is over; the last one may continue."""
         for instant, group in groupby(zip(instants, results, strict=True), key=itemgetter(0)):
             if self._held and self._instant_held != instant:
                 yield self._held
@@ -217,11 +217,11 @@ class Updates:
             self._held += [result for _, result in group]
 
     def _told(self, results: list[Result]) -> list[Result]:
-        """What is told of an instant."""
+        """The reports on an instant."""
         told: list[Result | None] = []
-        ended: dict[Id, int] = {}  # places of retractions
+        ended: dict[Id, int] = {}  # indexes of retractions
         known_before: dict[Id, Begin] = {}
-        # Places of what came instead; what was retracted, if it was, and its place.
+        # Indexes of the new versions, each with the retraction that it replaces, if any, and its index.
         added: dict[Id, tuple[int, Result | None, int]] = {}
         for result in results:
             name = _name(result)
@@ -232,7 +232,7 @@ class Updates:
                     told.append(result)
                 else:
                     former = told[before]
-                    assert former is not None  # noqa: S101 - a retraction is told until something takes over
+                    assert former is not None  # noqa: S101 - a retraction stays until a version replaces it
                     update = self._update(former, result)
                     if update is None or not self.replaces:
                         told[before] = None
@@ -241,14 +241,14 @@ class Updates:
                 continue
             begin = self._begin_of(self._begins.pop(name, None), result)
             index, former, before = added.pop(name, (None, None, 0))
-            if index is not None and former is None:  # found and gone in one instant
+            if index is not None and former is None:  # found and retracted in one instant
                 told[index] = None
                 continue
-            if index is not None and former is not None:  # updated and gone in one instant
+            if index is not None and former is not None:  # updated and retracted in one instant
                 told[before] = told[index] = None
-                result = replace(former, end=result.end)  # noqa: PLW2901 - what was told before it
+                result = replace(former, end=result.end)  # noqa: PLW2901 - retracts the version before
             elif begin is not None:
-                result = replace(result, start=begin.begin)  # noqa: PLW2901 - as it was told
+                result = replace(result, start=begin.begin)  # noqa: PLW2901 - the reported begin
             if begin is not None:
                 known_before[name] = begin
             ended[name] = len(told)
@@ -257,7 +257,7 @@ class Updates:
         return [each for each in told if each is not None]
 
     def _forget_begins(self, ended: Iterable[Begin]) -> None:
-        """Results have ended: with another schema the same version may come back, and begins then."""
+        """Forget the begins of ended results: under another schema the same versions may begin again."""
         for each in ended:
             name = each.name, each.id
             new = self._new.get(name)
@@ -267,7 +267,7 @@ class Updates:
                 self._new[name] = each._replace(begin=each.version)
 
     def _update(self, before: Result, after: Result) -> Result | None:
-        """An update, from a retraction with the begin that was told."""
+        """The update from a retraction, which has the reported begin, to the next version."""
         update = updated(before, after, before.start)
         if update is None or not self.replaces:
             begin = Begin(after.name, after.id, after.start, before.start, after.end)
@@ -276,12 +276,12 @@ class Updates:
         return update
 
     def _note(self, begins: Iterable[Begin]) -> None:
-        """Have a log keep begins."""
+        """Note begins for the log."""
         self._new.update(((each.name, each.id), each) for each in begins)
 
 
 class CountedUpdates(Updates):
-    """Tells the results of an engine under a count window, whose ends have no time.
+    """Reports the results of an engine under a count window, whose ends have no time.
 
     ``window``: its ticks count arrivals.
     """
@@ -293,7 +293,7 @@ class CountedUpdates(Updates):
         self._at_turn: frozenset[Begin] = frozenset()
 
     def forget(self, now: int, horizon: int) -> None:
-        """Once a window has gone by since the last turn, forget begins that are as they were then."""
+        """Once a window has passed since the last turn, forget begins that have not changed since."""
         del horizon  # no record is late
         if self._turned is not None and now <= self._window.end(self._turned):
             return
@@ -308,7 +308,7 @@ def _name(result: Result) -> Id:
 
 @dataclass(slots=True)
 class _Version:
-    """``end``: when it was retracted, None if it was not. ``result``: as it was found."""
+    """A version. ``end``: of its retraction, None if it was not retracted. ``result``: as it was found."""
 
     start: float | None
     end: float | None
@@ -319,8 +319,8 @@ class _Version:
 class _History:
     """The versions of one id that records may still correct, by their begin.
 
-    ``begin``: that of the result during the first of them, if versions before it were forgotten. ``known``:
-    the begin of the first version that the query knows, if there are others. ``told``: what was told last.
+    ``begin``: the begin of the result during the first version, if earlier ones were forgotten. ``known``:
+    the begin of the first version that the query knows, if there are others. ``told``: the last report.
     """
 
     versions: list[_Version] = field(default_factory=list)
@@ -329,7 +329,7 @@ class _History:
     told: Result | None = None
 
     def called(self, name: str) -> _History:
-        """The present version for another query, which knows no earlier one, and the begin of the result."""
+        """A history for another query: the present version, no earlier one, and the begin of the result."""
         last = self.versions[-1]
         version = _Version(last.start, last.end, replace(last.result, name=name))
         followed = _History([version])
@@ -338,7 +338,7 @@ class _History:
         return followed
 
     def apply(self, result: Result) -> None:
-        """Take in a version, or the end of one."""
+        """Add a version, or the end of one."""
         places = [place for place, each in enumerate(self.versions) if each.start == result.start]
         if not places:
             version = _Version(result.start, None, result)
@@ -352,12 +352,12 @@ class _History:
             version.end, version.result = None, result
 
     def drop_unlived(self) -> None:
-        """Forget versions that late records have ended before they began, but for a single one."""
+        """Forget versions that late records have ended before they began; at least one version stays."""
         lived = [each for each in self.versions if each.end is None or each.end > _at(each.start)]
         self.versions = lived or self.versions[-1:]
 
     def begin_at(self, index: int) -> float | None:
-        """When the result began that has a version now."""
+        """The begin of the result that has the version at ``index``."""
         while not (first := self._is_first_known(index)) and index:
             if self.versions[index - 1].end != self.versions[index].start:
                 break
@@ -368,9 +368,9 @@ class _History:
         return self.known is not None and _at(self.versions[place].start) <= self.known
 
     def begin_at_last(self, begin: float | None) -> None:
-        """The result began then during the last version, whatever versions are known."""
+        """Set the begin of the result during the last version, whatever versions are known."""
         if begin == self.begin_at(len(self.versions) - 1):
-            pass  # as these tell
+            pass  # follows from the versions
         elif _at(begin) < _at(self.versions[0].start):
             self.begin = begin
         else:
@@ -380,14 +380,14 @@ class _History:
             self.told = replace(self.told, start=begin)
 
     def trim(self, horizon: float) -> None:
-        """Forget versions that ended at or before a horizon, but for the last."""
+        """Forget versions that ended at or before a horizon, except the last one."""
         while len(self.versions) > 1 and _at(self.versions[0].end, default=horizon + 1) <= horizon:
             first, second = self.versions[:2]
             self.begin = self.begin_at(0) if first.end == second.start else None
             del self.versions[0]
 
     def over(self, horizon: float) -> bool:
-        """True if no record can change it any more, and it has ended."""
+        """True if it ended at or before a horizon, so that no record can change it any more."""
         last = self.versions[-1]
         end = last.result.end if last.end is None else last.end
         return end is not None and end <= horizon
@@ -398,7 +398,7 @@ def _at(seconds: float | None, default: float = float("-inf")) -> float:
 
 
 def found_again(update: Result) -> Result:
-    """An update as a result of its own, behind the retraction of what it was."""
+    """An update as a separate result, which follows the retraction of the former version."""
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
@@ -411,7 +411,7 @@ def _keyed(schema: Schema) -> set[str]:
 
 
 def _lived(told: Iterable[Result]) -> list[Result]:
-    """Without results that are told with their retraction and have ended before they began."""
+    """The reports without results that come with their retraction and ended before they began."""
     insertions: dict[Id, int] = {}
     left: list[Result | None] = []
     for result in told:
@@ -426,14 +426,14 @@ def _lived(told: Iterable[Result]) -> list[Result]:
 
 
 def _taking_over(update: Result | None, replaces: bool) -> Result | None:
-    """What is told of a version that takes over; None if it tells nothing new."""
+    """The report on a version that replaces another; None if nothing visible changed."""
     return found_again(update) if update is not None and replaces else update
 
 
 class CorrectedUpdates(Updates):
-    """Tells the results of an engine whose records may come late.
+    """Reports the results of an engine whose records may come late.
 
-    What records change up to the time that was reached before them is one instant: the present.
+    All changes up to the time that was reached before the records are one instant: the present.
     """
 
     def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
@@ -442,7 +442,7 @@ class CorrectedUpdates(Updates):
         self._known: dict[Id, _History] = {}
 
     def go_on(self, before: Updates, alive: Iterable[Result]) -> None:
-        """Take the place of another, whose results are ``alive``, each as its present version."""
+        """Replace another ``Updates``, whose results are ``alive``, each as its present version."""
         self._new = {(each.name, each.id): each for each in before.begins()}
         for result in self._corrected(alive):
             history = self._known.setdefault(_name(result), _History())
@@ -452,7 +452,7 @@ class CorrectedUpdates(Updates):
             history.begin_at_last(before.as_told(insertion).start)
 
     def _corrected(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Those with rows that may be updated."""
+        """The results with rows that may be updated."""
         keyed = _keyed(self.schema)
         return (one for one in results if any(each.relation in keyed for each in one.tuples))
 
@@ -461,7 +461,7 @@ class CorrectedUpdates(Updates):
 
     @property
     def learns(self) -> bool:
-        return bool(_keyed(self.schema))  # of earlier versions, which late records may change
+        return bool(_keyed(self.schema))  # the earlier versions, which late records may change
 
     def _compares(self, retractions: int) -> bool:
         del retractions
@@ -478,7 +478,7 @@ class CorrectedUpdates(Updates):
         return result
 
     def all_begins(self) -> list[Begin]:
-        """Those of earlier versions as well: a late record may let one be the last again."""
+        """The begins of all versions: a late record may make an earlier one the last again."""
         begins = []
         for (name, one), history in self._known.items():
             for index, version in enumerate(history.versions):
@@ -501,8 +501,8 @@ class CorrectedUpdates(Updates):
                     history.begin = own[first].begin
                     if version not in own and name not in computed:
                         continue
-                # Without one, the result began with the present version, though earlier ones may come before
-                # it: another shard had the result then.
+                # Without a logged begin, the result began with the present version. Earlier versions may
+                # precede it: another shard had the result then.
                 history.begin_at_last(own[version].begin if version in own else version)
 
     def forget(self, now: int, horizon: int) -> None:
@@ -551,9 +551,9 @@ class CorrectedUpdates(Updates):
         return sorted(lived, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
 
     def _difference(self, history: _History) -> Iterator[Result]:
-        """What is to be told, so that the last one told holds now."""
+        """The reports that bring the last report on an id up to date."""
         history.trim(self._horizon)
-        if not self.replaces:  # else each version was told by itself
+        if not self.replaces:  # else each version was reported separately
             history.drop_unlived()
         before, last = history.told, history.versions[-1]
         begin = last.start if self.replaces else history.begin_at(len(history.versions) - 1)
@@ -578,7 +578,7 @@ class CorrectedUpdates(Updates):
             if (noted := self._begin(history)) is not None:
                 self._note([noted])
             elif before is not None and before.op != "-" and before.start != begin:
-                # Else an earlier part of the log would tell when it began.
+                # Otherwise an earlier part of the log would determine its begin.
                 self._note([Begin(now.name, now.id, last.start, begin, last.result.end)])
             return
         if self.replaces and before is not None:
@@ -605,7 +605,7 @@ class CorrectedUpdates(Updates):
             yield told
 
     def _replaced(self, before: Result, last: _Version) -> tuple[Result, list[Result]]:
-        """What stands now, and what is told of it."""
+        """The result that is reported last from now on, and the reports of the change."""
         told = updated(replace(before, until=before.end), last.result, before.start)
         if told is None:
             return replace(last.result, op="+", start=before.start), []
@@ -620,7 +620,7 @@ class CorrectedUpdates(Updates):
 
 
 def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdates) -> Updates:
-    """What tells the results of an engine; ``lateness`` in microseconds, which no count window has."""
+    """The ``Updates`` of an engine; ``lateness``: in microseconds, 0 under a count window."""
     replaces = told is ToldUpdates.REPLACE
     if isinstance(lifespans, ArrivalWindow):
         return CountedUpdates(schema, lifespans, replaces=replaces)
@@ -628,22 +628,22 @@ def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdat
 
 
 class ShardUpdates:
-    """Tells updates of which one shard has retracted a version, and another has found the next one.
+    """Reports updates whose former version one shard has retracted and whose next version another has found.
 
-    Shards have the results of certain root tuples, and keywords that move from one tuple to another may make
-    another one the root. The begins of such results are known here alone, so they are a state to be kept.
-    What one shard tells of an id stays as it is: the shard knows the instants, which times do not tell under
-    a count window. ``replaces``: as of ``Updates``.
+    Each shard has the results of certain root tuples. If a keyword moves from one tuple to another, another
+    tuple may become the root. The begins of such results are only known here, so they are part of the state.
+    Reports of one shard on an id stay unchanged: the shard knows the instants, which times do not determine
+    under a count window. ``replaces``: see ``Updates``.
     """
 
     def __init__(self, *, replaces: bool) -> None:
         self._replaces = replaces
-        # By the name of the query, id, and the begin that its shard knows.
+        # By the name of the query, the id, and the begin that the shard knows.
         self._begins: dict[tuple[str, str, float | None], Begin] = {}
         self._limit = _LEAST
 
     def __len__(self) -> int:
-        """Live results that moved from shard to shard; some may have expired."""
+        """The number of live results that moved from shard to shard; some may have expired."""
         return len(self._begins)
 
     def snapshot(self) -> bytes:
@@ -657,23 +657,23 @@ class ShardUpdates:
             self._note(begin)
 
     def remove(self, name: str) -> None:
-        """Forget the results of a query; another one of the name does not know their begins."""
+        """Forget the results of a query; a later query of that name does not know their begins."""
         self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
 
     def take(self, results: Sequence[tuple[int, LiveResult]]) -> list[LiveResult]:
-        """The results of all shards in order of time, retractions first, as one engine tells them.
+        """The reports that a single engine would make, from the results of all shards.
 
-        Each with the number of its shard.
+        ``results``: each with the number of its shard, in order of time, retractions first.
         """
         if not (self._begins or any(result.op == "-" for _, result in results)):
             return [result for _, result in results]
         self._forget(results[-1][1] if results else None)
         told: list[Result | None] = []
-        ended: dict[Id, tuple[int, int]] = {}  # places of retractions, and their shards
+        ended: dict[Id, tuple[int, int]] = {}  # indexes of retractions, and their shards
         for shard, encoded in results:
             result = encoded.parsed
             if not result.network or result.place is not None or result.snapshot:
-                if result.snapshot:  # a query that begins knows present versions alone
+                if result.snapshot:  # a query that begins only knows present versions
                     self._begins.pop((*_name(result), result.start), None)
                 told.append(result)
                 continue
@@ -695,7 +695,7 @@ class ShardUpdates:
         return [each for each in told if each is not None]
 
     def _as_told(self, result: Result) -> Result:
-        """A later result of an id, with the begin that is known here."""
+        """A retraction or update of a result, with the begin that is known here."""
         if result.op == "+":
             return result
         key = *_name(result), result.start
@@ -710,7 +710,7 @@ class ShardUpdates:
         self._begins[begin.name, begin.id, begin.version] = begin
 
     def _forget(self, last: LiveResult | None) -> None:
-        """Forget results that had expired at the latest one, once they are many."""
+        """Forget results that had expired at the time of the ``last`` one, once there are many."""
         if last is None or len(self._begins) <= self._limit:
             return
         now = _at(instant_of(last.parsed))

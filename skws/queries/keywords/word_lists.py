@@ -1,8 +1,8 @@
 """Inverted lists of words in memory: arrays that grow by batches of texts.
 
-Lists consist of *runs*. A run has, for each word, the texts that contain it, in order. A batch of texts is
-a run. Eight runs of about one size are merged into one, so n occurrences are in about log n runs, and each
-is moved about log n / 3 times.
+Lists consist of *runs*. A run has, for each word, the texts that contain it, in order. Each batch of texts
+makes a run. Eight runs of about the same size are merged into one, so n occurrences are in about log n runs,
+and each is moved about log n / 3 times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT: Final = np.uint64(32)
 
 
 class _Run(NamedTuple):
-    """``words`` in order; the occurrences from ``first[i]`` to before ``first[i + 1]`` are of word i."""
+    """``words`` in order; word i has the occurrences from ``first[i]`` to before ``first[i + 1]``."""
 
     words: Ints
     first: Ints
@@ -41,7 +41,7 @@ class _Run(NamedTuple):
 
     @property
     def order(self) -> int:
-        """Equal for runs of about one size."""
+        """The size class: equal for runs of about the same size."""
         return self.size.bit_length() // 3
 
     @classmethod
@@ -96,7 +96,7 @@ class WordLists:
         return text_counts
 
     def _merge(self) -> None:
-        """Merge the last runs while many are of one size, or as small as others after larger ones."""
+        """Merge the last eight runs while the first of them is of no larger size class than the last one."""
         while len(last := self.runs[-_TOGETHER:]) == _TOGETHER:
             if last[0].order > last[-1].order or sum(run.size for run in last) > _LARGEST:
                 return
@@ -108,7 +108,7 @@ class WordLists:
 
 
 def _narrow(numbers: Ints) -> Ints:
-    """The same numbers in as few bytes as suffice."""
+    """The same numbers in the smallest sufficient integer type."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
@@ -173,7 +173,7 @@ class WordNumbers:
 
     def _look_up(self, chunk: str) -> int:
         """The number of a new chunk."""
-        # A word may be a compound and its first piece in one place, which counts once.
+        # A compound and its first piece may have the same place and stem, which count once.
         words = [token for token in analyse(chunk, self._analyzer).tokens if token.searchable]
         self.words.update((token.word, token.stem) for token in words)
         numbers = self._numbers
@@ -187,5 +187,5 @@ class WordNumbers:
 
     def _forget_chunks(self) -> None:
         self._chunks: dict[str, int] = {}
-        self._stems = array("q")  # those of a chunk one after the other
+        self._stems = array("q")  # the stems of each chunk, one chunk after the other
         self._bounds = array("q", [0])

@@ -24,7 +24,7 @@ from skws_mesh.delta.joins import DeltaJoins, WordSearch
 from skws_schema.model import Row, Schema, sourced
 
 MANY: Final = 250
-"""The number of queries from which on delta joins are faster than a mesh for each shape."""
+"""The number of queries from which delta joins are faster than a mesh for each shape."""
 
 
 def why_no_delta_joins(plan: Plan) -> str:
@@ -77,7 +77,7 @@ class WordSearches:
     def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:
         self.queries: dict[int, MeshTenant] = {}
         self.joins = DeltaJoins(live, schema)
-        self._conditions: dict[int, list[Condition]] = {}  # that exclude tuples, by query
+        self._conditions: dict[int, list[Condition]] = {}  # the conditions that exclude tuples, by query
         self._live = live
         self._schema = schema
         self._row = row
@@ -144,7 +144,7 @@ class WordSearches:
         return _labels(*self._matching.of(rows))
 
     def load(self, labels: KeywordBitmaps) -> Iterator[Partials]:
-        """As ``skws_mesh.backend.Mesh.load``, by the words of all live tuples."""
+        """As ``skws_mesh.backend.Mesh.load``, given the words of all live tuples."""
         return map(self._satisfying, self.joins.load(labels))
 
     def _satisfying(self, found: Partials) -> Partials:
@@ -189,7 +189,7 @@ class WordSearches:
 
 
 def _of_words(exclusions: Sequence[Slot]) -> Iterator[Slot]:
-    """The parts of exclusions that are about texts, without conditions."""
+    """The exclusions reduced to their words, without conditions."""
     for slot in exclusions:
         words = tuple(each for each in slot.alternatives if not isinstance(each, Condition))
         if words:

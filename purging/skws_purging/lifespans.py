@@ -3,14 +3,14 @@
 One step takes all records of one instant, since tuples with equal time are simultaneous: a tuple deleted or
 replaced in the instant of its insertion never lives. Steps may arrive out of order, up to a lateness.
 
-Tuples with equal keys replace each other. Equal rows without a key, or with a NULL in the key, form a queue,
-of which a deletion ends the oldest live row. Lifespans follow from the insertions and deletions of such an
-identity (its *marks*) in order of event time, whatever the order of arrival. No record is earlier than the
-horizon. So an identity consists of its tuples that are alive at the horizon, and its marks from there on:
-these determine the live tuples, and late records may still correct them.
+Tuples with equal keys replace each other. Equal rows without a key, or with a NULL in the key, form a queue;
+a deletion ends its oldest live row. Lifespans follow from the insertions and deletions of an identity (its
+*marks*) in order of event time, whatever the order of arrival. No record is earlier than the horizon. So an
+identity is stored as its tuples that are alive at the horizon, and its marks from there on: these determine
+the live tuples, and late records may still correct them.
 
 A truncation ends all tuples of a relation. It is a mark of each identity that may have a live tuple then, and
-is remembered until the horizon passes it: a later record with an earlier time ends with it.
+is remembered until the horizon passes it: a tuple that arrives late, with an earlier time, ends with it.
 
 Lifespans of the last window can be rebuilt from the records of the last two windows, except in queues of
 equal rows, where the row that a deletion ends depends on all earlier deletions. The live rows of a queue are
@@ -34,8 +34,8 @@ from skws_windows.window import FOREVER, ExpressionWindow, Unbounded, Window
 ALWAYS = -FOREVER  # the start of static tuples
 
 _LEAST: Final = 1024  # dead entries that a queue may have
-# Forgetting more than these may change, after a restart, the scores of earlier results.
-_MOST_ENDED: Final = 256  # of the rows of one queue
+# More than these are forgotten, which may change the scores of earlier results after a restart.
+_MOST_ENDED: Final = 256  # rows of one queue
 _MOST_EMPTIED: Final = 4096  # queues
 
 
@@ -66,7 +66,7 @@ class StreamTuple:
 class LifeEvent(NamedTuple):
     """An insertion (``inserted`` is its tuple) or a deletion (None) at a tick; ``arrival`` breaks ties.
 
-    ``truncates``: the deletion is one of all tuples.
+    ``truncates``: the deletion ends all tuples.
     """
 
     tick: int
@@ -95,9 +95,8 @@ class IdentityTimeline:
 
     ``before``: the tuples alive just before the first of ``marks``. ``live``: the tuples alive after the last
     applied mark. ``unmatched``: the deletions among the marks that met no live tuple. ``queued``: the tick of
-    the first deletion that met several equal rows, of which it ended the oldest; None if the log has all rows
-    of the queue. From then on ``ended`` has the start, occurrence and end of rows for a window after their
-    end.
+    the first deletion that met several equal rows, and ended the oldest; None if the log has all rows of the
+    queue. From then on ``ended`` has the start, occurrence and end of rows for a window after their end.
     """
 
     window: Window
@@ -254,7 +253,7 @@ class ExpiryQueue(Generic[T]):
         self._in_order: deque[tuple[int, T]] = deque()
         self._heap: list[tuple[int, int, T]] = []
         self._last = -(1 << 63)
-        self._order = count()  # items need no order of their own
+        self._order = count()  # items need not be comparable
 
     def __len__(self) -> int:
         return len(self._in_order) + len(self._heap)
@@ -318,7 +317,7 @@ def static_tuples(schema: Schema, rows: Iterable[tuple[int, Row]]) -> list[Strea
 class _Truncations:
     """The truncations of one relation that late records may precede, and the relation's identities.
 
-    ``known``: tick and arrival of each, at most one for a tick, in order. ``since``: the identities with a
+    ``known``: tick and arrival of each, at most one per tick, in order. ``since``: the identities with a
     record since the latest truncation; ``before``: the others, which have no live tuple, so that the next
     truncation does not affect them.
     """
@@ -358,7 +357,7 @@ class Keeper(Protocol):
     """Stores tuples that only a later record can change; ``Lifespans.take_over`` takes them back."""
 
     def keep(self, live_tuple: StreamTuple) -> None:
-        """Store a tuple, which its window may have ended."""
+        """Store a tuple; its window may have ended it already."""
 
     def gone(self, key: GroupKey) -> None:
         """Called when ``Lifespans`` has forgotten an identity."""
@@ -526,7 +525,7 @@ class Lifespans:
     def take_over(self, live_tuple: StreamTuple) -> None:
         """Take the single tuple of an identity back from the keeper.
 
-        A later one of the identity may be here already, if earlier records may come than both.
+        A later tuple of the identity may be here already, if records earlier than both may still arrive.
         """
         key = identity(self._schema, live_tuple.relation, live_tuple.row)
         if key in self._known:
@@ -553,10 +552,7 @@ class Lifespans:
         self._expire_later(live_tuple)
 
     def fronts(self, horizon: int) -> list[Front]:
-        """The fronts a window before ``horizon``.
-
-        Those of queues that a replay of the last two windows may get wrong.
-        """
+        """The fronts a window before ``horizon``, of queues that a replay of two windows may get wrong."""
         tick = horizon - self._window.end(0)
         return [front for key in self._queues if (front := self._front(key, tick))]
 
@@ -565,7 +561,7 @@ class Lifespans:
         return [(key, each) for key, each in self._known.items() if isinstance(each, IdentityTimeline)]
 
     def expect(self, fronts: Iterable[Front]) -> None:
-        """Take the result of ``fronts`` before a replay; one of an earlier horizon is still valid.
+        """Set the fronts for a replay, as ``fronts`` returned them for this horizon or an earlier one.
 
         In these queues no row before the front is alive, and no deletion before its tick ends a row. This is
         true for late records as well, unless a deletion that arrived before its row has left the log earlier
@@ -583,7 +579,7 @@ class Lifespans:
         self._truncations = {of: each for of, each in self._truncations.items() if of not in removed}
 
     def forget(self, horizon: int) -> None:
-        """Drop what no record at or after ``horizon`` can change."""
+        """Drop everything that no record at or after ``horizon`` can change."""
         self._horizon = max(self._horizon, horizon)
         for _, key in list(self._marked.expired(horizon - 1)):
             self._trim(key, horizon)

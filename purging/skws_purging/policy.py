@@ -61,7 +61,7 @@ class PurgePolicy(Generic[Op]):
     dries_up: Callable[[Op], None]
 
     def use(self, *, tables: bool) -> None:
-        """The schema has changed; ``tables``: it has static ones."""
+        """The schema has changed; ``tables``: True if it has static tables."""
 
     def probed(self, operator: Op, horizon: int) -> None:
         """The output is about to be probed."""
@@ -205,7 +205,7 @@ _MANY = 1 << 18  # dead entries that are worth a sweep, unless they are few comp
 
 
 class Sweep:
-    """Decides when the next sweep is worthwhile; the owner of the tables does it."""
+    """Decides when the next sweep is worthwhile; the owner of the tables performs it."""
 
     def __init__(self) -> None:
         self._left = self._read = 0

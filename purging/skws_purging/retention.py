@@ -28,7 +28,7 @@ class Retention:
     windows: Collection[Window]
 
     def over(self, part: LogPart, settled: int, position: int) -> bool:
-        """True if a part is no longer needed at ``position`` of a stream that is settled up to a time."""
+        """True if a part is no longer needed at ``position`` of a stream that is final up to ``settled``."""
         if part.latest is not None and part.latest > settled:
             return False  # some of its records wait for late ones
         return all(self._passed(window, part, settled, position) for window in self.windows)

@@ -26,8 +26,8 @@ read needs no memory. The others are in one of these fragments:
 - *dense*: real numbers, compared by order with each other and with constants.
   Whatever the order of the last values, the next one can lie anywhere in it.
 - *equality*: an infinite set of values, compared only for equality.
-- *translation*: one field, of which guards read only the difference to the
-  previous record. Adding one amount to all values changes nothing.
+- *translation*: one field; guards read only its difference to the previous
+  record. Adding one amount to all values changes nothing.
 - *finite*: truth values.
 
 All others (such as order among whole numbers, where no value lies
@@ -281,7 +281,7 @@ Walk: TypeAlias = tuple[TypeEdge, ...]
 
 @dataclass(frozen=True, slots=True)
 class OverlapPattern:
-    """How windows pile up: ``prefix`` (u), ``loop`` (v), and ``suffix``, after which all of them end."""
+    """A way for windows to pile up: ``prefix`` (u), ``loop`` (v), and ``suffix``, after which all end."""
 
     prefix: Walk
     loop: Walk

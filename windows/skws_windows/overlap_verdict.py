@@ -64,7 +64,7 @@ def realised(
 ) -> Witness | None:
     """Records for a pattern; None if there are none. Runs with fewer and more repetitions confirm them.
 
-    The runs are of the one pair whose windows pile up. The numbers of the
+    The runs use only the pair whose windows pile up. The numbers of the
     witness are those of the whole expression, as a replay shows them.
     """
     watched = WindowExpression((pair,), limits=Limits(within=expression.limits.within), per=expression.per)
@@ -212,7 +212,7 @@ def compiled(expression: WindowExpression, theory: Satisfiability) -> WindowExpr
 def check(
     expression: WindowExpression, alphabet: Alphabet, compact: WindowExpression | None = None
 ) -> OverlapVerdict:
-    """Whether windows can pile up. ``compact``: the ``compiled`` expression, if it is known."""
+    """Decides whether windows can pile up. ``compact``: the ``compiled`` expression, if it is known."""
     compact = compact or compiled(expression, Satisfiability(alphabet))
     if not any(_has_windows(pair) for pair in compact.pairs):
         reason = "no stream has such a window, whatever its records"
@@ -273,7 +273,7 @@ def _of_pair(expression: WindowExpression, pair: Pair, theory: Satisfiability) -
     verdict = _unknown(f"its {len(guards)} conditions combine in too many ways to check")
     try:
         for graph in type_graphs(guards, theory):
-            # Every start that is not dropped is open, even if no stream leads to an end of it.
+            # Every start that is not dropped is open, even if no stream leads to its end.
             automata = (pair.before, pair.window, _all_final(pair.window))
             before, window, kept = (_searchable(a, graph) for a in automata)
             patterns = [find_pattern(graph, before, e) for e in (kept, window)]

@@ -121,7 +121,7 @@ def before_arrival(position: int) -> int:
 
 
 def ticks_per_position(window: Window) -> int | None:
-    """None if ticks are microseconds."""
+    """The number of ticks from one position to the next; None if ticks are microseconds."""
     if isinstance(window, ArrivalWindow):
         return TICKS_PER_ARRIVAL
     return 1 if by_position(window) else None
@@ -131,7 +131,7 @@ def ticks_per_position(window: Window) -> int | None:
 def parse_window(text: str) -> Window:
     """``20 minutes``, ``1h 30m``, ``1000 tuples``, ``none`` or ``open when ... close when ...``.
 
-    Raises UsageError for anything else. Of an expression only the first word is
+    Raises UsageError for anything else. Only the first word of an expression is
     read, because the rest needs a schema.
     """
     stripped = text.strip().lower()

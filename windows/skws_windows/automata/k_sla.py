@@ -87,7 +87,7 @@ def clean(source: LookbackAutomaton, theory: Satisfiability) -> LookbackAutomato
 
 
 def trimmed(source: LookbackAutomaton) -> LookbackAutomaton:
-    """Only the states on a path from the initial to a final state, and the initial state itself.
+    """The automaton with only the initial state and the states on a path from there to a final state.
 
     Exact for a clean automaton with k = 0. Otherwise a state may remain to which no word leads.
     """

@@ -200,7 +200,7 @@ class _Positions:
 class Selection(StrEnum):
     """The windows that are selected.
 
-    ``every``: all. ``longest``: of those that end at one record, the one that
+    ``every``: all. ``longest``: of the windows that end at one record, the one that
     begins first. ``first``: a window begins only while none is open, and ends
     at the first possible record.
     """
@@ -233,7 +233,7 @@ NO_LIMITS: Final = Limits()
 
 @dataclass(frozen=True)
 class Pair:
-    """(r, r'): automata of the stream before a window, from its start on, and of the window itself."""
+    """(r, r'): the automaton of the records before a window, and the automaton of the window itself."""
 
     before: LookbackAutomaton
     window: LookbackAutomaton
@@ -268,7 +268,7 @@ class WindowExpression:
 
     @cached_property
     def guards(self) -> tuple[g.Guard, ...]:
-        """The distinct guards of all automata; each is evaluated once a record."""
+        """The distinct guards of all automata; each is evaluated once per record."""
         all_guards = (guard for p in self.pairs for a in (p.before, p.window) for guard in a.guards)
         return tuple(dict.fromkeys(all_guards))
 

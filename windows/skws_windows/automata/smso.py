@@ -3,8 +3,8 @@
 Positions range over [k, |w| - 1]. In a formula that defines windows, the free
 variables ``b`` and ``e`` are the first and last position of a window, and every
 quantifier ranges over positions up to e. In this guarded fragment, the records
-up to e decide whether a window ends there. ``window_expression`` makes a window
-expression of a formula (Lemma 5).
+up to e decide whether a window ends there. ``window_expression`` turns a formula
+into a window expression (Lemma 5).
 
 Its automata read letters. A letter is a minterm of the formula's guards together with a bit for each free
 variable: True if the position is that of the variable, or is in the variable's set
@@ -128,7 +128,7 @@ def guards_of(formula: Formula) -> list[g.Guard]:
 Bits: TypeAlias = tuple[bool, ...]
 
 MOST_ENTRIES: Final = 10_000_000
-"""The most entries of the tables of all automata of a formula: some seconds."""
+"""The most entries of the tables of all automata of a formula; they take some seconds."""
 _PER_TRANSITION: Final = 10
 """The number of entries that take as long as one transition of a pair."""
 MOST_LETTERS: Final = 256
@@ -137,7 +137,7 @@ MOST_LETTERS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class _Tracked:
-    """An automaton over letters with bits: letter * 2^n + bits, the first variable's the lowest."""
+    """An automaton over letters with bits: letter * 2^n + bits, with the bit of the first variable lowest."""
 
     variables: tuple[str, ...]
     automaton: Finite
@@ -346,7 +346,7 @@ class _Splits:
         return pairs_with_windows or [self._pair(self._whole.initial)]
 
     def _pair(self, state: int) -> Pair:
-        """The letters that lead to a state without b or e, and those that continue, first b and last e."""
+        """The words without b or e that lead to a state, and the words from there, from b to e."""
         size, first = self._last, self._last + 1
         self._budget.spend(_PER_TRANSITION * (len(self._steps) + len(self._ends)))
         before = automaton(self._k, size, self._whole.initial, [state], self._steps)

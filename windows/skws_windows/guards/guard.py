@@ -219,7 +219,7 @@ def back(atom: Atom) -> int:
 
 
 def shifted(guard: Guard, by: int) -> Guard:
-    """The same guard from the view of ``by`` records later: every field is that much further back."""
+    """The same guard, as seen from ``by`` records later: every field is that much further back."""
     return mapped(guard, lambda atom: _shifted_atom(atom, by))
 
 

@@ -1,6 +1,6 @@
 """The letter of each record of a batch: a small number for the guards that hold there.
 
-Guards are evaluated over whole columns, each distinct atom once a batch. The truth
+Guards are evaluated over whole columns, each distinct atom once per batch. The truth
 values are those of ``alphabet.holds``, at a hundredth of the cost. Whole
 numbers that a double cannot represent exactly are compared as Python integers.
 
@@ -38,7 +38,7 @@ class FieldColumn:
     present: Flags
 
     def before(self, records: int) -> FieldColumn:
-        """The same column from the view of ``records`` later."""
+        """The same column, as seen from ``records`` records later."""
         if not records:
             return self
         present = np.zeros_like(self.present)

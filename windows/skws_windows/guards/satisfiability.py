@@ -7,8 +7,8 @@ So a cell may be found possible although no text exists for it. Samples reveal
 this, because guards are evaluated on them.
 
 A z3 context serves one thread at a time, and a second thread in it crashes the
-process. So each question has a context of its own, in which all its objects
-are created; by default z3 would use one that the whole process shares.
+process. So each question has its own context, in which all its objects are
+created; by default z3 would use one that the whole process shares.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skws_windows.guards import guard as g
 from skws_windows.guards.alphabet import TIME_COLUMN, Alphabet, FieldInfo, StreamRecord, holds
 
 MOST_UNITS: Final = 2_000_000
-"""The most units of z3's work for one check, some seconds; a check that takes more counts as possible."""
+"""The most units of z3's work for one check, some seconds; a guard that takes more counts as possible."""
 MOST_IN_ALL: Final = 20_000_000
 """The most units of z3's work for all questions about one window."""
 
@@ -47,7 +47,7 @@ class TooManyCellsError(Exception):
 
 
 class Satisfiability:
-    """Questions about guards over one alphabet. ``promises`` are guards that hold for every record."""
+    """Answers questions about guards over one alphabet. ``promises``: guards that hold for every record."""
 
     def __init__(self, alphabet: Alphabet, promises: Sequence[g.Guard] = ()) -> None:
         self.alphabet = alphabet
@@ -97,7 +97,7 @@ class Satisfiability:
 
 
 class _Encoding:
-    """One solver with the variables that some guards need, in a z3 context of its own (a millisecond)."""
+    """One solver with the variables that some guards need, in its own z3 context, made in a millisecond."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_REPEATS: Final = 200
 MAX_LETTERS: Final = 500
-"""The most letters of an expression; its automaton may have the square of that many transitions."""
+"""The most letters of an expression; its automaton may have the square of this number of transitions."""
 
 
 def parse_expression(text: str, alphabet: Alphabet) -> WindowExpression:

@@ -23,7 +23,7 @@ from skws_windows.guards.letters import Flags, Letters
 DEAD: Final = 0
 """The empty set, which leads to itself."""
 REMEMBERED: Final = 100_000
-"""The most cached steps, and groups in configurations; beyond, the cache is cleared."""
+"""The most cached steps, and groups in configurations; beyond that, the cache is cleared."""
 
 
 class Macrostates:
@@ -42,7 +42,7 @@ class Macrostates:
         self.initial = 1 << automaton.initial
 
     def step(self, state: int, letter: int) -> int:
-        """The macrostate that ``letter`` leads to."""
+        """The macrostate to which ``letter`` leads."""
         target = self._steps.get((state, letter))
         if target is None:
             if len(self._steps) >= self._remembered:
@@ -123,7 +123,7 @@ class Configuration:
 class Configurations:
     """The configurations of some pairs, interned. ``one``: a group needs only one start.
 
-    ``remembered``: about how many.
+    ``remembered``: about the most that are cached.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Configurations:
         return [not self._window[pair].is_exhausted(state) for pair, state in source.slots]
 
     def described(self, source: Configuration) -> tuple[list[str], list[tuple[int, str]]]:
-        """A configuration in plain values: macrostates, of many bits, as hexadecimal digits."""
+        """A configuration in plain values: macrostates, which have many bits, as hexadecimal digits."""
         slots = [(pair, f"{state:x}") for pair, state in source.slots]
         return [f"{state:x}" for state in source.before], slots
 
@@ -157,7 +157,7 @@ class Configurations:
         return self._configuration(states, tuple(slots[i] for i in order)), order
 
     def is_initial(self, source: Configuration) -> bool:
-        """True if there is no start, and windows begin and end as from the first record on."""
+        """True if there is no start, and later windows are those of a new stream."""
         if source.fresh is None:
             before = zip(self._before, source.before, strict=True)
             source.fresh = not source.slots and all(m.is_initial(state) for m, state in before)

@@ -337,7 +337,7 @@ class SumPanes:
 
     def __init__(self) -> None:
         self._carried: Total = (0, 0, 0.0)
-        # Arrays or lists; in either, element i is of the prefix before record i.
+        # Arrays or lists; in either, element i belongs to the prefix before record i.
         self._counts: Any = [0]
         self._sums: Any = [0]
         self._errors: Any = [0.0]
@@ -383,7 +383,7 @@ class SumPanes:
         return self._counts[offset], self._sums[offset], self._errors[offset]
 
     def _to_lists(self) -> None:
-        """Convert to lists when a window begins: elements are read faster; most segments need none."""
+        """Convert to lists when a window begins: elements are read faster; most segments need no lists."""
         self._counts, self._sums, self._errors = (
             part if isinstance(part, list) else part.tolist()
             for part in (self._counts, self._sums, self._errors)

@@ -5,7 +5,7 @@ it contains the tuples of the others. All positions are in the whole stream, ove
 relation without the key's fields belongs to the windows of every key, and one whose key is NULL to no window.
 
 A tuple is kept while a live start of its key is not after it. The oldest live start never moves back, so
-leaving tuples are found by binary search among the positions where it moved.
+a binary search among the positions where it moved finds the record at which a tuple leaves.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Tracker:
         return tuple([codes.of(value) for codes, value in zip(self._codes, key, strict=True)])
 
     def keys(self, source: RecordSource) -> Ints:
-        """The codes of each record's key, a column a field."""
+        """The codes of each record's key, one column per field."""
         relation = source.relation
         codes = np.full((len(relation), len(self.fields)), ANY, dtype=np.int64)
         for place, name in enumerate(self.fields):
@@ -300,7 +300,7 @@ class TupleExpiry:
         """The last position at which each tuple may be in a window; FOREVER if the batch does not show it.
 
         A tuple that arrives while no window is open, and begins none, expires before its arrival. ``seen``: a
-        tuple is kept up to the record that shows it to be too old for a limit, which needs no look ahead.
+        tuple is kept up to the record that shows it to be too old for a limit, which needs no look-ahead.
         """
         left = np.full(len(position), FOREVER, dtype=np.int64)
         complete = (key >= 0).all(axis=1)
@@ -316,7 +316,7 @@ class TupleExpiry:
     def since(self, position: Ints, key: Ints) -> Ints:
         """The start of the oldest window that was open just before each record; no later than the record.
 
-        Among the windows of the record's key if that is complete, else of all keys.
+        The windows are those of the record's key if the key is complete, otherwise those of all keys.
         """
         began = np.empty(len(position), dtype=np.int64)
         complete = (key >= 0).all(axis=1)

@@ -114,7 +114,7 @@ class KeyStreams:
         return split
 
     def _keys(self, source: RecordSource) -> tuple[list[tuple[Value, ...]], Ints]:
-        """The keys of a batch in order of occurrence, and the number of each record's key; -1 with NULL."""
+        """The keys of a batch in order of occurrence, and the number of each record's key, -1 with a NULL."""
         columns = [source.column(info).listed() for info in self._infos]
         # One value is hashed faster than a tuple of one.
         values: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
@@ -154,8 +154,8 @@ class Processor:
     """Finds the windows of an expression. ``records`` counts the records read.
 
     ``counting``: positions count a key's records from its first one, so the number of its records is kept
-    forever. Else positions begin anew whenever no window is open and the state is that before the key's first
-    record. ``remembered``: how many macrostates, moves between them, and groups of starts are cached.
+    forever. Otherwise positions start at 0 again whenever no window is open and the state is that before the
+    key's first record. ``remembered``: the most macrostates, moves and groups of starts to cache.
     """
 
     def __init__(

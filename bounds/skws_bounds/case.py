@@ -147,7 +147,7 @@ class ClassColumns:
                 yield self._extreme(term)
 
     def _extreme(self, extreme: Extreme) -> Any:
-        """A value just outside the column's, so that all of these are strictly inside."""
+        """A value just outside the range of a column's values, so that all of them are strictly inside."""
         values: Any = self._values[extreme.attr] or {0}
         end = min(values) if extreme.low else max(values)
         if extreme.domain is Domain.NUMBER:

@@ -89,7 +89,7 @@ class Closure:
 
     def _fits(self) -> bool:
         """True if there is room between constants for all integers that must differ."""
-        least: dict[int, int] = {}  # of a fraction the integer below it
+        least: dict[int, int] = {}  # for a fraction, the integer below it
         counted = self._discrete | _mask(self._fixed)
         for number in sorted(bits(counted), key=lambda i: self.below[i].bit_count()):
             below = max(

@@ -22,7 +22,7 @@ from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
 MOST_STEPS: Final = 50_000
-"""The most steps to split a union into conjunctions and check these: some seconds."""
+"""The most steps to split a union into conjunctions and check these; they take some seconds."""
 _CASES: Final = {
     Op.DIFFERENT: (Op.LESS, Op.GREATER),
     Op.AT_MOST: (Op.LESS, Op.EQUAL),

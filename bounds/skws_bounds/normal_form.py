@@ -72,7 +72,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """A constant below (or above) all values of a bounded attribute, known only when it is run.
+    """A constant below (or above) all values of a bounded attribute, known only when the query runs.
 
     ``attr`` belongs to a static relation or to a finite stream, or is assumed
     to be bounded.
@@ -94,7 +94,7 @@ Term: TypeAlias = Attr | Constant | Extreme
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """The position of an atom in the text: the offset of its first character, and that after its last."""
+    """The position of an atom in the text: the offsets of its first character and after its last."""
 
     start: int
     end: int

@@ -19,9 +19,9 @@ from skws_schema.model import COMPARED, Row, Schema
 
 
 def horizon(query: Modified) -> int:
-    """The time after which no finite stream has tuples; 0 without finite streams.
+    """The time from which on no finite stream has tuples; 0 without finite streams.
 
-    In microseconds since the epoch. In the paper it is known before processing starts (Execution Model).
+    Microseconds since the epoch. In the paper it is known before processing starts (Execution Model).
     Raises UsageError if the query does not imply it.
     """
     ends: dict[str, int] = {}
@@ -219,7 +219,7 @@ def _tuples(bags: dict[str, Any]) -> dict[str, list[tuple[int, Row]]]:
 
 
 def _kept_cases(query: SpjQuery, *, distinct: bool) -> Iterator[Case]:
-    """The disjoint cases that a query is run in. Raises UsageError if the synopses of one are not bounded."""
+    """The disjoint cases in which a query runs. Raises UsageError if the synopses of one are not bounded."""
     criterion = partial(unkeepable, distinct=distinct)
     try:
         with StepBudget(MOST_STEPS, "splitting the query") as budget:

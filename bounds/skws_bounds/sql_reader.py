@@ -130,7 +130,7 @@ class Reader:
             raise error_at(self._text, column, str(error)) from None
 
     def constant(self, tree: exp.Expr, attr: Attr | None) -> Constant:
-        """A literal as a value of the domain of ``attr``, or of its own without one. Raises SqlError."""
+        """A literal as a value of the domain of ``attr``, or else of its own domain. Raises SqlError."""
         value = self._literal(tree)
         domain = attr.domain if attr else _own_domain(value)
         if domain in (Domain.TIME, Domain.TIMESTAMP):
@@ -167,7 +167,7 @@ class Reader:
 def place_of(tree: exp.Expr, text: str) -> TextSpan:
     """The position of an expression in the text, from its first name or literal to its last.
 
-    NULL and TRUE have no position of their own; theirs is that of the expression around them.
+    NULL and TRUE have no position; they get that of the expression around them.
     """
     node: exp.Expr | None = tree
     while node is not None:
@@ -190,7 +190,7 @@ def nothing_but(
 
 
 def error_at(text: str, tree: exp.Expr, message: str) -> SqlError:
-    """A fault in an expression."""
+    """The error for a fault in an expression, with its position."""
     position = place_of(tree, text)
     return SqlError.at(text, position.start, position.end, message)
 

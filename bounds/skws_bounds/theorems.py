@@ -2,7 +2,7 @@
 
 C3 of Theorem 2 counts the references of each stream separately. With application time that is not enough: if
 one of two streams must come after the other and each keeps an unbounded attribute, then pairs of values must
-be kept, and there may be arbitrarily many of which none is better than another. So a query that passes here
+be kept, and there may be arbitrarily many, none of which is better than another. So a query that passes here
 must also pass ``skws_bounds.maxref.unkeepable``, which checks C3 for each stream together with the values it
 keeps of earlier ones.
 """
@@ -138,7 +138,7 @@ def _out_of_reach(one: Attr, other: Attr, **more: object) -> Failure:
 
 
 def output_is_bounded(query: Modified) -> Iterator[Failure]:
-    """C1: every output attribute is bounded. Necessary: results put out have to be remembered."""
+    """C1: every output attribute is bounded. Necessary: emitted results have to be remembered."""
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         if attr.stream in query.node_of and not query.closure.bounded(query.closure.class_of[attr]):
             message = f"{attr} is projected out without duplicates, but is not bounded"
@@ -154,7 +154,7 @@ def joined_attributes_are_bounded(query: Modified) -> Iterator[Failure]:
 
 
 def one_reference(query: Modified) -> Iterator[Failure]:
-    """C3: of each stream at most one least or greatest value has to be kept."""
+    """C3: at most one least or greatest value of each stream has to be kept."""
     for node in range(len(query.nodes)):
         needed = references(query, node)
         greatest = {query.closure.class_of[j.high] for j in needed.greatest}

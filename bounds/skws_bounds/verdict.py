@@ -163,15 +163,15 @@ def _chains(query: Modified) -> Iterator[set[int]]:
 MOST_LOOKED_AT = 800
 """The most cases of one query checked for a verdict: about half a second."""
 _LOOK = 10
-"""The steps for a conjunction or a case of it."""
+"""The steps charged for each conjunction, and for each case of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``bounded``: None if it is unknown, as Theorem 2 does not apply.
+    """``bounded``: None if unknown, since Theorem 2 does not decide or there are too many cases.
 
     ``failures``: each failing condition of each stream, once. ``certain``: False if the query fails only
-    because of the shape of the paper's synopses (see ``Failure.necessary``), so that other synopses might do.
+    because of the shape of the paper's synopses (see ``Failure.necessary``); other synopses might do.
     """
 
     bounded: bool | None

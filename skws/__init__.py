@@ -1,6 +1,6 @@
 """Continuous keyword search over relational data streams: a library, and the command ``skws``.
 
-``search``, ``Session`` and the others are loaded when they are asked for, so that the command starts fast.
+``search``, ``Session`` and the other names are loaded at their first use, so that the command starts fast.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a notebook completes."""
+    """The names that a notebook completes."""
     return [*__all__, "__version__"]

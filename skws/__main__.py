@@ -1,4 +1,4 @@
-"""``python -m skws``: the command line, where the command itself is not on the path."""
+"""``python -m skws``: the command line, for when the command itself is not on the path."""
 
 from skws.cli import main
 

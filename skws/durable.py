@@ -1,4 +1,4 @@
-"""Files that outlive their process: appended to in whole records or replaced whole, and checksummed frames.
+"""Files that outlive their process, which grow by whole records or are replaced; and frames with checksums.
 
 A frame is a line, ``CHECKSUM LENGTH TEXT``. The checksum includes the owner of the
 text (a run and a file) and its offset in the file, so that a frame from another
@@ -69,9 +69,9 @@ def _first(data: bytes, offset: int, of: str, at: int) -> tuple[bytes, int] | No
 def is_torn(data: bytes, offset: int, of: str = "") -> bool:
     """True if the end of a file, from ``offset``, may be a frame that was not completely written.
 
-    A kill leaves the first part of a frame; so does a loss of power, with zeros behind it, or in place of
-    whole blocks. Anything else was written and is damaged. ``data``: all of the file, whose texts begin with
-    no digit.
+    A kill leaves the first part of a frame; so does a loss of power, followed by zeros, or with zeros in
+    place of whole blocks. Anything else was written and is damaged. ``data``: the whole file; none of its
+    texts begins with a digit.
     """
     tail = data[offset:]
     bounds = [0, *range(-offset % _BLOCK or _BLOCK, len(tail), _BLOCK), len(tail)]
@@ -135,7 +135,7 @@ class GrowingFile:
 
     @property
     def size(self) -> int:
-        """In bytes; 0 for a pipe or device."""
+        """The size in bytes; 0 for a pipe or device."""
         return os.fstat(self._handle).st_size
 
     @property
@@ -164,7 +164,7 @@ class GrowingFile:
             self._synced = False
 
     def sync(self) -> int:
-        """Make the file and all its pieces durable, also after a loss of power; returns the size."""
+        """Make the file and all its pieces durable, even if power is lost; returns the size."""
         self._check()
         if self._regular and not (self._synced and self._name_synced):
             self._broken = True  # after a failed sync, the next one would not report the loss
@@ -215,7 +215,7 @@ _ADVICE: Final = "start with a new --checkpoint, or put back a copy of the whole
 
 
 def replaced(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o666) -> None:
-    """Replace the content of ``path``; ``durable``: also after a loss of power. Raises StateError."""
+    """Replace the content of ``path``; ``durable``: it survives a loss of power. Raises StateError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     with explained(f"{path}: cannot write"):
         try:
@@ -248,7 +248,7 @@ def read(path: Path) -> bytes:
 
 
 def removed(path: Path) -> None:
-    """Remove a file, unless it is gone already. Raises StateError."""
+    """Remove a file if it exists. Raises StateError."""
     with explained(f"{path}: cannot remove"):
         path.unlink(missing_ok=True)
 

@@ -42,7 +42,7 @@ def missing_extra(error: ImportError) -> SourceError | None:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """For imports of packages that an extra installs. Raises SourceError that names the extra."""
+    """Turn failed imports inside into a SourceError that names the extra that installs the package."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The Host header of HTTP requests: a page that rebinds its name to this machine gives its own name there."""
+"""The Host header of HTTP requests: a page that rebinds its name to this machine sends its own name there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def host_name(authority: str) -> str:
-    """The name or address in ``HOST:PORT``, in lower case; empty if there is none that can be read."""
+    """The name or address in ``HOST:PORT``, in lower case; empty if it cannot be read."""
     try:
         parts = urlsplit(f"//{authority}")
-        _ = parts.port  # raises for what is no port
+        _ = parts.port  # raises if it is not a port
     except ValueError:
         return ""
     return (parts.hostname or "") if parts.netloc == authority and "@" not in authority else ""
@@ -26,7 +26,7 @@ def asks_for(authority: str | None, names: Container[str]) -> bool:
 
 
 def address_of(name: str) -> IPv4Address | IPv6Address | None:
-    """The address that a text is; None for a name."""
+    """The IP address of a text; None for a name."""
     try:
         return ip_address(name)
     except ValueError:
@@ -34,6 +34,6 @@ def address_of(name: str) -> IPv4Address | IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine reaches a server at a name or an address."""
+    """True if only this machine can reach a server at a name or an address."""
     address = address_of(host)
     return host == "localhost" if address is None else address.is_loopback

@@ -43,7 +43,7 @@ from skws_schema.errors import UsageError, counted
 from skws_schema.model import AttributeType, Schema, sourced
 from skws_windows.window import Unbounded, Window, parse_duration, parse_window
 
-if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
+if TYPE_CHECKING:  # Arrow and pandas are loaded on demand
     import pandas as pd
     import pyarrow as pa
 
@@ -204,8 +204,8 @@ class Session:
     """Queries over a stream that is fed batch by batch.
 
     ``window``: None for the schema's. ``tables``: rows of static relations, by relation, or files or a
-    database. ``schema`` may be data, too, from which it is inferred. ``lateness``: how late rows may come,
-    such as "5 s". Rows of a call are sorted by time; rows that come too late are dropped and counted in
+    database. ``schema`` may also be data, from which it is inferred. ``lateness``: how late rows may arrive,
+    such as "5 s". Rows of a call are sorted by time; rows that arrive too late are dropped and counted in
     ``counts``. ``bad`` counts the values that were left out; a warning lists those of tables. Raises
     SchemaError, UsageError.
     """
@@ -234,7 +234,7 @@ class Session:
         return self._session.counts()
 
     def add(self, query: Queries) -> list[Result]:
-        """Answer queries from now on; returns their results that are alive.
+        """Answer queries from now on; returns their live results.
 
         Raises QueryError, PatternError, UsageError, also for a name in use.
         """
@@ -249,7 +249,7 @@ class Session:
     def process(self, data: Mapping[str, Any]) -> list[Result]:
         """Process rows by relation; returns the results and retractions, in order of time.
 
-        Rows of a frame without times get the time of the latest row before. Raises UsageError, also for rows
+        Rows of a frame without times get the time of the latest earlier row. Raises UsageError, also for rows
         of static tables; BadRecordsError, and then no row of the call is processed.
         """
         time = self._session.latest or 0

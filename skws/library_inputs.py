@@ -37,7 +37,7 @@ from skws_schema.model import Schema
 from skws_schema.yaml.document import as_name
 from skws_schema.yaml.load import load_schema, parse_schema
 
-if TYPE_CHECKING:  # Arrow and pandas load when they are asked for
+if TYPE_CHECKING:  # Arrow and pandas are loaded on demand
     import pyarrow as pa
 
 Data: TypeAlias = Mapping[str, Any] | str | Path | Sequence[str | Path]
@@ -50,7 +50,7 @@ _DATA: Final = (SUFFIXES.keys() | {".db", ".sqlite", ".sqlite3"}) - {".json"}
 
 
 def _kind_of(data: object) -> str:
-    """The type of data that is no mapping, for a message."""
+    """The type of data that is not a mapping, for a message."""
     if isinstance(data, list | tuple) and data:
         return f"{type(data).__name__} of {type(data[0]).__name__}"
     return type(data).__name__
@@ -112,7 +112,7 @@ class Inputs:
 
     @property
     def schema(self) -> Schema:
-        """Inferred from samples; for ``sources`` as on the command line. Raises SchemaError, SourceError."""
+        """A schema inferred from samples, as the command infers it. Raises SchemaError, SourceError."""
         if self.sources:
             return schema_for(self.sources)
         samples = sample([path for _, path in self.files]) if self.files else Samples()
@@ -133,7 +133,7 @@ class Inputs:
         return infer(tables, timed=timed, nested=samples.nested).schema()
 
     def timed(self, schema: Schema) -> Schema:
-        """The schema with frames without times, and all relations of a database, as static tables."""
+        """The schema in which frames without times, and all relations of a database, are static tables."""
         if self.database is not None:
             return all_tables(schema)
         static = {
@@ -161,7 +161,7 @@ class Inputs:
         return replace(schema, relations=tuple(relations)) if names else schema
 
     def chunks(self, schema: Schema, policy: BadRecordLog, time: int = 0) -> Iterator[RecordBatch]:
-        """The records of all frames, chunk by chunk; ``time``: that of rows without one, in microseconds.
+        """The records of all frames, chunk by chunk; ``time``: the time of rows without one, in microseconds.
 
         Raises UsageError, BadRecordsError.
         """

@@ -20,9 +20,7 @@ DEFAULT: Final = "60%"
 LEAST: Final = 64 << 20
 """With less memory, not even the loaded modules fit."""
 _MMAP_THRESHOLD: Final = -3
-_LARGE: Final = (
-    4 << 20
-)  # bytes; those of micro-batches are smaller, and pass too often to be worth a call each
+_LARGE: Final = 4 << 20  # bytes; arrays of micro-batches are smaller, and too many to be worth a call each
 _UNITS: Final = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(%)|([kmgt]?)(i?)b?)", re.I)
 _CGROUPS: Final = (  # limit and use, of the second and the first version
@@ -33,7 +31,7 @@ _CGROUPS: Final = (  # limit and use, of the second and the first version
 
 @dataclass(frozen=True, slots=True)
 class MemoryShare:
-    """The budget of one of ``among`` equal processes on a machine; ``size`` as of ``--memory``.
+    """The budget of one of ``among`` equal processes on a machine; ``size`` as in ``--memory``.
 
     ``among`` 0: as many processes as the machine has cores.
     """
@@ -131,7 +129,7 @@ def _free_in_containers() -> int:
 
 
 def _free_addresses() -> int:
-    """Addresses left of ``ulimit -v``, in bytes."""
+    """The bytes of addresses that ``ulimit -v`` leaves."""
     with suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415 - there is none on Windows
 
@@ -146,7 +144,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 def return_large_arrays() -> None:
-    """Have freed arrays of megabytes returned to the system from now on.
+    """From now on, return freed arrays of megabytes to the system.
 
     glibc keeps ever larger ones for reuse (``M_MMAP_THRESHOLD`` in mallopt(3)): a third of the memory where
     columns grow. Other allocators are left as they are.

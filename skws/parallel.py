@@ -1,14 +1,14 @@
 """A search of replay files by several processes: the stages of the Spark batch job on one machine.
 
-    in order of time:  look at times, a task a split -> plan slices -> read and search, a task a slice
-    any other replay:  read and pack, a task a split -> plan slices -> search, a task a slice
-    divided by a key:  read and pack, a task a split -> divide -> search, a task a part of the key
+    in order of time:  look at times, a task per split -> plan slices -> read and search, a task per slice
+    any other replay:  read and pack, a task per split -> plan slices -> search, a task per slice
+    divided by a key:  read and pack, a task per split -> divide -> search, a task per part of the key
 
 A slice of a replay in order of time is a range of bytes and the window before it, so its records stay in
 the process that reads them. Results go through temporary files, as JSON lines.
 
 A task is a function of a module and its arguments. It runs in a worker and emits messages, which the
-command gets in order of tasks, while other tasks run.
+command receives in order of tasks, while other tasks run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _End:
 
 
 class ProcessWorker:
-    """A worker as its tasks see it: ``number`` among all; ``spools`` are those of the run."""
+    """A worker as its tasks see it. ``number``: among all workers. ``spools``: the spools of the run."""
 
     def __init__(self, number: int, spools: Sequence[Spool], channel: Connection) -> None:
         self.number = number
@@ -183,7 +183,7 @@ class Workers:
     def _receive(self, *, wait: bool) -> None:
         """Store the messages that have arrived. ``wait``: for at least one."""
         for channel in connection.wait(list(self._busy), None if wait else 0):
-            assert isinstance(channel, Connection)  # noqa: S101 - only they are waited for
+            assert isinstance(channel, Connection)  # noqa: S101 - only channels are waited for
             try:
                 message = channel.recv()
             except (EOFError, OSError):
@@ -290,7 +290,7 @@ _Pieces: TypeAlias = list[tuple[PackedPiece, SpooledBytes]]
 class ParallelSearch(SlicedRun):
     """One query over replay files, by ``jobs`` processes. ``divide`` it, then read the results.
 
-    ``least`` and ``held``: as of ``Cuts``.
+    ``least`` and ``held``: as in ``Cuts``.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class Cuts:
 
     split_bytes: int = SPLIT_BYTES
     large: int = 32 << 20
-    """Bytes from which several processes search a replay by default; for fewer, starting them costs more."""
+    """The bytes from which several processes search a replay by default; for less, starting costs more."""
     least: int = SMALL
     """The fewest records of a slice."""
     held: int = 4 * MEMORY_RECORDS
@@ -59,10 +59,10 @@ USUAL_CUTS: Final = Cuts()
 class Search:
     """One run of a job with one query. ``counts`` and ``bad`` are complete when the results have been read.
 
-    ``plan``: that of keywords, None for other kinds. ``found`` and ``retracted`` are the results and
-    retractions given so far, which with a limit are fewer than the engine's. ``warning`` is about windows
-    that may pile up, empty if none may. ``tell`` hears at once that records come too late. ``java``: one that
-    is starting, for Spark. ``cuts``: how the replay is divided.
+    ``plan``: the plan of keywords; None for other kinds. ``found`` and ``retracted`` are the numbers of
+    results and retractions returned so far, which with a limit are fewer than the engine's. ``warning`` is
+    about windows that may pile up; empty if none may. ``tell`` is called as soon as a record is late.
+    ``cuts``: how the replay is divided.
 
     Raises QueryError, PatternError, UsageError, SourceError before anything is read.
     """
@@ -207,7 +207,7 @@ class Search:
     def _divided(self, report: ReportProgress, read: Callable[[int], None]) -> Iterator[SlicedRun | None]:
         jobs, asked = self.jobs, (self.standing, self._stream, self.replay)
         if self.job.engine is EngineName.SPARK:
-            from skws.spark.replay import spark_run  # noqa: PLC0415 - only who asks for Spark loads it
+            from skws.spark.replay import spark_run  # noqa: PLC0415 - loaded for Spark only
 
             with spark_run(*asked, self.job.master, report, read) as shared:
                 yield shared
@@ -283,7 +283,7 @@ def _cores() -> int:
 
 
 def why_nothing(plan: Plan, replay: Replay, records: int = SAMPLE_RECORDS) -> EmptyResult:
-    """The reason, from the first records of a replay; without reasons if this process cannot read it.
+    """Why there are no results, judging by the first records; empty if this process cannot read the replay.
 
     Files are read in order of size, so that large ones get the share of ``records`` that small ones do not
     use.

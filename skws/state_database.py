@@ -1,10 +1,10 @@
 """The state that a run needs to resume, in one SQLite database: ``CHECKPOINT/state.db``.
 
-Every commit is durable before it returns, also after a loss of power: SQLite syncs its rollback journal, the
-database, and the folder behind the removal of the journal (``synchronous = EXTRA``). Between two commits the
-one file holds everything, so copying the folder of a run that has ended copies all of it.
+Every commit is durable before it returns, even if power is lost: SQLite syncs its rollback journal, the
+database, and, after removing the journal, its folder (``synchronous = EXTRA``). Between two commits one file
+holds everything, so copying the folder of a run that has ended copies all of its state.
 
-SQLite notices damage to its own structure only, which includes the index of names. So each row has a
+SQLite only detects damage to its own structure, which includes the index of names. So each row has a
 checksum of its kind, name and value.
 """
 
@@ -53,7 +53,7 @@ class StateKind(StrEnum):
     """The kinds of values; each value has a name."""
 
     RUN = "run"
-    """JSON: the settings of the run, what the last start was given, the last committed micro-batch."""
+    """JSON: the settings of the run, the queries and schema of its last start, its last committed batch."""
     SINKS = "sinks"
     """JSON: the progress of each sink, by its address without password."""
     STATES = "states"
@@ -65,7 +65,7 @@ class StateKind(StrEnum):
 class StateDatabase:
     """An open database. Raises StateError, also for one that is ``missing`` or damaged.
 
-    One process writes; any thread of it may. Others may read meanwhile (``read_only``).
+    One process writes, from any of its threads. Others may read meanwhile (``read_only``).
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -188,7 +188,7 @@ class StateDatabase:
             return self._connection.execute(statement, values).fetchall()
 
     def _secure(self) -> None:
-        """Make the last commit of an earlier process durable, as the sync behind it may have failed.
+        """Make the last commit of an earlier process durable, as its last sync may have failed.
 
         A new file is for its owner alone; SQLite gives the files beside it the same mode.
         """

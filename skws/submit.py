@@ -1,7 +1,7 @@
 """The file for spark-submit, which takes the command ``skws`` for a JAR, as it does not end in ``.py``.
 
-``skws --submit-file`` shows where it is. A cluster may be sent this file alone,
-and any Python may run it, so it needs nothing beside it.
+``skws --submit-file`` prints its path. A cluster may receive this file alone,
+and any Python may run it, so it imports no other file when it is loaded.
 """
 
 import os
@@ -9,8 +9,8 @@ import sys
 
 
 def main() -> None:
-    """As ``skws``."""
-    # Else modules of this package would be found under the names of others.
+    """Run the command ``skws``."""
+    # Otherwise modules of this package would be found in place of others with their names.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
     os.environ["SKWS_SUBMITTED"] = "1"  # the engine is Spark

@@ -114,7 +114,7 @@ def size() -> int | None:
 
 
 def register(holder: Holder) -> None:
-    """Have messages about memory name this object while it exists."""
+    """Name this object in messages about memory while it exists."""
     _holders.add(holder)
 
 

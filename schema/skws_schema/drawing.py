@@ -85,7 +85,7 @@ def _attributes(member: DotNode | DotEdge) -> Iterator[str]:
 
 
 def to_svg(width: float, height: float, style: str, parts: Iterable[str]) -> str:
-    """A picture of SVG elements on a white ground, in pixels."""
+    """A picture of SVG elements on a white background; sizes in pixels."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}">'

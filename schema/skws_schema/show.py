@@ -99,7 +99,7 @@ def spanning_trees(schema: Schema) -> list[SpanningTree]:
 
 
 def draw(schema: Schema) -> list[str]:
-    """The join graph, one line a relation, with the join that leads to it."""
+    """The join graph, one line per relation, with the join that leads to it."""
     trees = spanning_trees(schema)
     lines = [line for tree in trees for line in _draw(schema, tree)]
     tree_joins = frozenset[int]().union(*(tree.joins for tree in trees))
@@ -135,7 +135,7 @@ def _tree(schema: Schema, root: int) -> SpanningTree:
 
 
 def _draw(schema: Schema, tree: SpanningTree) -> Iterator[str]:
-    """One line a relation, with the name of the join that leads to it."""
+    """One line per relation, with the name of the join that leads to it."""
     tree_branches = branches((tree.root, -1), lambda at: tree.children[at[0]])
     rows = [(f"{lead}{schema.relations[relation].name}", join) for lead, (relation, join) in tree_branches]
     root = schema.relations[tree.root].name

@@ -129,7 +129,7 @@ def is_reference_name(name: str) -> bool:
 
 
 def is_identifier_name(name: str) -> bool:
-    """True if the last word is one for identifiers, as in ``customer_id``, but not in ``paid``."""
+    """True if the last word stands for an identifier, as in ``customer_id``, but not in ``paid``."""
     return bool(frozenset(tokens(name)[-1:]) & _SURE_IDENTIFIERS)
 
 
@@ -164,7 +164,7 @@ HALF_ODD: Final = 1 / 2
 class ColumnProfile:
     """A column: its type, and its values in row order (None for NULL), comparable between sources.
 
-    ``mixed``: some values of a text column are no texts: arrays, fractions, true and false. ``odd``: the
+    ``mixed``: some values of a text column are not texts: arrays, fractions, true and false. ``odd``: the
     positions of a few values of another type; they are None in ``values``.
     """
 
@@ -219,7 +219,7 @@ class _TypeGuess(NamedTuple):
 
 
 def profile(name: str, raw: Sequence[object], earlier: AttributeType | None = None) -> ColumnProfile:
-    """The profile of raw values: of JSON, lists, decimals, or texts of CSV, where empty means NULL.
+    """The profile of raw values: of JSON, lists, decimals, or texts of CSV, of which empty ones are NULL.
 
     ``earlier``: the type of the column in an earlier schema, which it keeps while half of its values have it.
     """

@@ -305,7 +305,7 @@ def _with_nested(
     nested: Mapping[str, Nested],
     named: Mapping[str, tuple[dict[str, str], tuple[Omission, ...]]],
 ) -> tuple[list[Finding[Join]], dict[str, Finding[tuple[str, ...]]]]:
-    """Replace the joins of rows in arrays by joins with the rows around them, on the key of these."""
+    """Replace the joins of rows in arrays by joins with the rows around them, on their key."""
     nested_joins: list[Finding[Join]] = []
     for name, each in nested.items():
         own = next(new for new, column in named[name][0].items() if column == each.own)
@@ -514,7 +514,7 @@ def _attribute(column: ColumnProfile, origin: str) -> Finding[Attribute]:
 
 
 def _referring(relation: InferredRelation, inference: Inference) -> InferredRelation:
-    """The relation, without search of texts that refer to another one: every referring row would match."""
+    """The relation without search of texts that refer to another one, as every referring row would match."""
     key = relation.key.value if relation.key else ()
     referring = {
         column: join.right

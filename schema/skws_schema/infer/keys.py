@@ -73,7 +73,7 @@ def relation_named(name: str, tables: Sequence[SampledTable]) -> SampledTable | 
 
 
 def identifier_score(table: SampledTable, column: ColumnProfile) -> float:
-    """How much a unique column looks like one that others refer to, by its name and position (0 to 1)."""
+    """How likely other columns refer to a unique column, by its name and position (0 to 1)."""
     words = tokens(column.name)
     own = table.words
     if words == ("id",) or (words[-1:] == ("id",) and stem(column.name) == own):
@@ -115,9 +115,9 @@ def widened_keys(
     keys: Mapping[str, Finding[tuple[str, ...]]],
     joins: Sequence[Finding[Join]],
 ) -> dict[str, Finding[tuple[str, ...]]]:
-    """The keys, in which a composite key has all columns of a reference if it has the one that names it.
+    """The keys; a composite one that has the naming column of a reference gets all of its columns.
 
-    A city's name and province are unique in a sample, but a province is identified with its country.
+    A city's name and province are unique in a sample, but a province is only identified with its country.
     """
     wider = dict(keys)
     for join in (finding.value for finding in joins if finding.confidence >= MIN_CONFIDENCE):
@@ -183,7 +183,7 @@ MIN_CONTAINMENT = 0.95
 _FEW = 3
 _FEW_DOUBT = 0.3
 _FEW_DOUBT_OF_IDENTIFIERS = 0.15
-"""Equal names of identifiers are better evidence than two values: small data has joins, too."""
+"""Equal names of identifiers are better evidence than two values: small data has joins too."""
 _SHARED = 0.8
 """Evidence of two columns with the same name."""
 _NEARLY = 0.5
@@ -289,7 +289,7 @@ def _options(
 def _by_name_alone(
     column: ColumnProfile, target: SampledTable, identifier: ColumnProfile, by_name: float
 ) -> bool:
-    """True if the name says so, and missing values may be in rows outside the sample."""
+    """True if the name is clear evidence, and missing values may be in rows outside the sample."""
     telling = by_name >= _SHARED and is_reference_name(column.name) and bool(column.distinct)
     return target.cut and telling and column.type is identifier.type
 
@@ -367,7 +367,7 @@ def _unnamed(
     named: Sequence[_Reference],
     hubs: Counter[tuple[str, str]],
 ) -> Iterator[_Reference]:
-    """References of text columns whose names say nothing, but whose values all occur in a referred column."""
+    """References of text columns whose names say nothing, but whose values occur in a referenced column."""
     used_columns = {(r.source.name, r.column.name) for r in named} | set(hubs)
     targets = [(t, t.columns[c]) for t in tables for c in t.columns if hubs[t.name, c] > 1]
     for source in tables:

@@ -21,7 +21,7 @@ _ITEM: Final = re.compile(r"\s*-\s.*|\s*-")
 def join_of(conditions: Sequence[str], schema: Schema) -> Join:
     """A join with conditions such as ``tickets.opened_by=users.id``.
 
-    Raises UsageError for a text that is no condition, an unknown attribute, or types that cannot be equal.
+    Raises UsageError for a text that is not a condition, an unknown attribute, or types that cannot be equal.
     """
     pairs = []
     for text in conditions:

@@ -1,4 +1,4 @@
-"""The YAML document of a schema: one pydantic model a level, messages for faults, and a writer.
+"""The YAML document of a schema: one pydantic model per level, messages for faults, and a writer.
 
 The models define the keys, the shape of their values, and the help that editors show. Faults are reported at
 their line, in the words of the format. Rules that involve several entries (names that must exist, types that

@@ -92,7 +92,7 @@ def parse_schema(
     default_name: str = DEFAULT_NAME,
     folder: Path | None = None,
 ) -> Schema:
-    """The schema of a YAML text. ``source``: its name in messages. ``folder``: that of files it refers to.
+    """The schema of a YAML text. ``source``: its name in messages. ``folder``: of files it refers to.
 
     Raises SchemaError with every problem, in order of line and column.
     """
@@ -189,7 +189,7 @@ _SYNONYMS: Final = ("synonyms",)
 
 
 def read_synonyms(located: Located, folder: Path | None) -> Groups:
-    """Groups of synonyms from the YAML, or from a file with one group a line; faults are reported.
+    """Groups of synonyms from the YAML, or from a file with one group per line; faults are reported.
 
     Data of the wrong shape is skipped.
     """

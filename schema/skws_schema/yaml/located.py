@@ -38,7 +38,7 @@ SCALARS = {
 class _YamlLoader(yaml.SafeLoader):
     """Composes nodes with the scalar types of YAML 1.2's core schema."""
 
-    # An empty table of its own: the inherited one reads `on` as true and 1:30 as 90.
+    # A separate, empty table: the inherited one reads `on` as true and 1:30 as 90.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own interface
 
     def __init__(self, stream: str) -> None:

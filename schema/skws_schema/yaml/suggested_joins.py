@@ -16,7 +16,7 @@ _LINE: Final = re.compile(
 
 
 def possible_of(line: str) -> Possible | None:
-    """The join that a line suggests; None if it is no such comment."""
+    """The join that a line suggests; None if it is not such a comment."""
     match = _LINE.fullmatch(line)
     return match and Possible(match["on"].strip("'\""), match["reason"])
 

@@ -410,7 +410,7 @@ class RunBatch:
         marked = self._marked(transition, last)
         for state, runs, numbers in chosen:
             for column in self._memory.plan.marked[state]:
-                # Runs of a state may lack a label that others have; no other source has it.
+                # A run may lack a label that others of its state have; no other source has it.
                 marked[column] = runs.marked[column][numbers]
         return Runs(start, self._tuples.position[last], marked), last
 

@@ -283,7 +283,7 @@ def _tree(query: ConjunctiveQuery, component: frozenset[int], above: frozenset[s
 
 
 def compact(tree: Inner) -> Inner:
-    """The tree without inner nodes of a single child; that of one atom keeps its lowest variable."""
+    """The tree without inner nodes that have one child; a tree of one atom keeps its lowest variable."""
     children = tuple(_compact(child) for child in tree.children)
     if len(children) == 1 and isinstance(children[0], Inner):
         return children[0]

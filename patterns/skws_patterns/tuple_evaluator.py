@@ -228,9 +228,9 @@ _ALWAYS: Final = -4 * FOREVER
 class TupleEvaluator:
     """Evaluates an unambiguous PCEA with equality predicates over one stream.
 
-    ``relations``: their number in the schema. Results are the valuations whose tuples are in one window: for
-    a count window of w |i - min| <= w as in the paper, for a time window of w all starts less than w apart.
-    An ambiguous automaton gives a result once for each of its runs.
+    ``relations``: the number of relations in the schema. Results are the valuations whose tuples are in one
+    window: for a count window of w |i - min| <= w as in the paper, for a time window of w all starts less
+    than w apart. An ambiguous automaton gives a result once for each of its runs.
     """
 
     def __init__(self, pcea: PCEA, relations: int, window: Window) -> None:
@@ -344,7 +344,7 @@ class TupleEvaluator:
         """
         for products in self._products[1]:
             products.clear()
-        if self._low > self._tick:  # the younger one has left the window, too
+        if self._low > self._tick:  # the younger one has left the window as well
             for products in self._products[0]:
                 products.clear()
             self._products[0] = []

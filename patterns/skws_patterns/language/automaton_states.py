@@ -121,7 +121,7 @@ class LetterStep(NamedTuple):
 
 @dataclass(slots=True)
 class Behind:
-    """The runs into a state that end with one relation: a last letter; all classes and letters, as bits."""
+    """Runs into a state, with last tuples of one relation: a last letter; classes and letters, as bits."""
 
     last: TupleLetter
     classes: int = 0
@@ -221,7 +221,7 @@ class StateLayout:
         return [RunSource(source, Equality(tuple(left), right)) for right, left in lefts.items()]
 
     def _extend(self, step: LetterStep) -> bool:
-        """Add the classes and letters behind a step to its target; True if any is new."""
+        """Add the classes and letters of a step's runs to its target; True if any is new."""
         letter = OneTuple(step.letter)
         classes, letters = self._alphabet.classes(letter), self._alphabet.letters(letter)
         for source in step.sources:

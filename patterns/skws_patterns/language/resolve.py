@@ -1,7 +1,7 @@
 """Resolves the conditions of a pattern for each letter: tests of its tuples, and values they must share.
 
 Attributes that the conditions equate form a *class*. All tuples of a result with an attribute of a class have
-the same value in it, also all tuples of a repetition.
+the same value in it, including all tuples of a repetition.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How the results of a session are divided among tasks: by root, by key, by query, or by time."""
+"""Divides the results of a session among tasks: by root, by key, by query, or by time."""

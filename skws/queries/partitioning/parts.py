@@ -1,4 +1,4 @@
-"""How shards divide the results of a session. Each result belongs to one shard.
+"""Divides the results of a session among shards. Each result belongs to one shard.
 
 Docs: ``docs/architecture/partitioning.md``.
 """
@@ -26,9 +26,9 @@ from skws_windows.window import TimeWindow, Unbounded, Window
 
 
 class Partitioning(StrEnum):
-    """How shards divide keyword queries: results by root tuple, whole queries, or tuples by a key.
+    """What shards divide: results by their root tuples, queries, or tuples by a key.
 
-    By a key (``KeyPartitioning``), a shard reads only its own tuples; otherwise all shards read all tuples.
+    With a key (``KeyPartitioning``), a shard only reads its own tuples; otherwise all shards read all tuples.
     """
 
     ROOTS = "roots"
@@ -51,7 +51,7 @@ class Part:
 
     @property
     def first(self) -> bool:
-        """True for the shard that counts what all shards see."""
+        """True for the shard that counts records which all shards read."""
         return self.number == 0
 
     @property
@@ -60,41 +60,41 @@ class Part:
         return self.shards == 1 or self.spread is Partitioning.KEYS
 
     def accepts(self, key: Any) -> bool:
-        """Whether results with a common value, which is JSON, belong to the part."""
+        """True if results with a common value, which is JSON, belong to the part."""
         return self.shards == 1 or crc32(orjson.dumps(key)) % self.shards == self.number
 
     def accepts_root(self) -> Callable[[Row], bool] | None:
-        """True for the root tuples, by their keys or else rows, that belong to the part; None for all.
+        """A filter: True for root tuples of the part, given by key or else row; None if all belong to it.
 
-        By their keys, so that updates of their results meet in one part.
+        The key comes first, so that all updates of a result are in one part.
         """
         return self.accepts if self.shards > 1 and self.spread is Partitioning.ROOTS else None
 
     def owns(self, name: str) -> bool:
-        """Whether the whole query of a name belongs to the part."""
+        """True if the part owns the whole query of a name."""
         return crc32(name.encode()) % self.shards == self.number
 
     def answers(self, text: str) -> bool:
-        """Whether the part has results of the keyword queries of a text."""
+        """True if the part has results of keyword queries with a text."""
         return self.spread is not Partitioning.QUERIES or self.owns(text)
 
 
 WHOLE: Final = Part(0, 1, Partitioning.ROOTS)
 
 
-_SMALL: Final = 2  # tuples of the largest results in which no table joins two other tuples
+_SMALL: Final = 2  # up to this size of results no table joins two other tuples
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _FOLD: Final = np.uint64(32)
 
 Codes: TypeAlias = npt.NDArray[np.uint64]
 Chosen: TypeAlias = Mapping[int, int]
-"""The column that each relation is divided by; the others are copied."""
+"""The column by which each relation is divided; all parts get other relations whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPartitioning:
-    """``columns``: by relation, those whose values say where a tuple belongs; None for tables, which all
+    """A division of tuples by the values of ``columns``: those of each relation; None for tables, which all
     parts have.
     """
 
@@ -104,7 +104,7 @@ class KeyPartitioning:
         return batch.divided(self.places(batch, parts))
 
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
-        """Where the records of each part are in the batch, in their order; all parts have truncations."""
+        """The positions of each part's records in the batch, in order; all parts have truncations."""
         part_numbers = np.full(len(batch), -1, dtype=np.int64)
         for relation, blocks, mine, places in batch.rows.by_relation():
             columns = self.columns[relation]
@@ -114,7 +114,7 @@ class KeyPartitioning:
         return [np.flatnonzero((part_numbers == n) | (part_numbers < 0)) for n in range(parts)]
 
     def shown(self, schema: Schema) -> str:
-        """Such as "span.trace_id, log.trace_id; all parts have service"."""
+        """The division for people, such as "span.trace_id, log.trace_id; all parts have service"."""
         removed_relations = schema.evolution.removed_relations
         pairs = list(zip(schema.relations, self.columns, strict=True))
         there = [pair for number, pair in enumerate(pairs) if number not in removed_relations]
@@ -128,7 +128,7 @@ class KeyPartitioning:
 
 
 def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
-    """Why some queries have results that other keys bear on, whatever the schema; empty if they have none."""
+    """Why no key can divide the queries, whatever the schema; empty if there is no such reason."""
     if any(query.kind != KEYWORDS for query in queries):
         return "a query of its kind depends on the order of all tuples"
     if any(query.scored for query in queries):
@@ -139,7 +139,7 @@ def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
 
 
 def plan_keys(queries: Sequence[Query], stream: Stream, window: Window) -> KeyPartitioning | str:
-    """The division of tuples for all of some queries, or the reason why there is none."""
+    """A division of tuples that suits all queries, or the reason why there is none."""
     reason = why_not_by_key(queries, window)
     size = max((query.max_size or stream.max_size for query in queries), default=stream.max_size)
     return reason or key_partitioning(stream.schema, size)
@@ -148,11 +148,12 @@ def plan_keys(queries: Sequence[Query], stream: Stream, window: Window) -> KeyPa
 def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     """A division such that all tuples of streams in a result of at most ``max_size`` are in one part.
 
-    Attributes, one of each relation, divide relations if every join equates those of its two sides, and if
-    they belong to the keys of relations that have keys: a tuple is replaced where it is. A table may be
-    without such an attribute where it cannot join tuples of two keys. Relations that no join connects are
-    divided independently of each other. What was removed counts as well: shards divided anew for a change of
-    the schema have yet to retract its results. Gives the reason if there is no division.
+    One attribute of each relation can divide the relations if every join equates the attributes of its two
+    sides, and if they belong to the keys of relations that have keys, so that a tuple is replaced in its own
+    part. A table may lack such an attribute if it cannot join tuples of two keys. Relations that no join
+    connects are divided independently of each other. Removed relations and joins count too: shards that are
+    divided again after a change of the schema still have to retract their results. Returns the reason if
+    there is no division.
     """
     if own := sourced(schema):
         return f"the table {schema.relations[own[0]].name} has a source of its own"
@@ -200,7 +201,7 @@ def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
 
 
 def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
-    """What follows, join by join, from each attribute of each relation that a join equates; each once."""
+    """The distinct choices of columns that follow, join by join, from each attribute that a join equates."""
     choices: list[Chosen] = []
     for relation in members:
         for column in dict.fromkeys(
@@ -223,7 +224,7 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
 
 
 def _refused(schema: Schema, members: Sequence[int], chosen: Chosen, max_size: int) -> str:
-    """Why the columns do not divide some connected relations; empty if they do."""
+    """Why the chosen columns do not divide connected relations; empty if they do."""
     for number in members:
         relation = schema.relations[number]
         if number not in chosen:
@@ -250,7 +251,7 @@ def _named(schema: Schema, number: int, chosen: Chosen) -> str:
 
 
 def _hashed(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:
-    """A hash of the values of some columns, for each row of the blocks; equal values have equal ones."""
+    """A hash of the values of some columns, for each row of the blocks; equal values have equal hashes."""
     hashes: Codes = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
     for column in columns:
         hashes = (hashes ^ _codes(blocks, column)) * _MIX
@@ -267,7 +268,7 @@ def _codes(blocks: Sequence[Block], column: int) -> Codes:
 
 
 def _code(value: Value) -> int:
-    """One for all values that are equal in Python, the same in every process."""
+    """The code of a value: equal for values that are equal in Python, the same in every process."""
     if isinstance(value, str):
         return crc32(value.encode())
     if isinstance(value, float) and not value.is_integer():

@@ -1,13 +1,13 @@
-"""Slices that tasks search: tasks of Spark, or processes of one machine.
+"""Slices that tasks search: tasks of Spark, or processes on one machine.
 
-A task emits messages (``search_range``, ``search_pieces``). A ``SlicedRun`` takes those of all tasks, and
-gives the results of the stream.
+A task emits messages (``search_range``, ``search_pieces``). A ``SlicedRun`` collects those of all tasks, and
+yields the results of the stream.
 
-A replay in order of time is cut by looking at times alone, into ranges of bytes that the tasks read:
+A replay in order of time is cut by its times alone, into ranges of bytes that the tasks read:
 
     timed_blocks of each split -> blocks_of -> plan_slices -> SliceRanges of each slice -> results
 
-No record leaves the process that reads it. This module does not depend on what runs the tasks.
+No record leaves the process that reads it. This module works with any way to run the tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Blocks: TypeAlias = list[tuple[PackedPiece, Split]]
 
 
 def has_ranges(splits: Sequence[Split], queries: Sequence[Query], stream: Stream, window: Window) -> bool:
-    """Whether a replay can be cut into ranges of bytes if it is in order of time."""
+    """True if a replay can be cut into ranges of bytes, provided it is in order of time."""
     return (
         all(query.kind in (KEYWORDS, TOP) for query in queries)
         and isinstance(window, TimeWindow)
@@ -55,9 +55,9 @@ def has_ranges(splits: Sequence[Split], queries: Sequence[Query], stream: Stream
 
 
 def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blocks | None:
-    """The blocks of splits, which come in order of arrival; None if they are, or may be, out of order."""
+    """The blocks of splits, which come in order of arrival; None if times are, or may be, out of order."""
     placed_blocks: Blocks = []
-    early: list[Split] = []  # blocks without a record before the first one with a time
+    early: list[Split] = []  # blocks without records, before the first block with a time
     for split, blocks in timed:
         if blocks is None:
             return None
@@ -75,7 +75,7 @@ def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blo
 
 
 def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> PackedPiece:
-    """A block as a piece; without times it goes with the one before."""
+    """A block as a piece; a block without times has the last time of the block before."""
     if block.first is None or block.last is None:
         last = before[-1][0].last
         return PackedPiece(split, number, Holds.RECORDS, last, last, 0)
@@ -84,7 +84,7 @@ def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> Packed
 
 @dataclass(frozen=True, slots=True)
 class SliceRanges:
-    """The ranges that a slice reads: those before its own records, and those with them.
+    """The ranges that a slice reads: the context before its own records, and the ranges with them.
 
     A block belongs to the slice in which it begins, so that each bad record is found once.
     """
@@ -108,7 +108,7 @@ class SliceRanges:
         progress: Callable[[int], None],
         bad: Callable[[Sequence[BadRecord]], None],
     ) -> Iterator[LiveResult]:
-        """Reads and searches; reports its own records to ``progress`` and ``bad``. Raises SourceError."""
+        """Read and search; ``progress`` and ``bad`` get reports on its own records. Raises SourceError."""
         reader = chunk_reader(stream.schema)
 
         def batches() -> Iterator[RecordBatch]:
@@ -127,7 +127,7 @@ class SliceRanges:
 
 
 def _joined(splits: Iterable[Split]) -> list[Split]:
-    """Consecutive ranges as one."""
+    """The ranges, with consecutive ones joined."""
     whole: list[Split] = []
     for split in splits:
         if whole and whole[-1].path == split.path and whole[-1].end == split.start:
@@ -138,12 +138,12 @@ def _joined(splits: Iterable[Split]) -> list[Split]:
 
 
 BUFFER: Final = 1 << 18
-"""Bytes of results that a task holds back."""
+"""The number of bytes of results that a task collects before it emits them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimedLines:
-    """Some results as JSON lines, without the last line end, and when each is given."""
+    """Results as JSON lines, without the last line end, and the time at which each is emitted."""
 
     text: bytes
     times: npt.NDArray[np.float64]
@@ -154,7 +154,7 @@ class TimedLines:
 
 @dataclass(frozen=True, slots=True)
 class SliceProgress:
-    """``counts``: of the slice's own records so far. ``number``: of further results, if none are formed."""
+    """``counts``: of the slice's own records so far. ``number``: of new results, if they are only counted."""
 
     counts: Counts
     number: int = 0
@@ -173,16 +173,16 @@ Emitted: TypeAlias = TimedLines | SliceProgress | Updated | Sequence[BadRecord] 
 
 
 class BeginsOfSlices:
-    """The begins of results that were updated in one slice after the other.
+    """The begins of results that several slices updated, one slice after the other.
 
-    A slice knows a result from the window before it on; the slices before it know when the result began.
+    A slice knows a result from the window before it on; earlier slices know when the result began.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, float | None], Begin] = {}  # by name of the query, id and version
 
     def take(self, updated: Updated) -> None:
-        """Takes the begins of a slice that has ended."""
+        """Add the begins of a slice that has ended."""
         new = {}
         for each in updated.begins:
             earlier = self._known.get((each.name, each.id, each.begin))
@@ -195,7 +195,7 @@ class BeginsOfSlices:
         }
 
     def told(self, line: bytes) -> bytes:
-        """A result of the next slice, with its begin in the slices before it."""
+        """A result of the next slice, with the begin that earlier slices know."""
         if not self._known or line.startswith(_FOUND):
             return line
         result = Result.from_json(line)
@@ -212,13 +212,13 @@ class Timed(Protocol):
     """Some results; they may be on disk."""
 
     def timed(self) -> Iterator[tuple[float, bytes]]:
-        """JSON lines with the times at which they are given."""
+        """The results as JSON lines, with the times at which they are emitted."""
 
 
 class SlicedRun(ABC):
-    """A query over a stream that ends, cut into slices. ``counts``: of the slices whose results were given.
+    """A query over a finite stream that is cut into slices. ``counts``: of the slices with emitted results.
 
-    ``read`` hears how many bytes were read.
+    ``read`` is called with numbers of bytes that were read.
     """
 
     slicing: Slicing
@@ -234,25 +234,25 @@ class SlicedRun(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:  # noqa: B027 - not every run keeps something
-        """Releases what the run keeps."""
+    def close(self) -> None:  # noqa: B027 - not every run has resources
+        """Release the resources of the run."""
 
     def results(self, bad: BadRecordLog) -> Iterator[LiveResult]:
-        """Results in order of time, encoded; ``bad`` gets the bad records on the way.
+        """Results in order of time, encoded; ``bad`` gets the bad records meanwhile.
 
         Raises BadRecordsError, SourceError, MemoryBudgetError.
         """
         messages = self._found(bad, counting=False)
         if self.slicing.keys is None:
             lines = self._in_turn(messages)
-        else:  # of all parts, once they are complete
+        else:  # merged from all parts, once they are complete
             parts = [list(part) for part in messages]
             timed = [(each for some in part for each in _timed(some)) for part in parts]
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
         yield from map(EncodedResult, lines)
 
     def _in_turn(self, slices: Iterable[Iterable[Timed | SliceProgress | Updated]]) -> Iterator[bytes]:
-        """The lines of one slice after the other."""
+        """The lines of the slices, one slice after the other."""
         begins = BeginsOfSlices()
         for messages in slices:
             for message in messages:
@@ -262,7 +262,7 @@ class SlicedRun(ABC):
                     yield from (begins.told(line) for _, line in _timed(message))
 
     def counted(self, bad: BadRecordLog) -> Iterator[int]:
-        """The number of results of a pattern, in parts; none of them is formed. Raises as ``results``."""
+        """The number of results of a pattern, in parts, without forming them. Raises as ``results``."""
         for messages in self._found(bad, counting=True):
             for message in messages:
                 if isinstance(message, SliceProgress):
@@ -281,7 +281,7 @@ class SlicedRun(ABC):
     def _heard(
         self, messages: Iterable[Emitted | Timed], done: Counts, bad: BadRecordLog
     ) -> Iterator[Timed | SliceProgress | Updated]:
-        """The results of a slice; ``done``: the counts of those before it."""
+        """The results of a slice; ``done``: the counts of the slices before it."""
         for message in messages:
             if isinstance(message, int):
                 self._read(message)
@@ -299,7 +299,7 @@ def _timed(some: Timed | SliceProgress | Updated) -> Iterator[tuple[float, bytes
 
 
 def search_range(ranges: SliceRanges, queries: Sequence[Query], stream: Stream) -> Iterator[Emitted]:
-    """A slice of files in order of time, which is read here."""
+    """The messages of a slice of files in order of time, which this function reads."""
     expect_long_lived_objects()
     run = SliceRun(queries, stream, ranges.slice)
     aside: list[Emitted] = []
@@ -314,7 +314,7 @@ def search_pieces(
     *,
     counting: bool,
 ) -> Iterator[Emitted]:
-    """A slice of packed pieces. ``counting``: no result is formed; the only query is a pattern."""
+    """The messages of a slice of packed pieces. ``counting``: only count; the only query is a pattern."""
     expect_long_lived_objects()
     run = SliceRun(queries, stream, one)
     records = in_order(pieces)
@@ -326,7 +326,7 @@ def search_pieces(
 
 
 def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted]) -> Iterator[Emitted]:
-    """The results in groups, and the messages put ``aside`` meanwhile. The counts are complete at the end."""
+    """The results in groups, and the messages put ``aside`` meanwhile. Counts are complete at the end."""
     lines: list[bytes] = []
     times: list[float] = []
     size = 0

@@ -1,13 +1,13 @@
-"""A stream that ends, cut into slices of time that are answered independently of each other.
+"""Cuts a finite stream into slices of time that are answered independently of each other.
 
-A slice gives the results that its own records complete. It first takes in the records before them that
-those results may depend on, as a job replays its log after a restart: one window where tuples stand for
-themselves, two where the names of tuples depend on earlier ones (keys, patterns), and where the results that
-are alive as the slice begins rank with its own, by scores of the window before them (the best k).
+A slice yields the results that its own records complete. It first reads the records before them on which
+those results may depend, as a job replays its log after a restart. That is one window in the simplest case.
+It is two windows if the names of tuples depend on earlier ones (keys, patterns), or if results that are alive
+when the slice begins compete with its own, with scores that depend on the window before them (the best k).
 
     read_pieces -> plan_slices -> pieces of each slice -> in_order -> SliceRun -> results
 
-Tasks of Spark or processes of one machine run the slices; this module depends on neither.
+Tasks of Spark or processes on one machine run the slices; this module depends on neither.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from skws_purging.lifespans import ALWAYS
 from skws_windows.window import FOREVER, CountWindow, TimeWindow, Window, at_arrival
 
 SMALL: Final = 20_000
-"""Records of a slice at least: starting a task costs more than searching fewer."""
-_WORTH: Final = 0.9  # of the time: what saves less is not cut
-_POINTS: Final = 16  # times that represent the records of a piece
+"""The fewest records of a slice: starting a task costs more than searching fewer."""
+_WORTH: Final = 0.9  # a stream is only cut if that takes at most this fraction of the time
+_POINTS: Final = 16  # the number of times that represent the records of a piece
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Records from ``context`` on are taken in; those from ``begin`` to before ``end`` give results.
+    """Reads records from ``context`` on; records from ``begin`` to before ``end`` produce the results.
 
-    Times in microseconds. ``position``: the insertions of the stream before the first piece it reads.
-    ``part``: it reads the records of one part of the keys, if the stream is cut by keys.
+    Times are in microseconds. ``position``: the number of insertions before the first piece that it reads.
+    ``part``: the part of the keys whose records it reads, if the stream is cut by keys.
     """
 
     context: int = ALWAYS
@@ -57,7 +57,7 @@ class Slice:
 
     @property
     def has_tables(self) -> bool:
-        """Whether the results of tables alone are its own."""
+        """True if the results of tables alone belong to the slice."""
         return self.is_first and self.part.first
 
     @property
@@ -65,7 +65,7 @@ class Slice:
         return self.end == FOREVER
 
     def reads(self, piece: PackedPiece) -> bool:
-        """Whether the slice reads some of the records of a piece of the stream."""
+        """True if the slice reads records of a piece of the stream."""
         return piece.last >= self.context and piece.first < self.end
 
     def share(self, piece: PackedPiece) -> float:
@@ -88,8 +88,8 @@ class Slicing:
     def parts_of(
         self, piece: PackedPiece, batch: RecordBatch
     ) -> Iterator[tuple[int, PackedPiece, RecordBatch]]:
-        """A piece cut by keys: what each slice has of it. Tables go to all."""
-        assert self.keys is not None  # noqa: S101 - else slices read pieces whole
+        """A piece cut by keys: the records of each slice, with its number. All slices get tables whole."""
+        assert self.keys is not None  # noqa: S101 - else slices read whole pieces
         for number, own in enumerate(self.keys.divided(batch, len(self.slices))):
             if len(own):
                 first, last = (0, 0) if piece.holds is Holds.TABLE else own.time[[0, -1]].tolist()
@@ -105,9 +105,9 @@ def plan_slices(
     least: int = SMALL,
     evening: float = 0.11,
 ) -> Slicing:
-    """Cut a stream for ``tasks`` at a time: at most into four slices a task, so that uneven ones even out.
+    """Cut a stream for ``tasks`` that run at a time, into at most four slices per task to balance the load.
 
-    ``window``: that of the queries. ``least``: the fewest records of a slice. ``evening``: the part by which
+    ``window``: of the queries. ``least``: the fewest records of a slice. ``evening``: the fraction by which
     more slices, each with the window before it, may take longer than fewer.
     """
     records = sorted((p for p in pieces if p.holds is Holds.RECORDS), key=lambda p: (p.first, p.place))
@@ -141,7 +141,7 @@ def plan_parts(
     tasks: int,
     least: int = SMALL,
 ) -> Slicing | None:
-    """Cut a stream by keys, where time cuts nothing off: one part a task. None if keys do not divide it."""
+    """Cut a stream by keys if it cannot be cut by time: one part per task. None if keys do not divide it."""
     size = sum(piece.size for piece in pieces if piece.holds is Holds.RECORDS)
     number = min(tasks, size // max(least, 1))
     keys = plan_keys(queries, stream, window)
@@ -152,7 +152,7 @@ def plan_parts(
 
 
 def why_whole(queries: Sequence[Query], window: Window) -> str:
-    """The reason why some queries keep any stream from being cut; empty if there is none."""
+    """The reason why the queries prevent any stream from being cut; empty if there is none."""
     if any(one.kind not in (KEYWORDS, PATTERN, TOP) for one in queries):
         return "a query of its kind keeps a state of the whole stream"
     if not isinstance(window, TimeWindow | CountWindow):
@@ -170,12 +170,12 @@ def _why_uncut(records: Sequence[PackedPiece], queries: Sequence[Query], window:
 
 
 def _by_position(queries: Sequence[Query], window: Window) -> bool:
-    """Whether results depend on positions in the stream; results of patterns show them."""
+    """True if results depend on positions in the stream; results of patterns show positions."""
     return isinstance(window, CountWindow) or any(one.kind == PATTERN for one in queries)
 
 
 def _quantiles(records: Sequence[PackedPiece], number: int) -> list[int]:
-    """The times at which ``number`` slices of about the same size begin, but for the first."""
+    """The times at which ``number`` slices of about the same size begin, without the first one."""
     steps = np.linspace(0, 1, _POINTS)
     firsts = np.array([piece.first for piece in records])
     spans = np.array([piece.last for piece in records]) - firsts
@@ -212,9 +212,9 @@ def _context(records: Sequence[PackedPiece], begin: int, window: Window, windows
 
 
 class SliceRun:
-    """One slice, answered by a session.
+    """Answers one slice by a session.
 
-    Takes the tables, and the records of the stream in order. Raises SkwsError as ``Session`` does.
+    Reads the tables, and the records of the stream in order. Raises SkwsError as ``Session`` does.
     """
 
     def __init__(self, queries: Sequence[Query], stream: Stream, one: Slice) -> None:
@@ -224,7 +224,7 @@ class SliceRun:
         self._session: Session | None = None
         self._before = Counts()
         self._skipped = 0  # insertions of the batches that come before the slice's context
-        self._copied = 0  # truncations, which all parts of the keys have, and the first one counts
+        self._copied = 0  # truncations, which all parts of the keys get and only the first one counts
 
     @property
     def counts(self) -> Counts:
@@ -246,7 +246,7 @@ class SliceRun:
         return tuple(chain.from_iterable(begins.values()))
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Its results in order."""
+        """The results of the slice in order."""
         session, results, inside = self._begun(tables, batches)
         if self._slice.has_tables:
             yield from results
@@ -256,20 +256,20 @@ class SliceRun:
             yield from session.process(batch)
         if self._slice.is_last:
             yield from session.process(NO_RECORDS, ended=True)
-        else:  # what happens before the next slice's records needs more of the stream than that reads
+        else:  # results that expire before the next slice's records may need more records than that reads
             yield from self._pass_to(session, self._slice.end)
 
     def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
-        """How many results it has, batch by batch. The only query is a pattern; no result is formed."""
+        """The numbers of results, batch by batch, without forming them; the only query is a pattern."""
         session, _, inside = self._begun(tables, batches)
         yield from map(session.count, self._own(session, inside))
 
     def _begun(
         self, tables: Sequence[Record], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
-        """A session with the tables, their own results, and the records that the slice takes in."""
+        """A session with the tables, the results of tables alone, and the records that the slice reads."""
         inside = self._inside(batches)
-        first = next(inside, NO_RECORDS)  # behind all tables
+        first = next(inside, NO_RECORDS)  # comes after all tables
         session, inside = bounded_session(
             plans_over(self._queries, self._stream),
             self._stream,
@@ -286,7 +286,7 @@ class SliceRun:
         return session, results, inside
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """The slice's own records; those before them are taken in meanwhile, and are not counted."""
+        """The slice's own records; processes the records before them, without counting them."""
         begun = self._slice.is_first
         for batch in batches:
             before = 0 if begun else int(np.searchsorted(batch.time, self._slice.begin))
@@ -303,7 +303,7 @@ class SliceRun:
             self._pass_to(session, self._slice.begin)
 
     def _pass_to(self, session: Session, time: int) -> list[Result]:
-        """The results that expire before a time without more records."""
+        """Advance to just before a time without records; returns the changes as results expire."""
         return [] if self._stream.by_count else session.advance(time - 1)
 
     def _inside(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -316,13 +316,13 @@ class SliceRun:
 
 
 def summed(counts: Counts, others: Counts) -> Counts:
-    """The sum of two slices' counts; of ``kept``, the larger one."""
+    """The sum of two slices' counts, but the maximum of ``kept``."""
     both = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
     return Counts(**{**both, "kept": max(counts.kept, others.kept)})
 
 
 def less(counts: Counts, before: Counts) -> Counts:
-    """The counts since ``before``; ``kept`` stays as it is."""
+    """The counts since ``before``; ``kept`` is unchanged."""
     since = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
     return Counts(**{**since, "kept": counts.kept})
 
@@ -332,19 +332,18 @@ def in_order(
 ) -> tuple[list[Record], Iterator[RecordBatch]]:
     """The tables among the pieces of a slice, and its records in order of time.
 
-    Pieces come with those of tables first, in order of arrival, then those of the stream by their first
-    times.
+    The pieces of tables come first, in order of arrival, then the pieces of the stream by their first times.
     """
     tables: list[Record] = []
     batches = merged(_without_tables(iter(pieces), tables))
-    first = next(batches, NO_RECORDS)  # the tables have been read then
+    first = next(batches, NO_RECORDS)  # after this, the tables have been read
     return tables, chain([first], batches)
 
 
 def _without_tables(
     pieces: Iterator[tuple[PackedPiece, RecordBatch]], tables: list[Record]
 ) -> Iterator[Placed]:
-    """The pieces of the stream; when the first one comes, ``tables`` has the rows of the pieces before it."""
+    """The pieces of the stream; before the first one, adds the rows of all table pieces to ``tables``."""
     for piece, batch in pieces:
         if piece.holds is Holds.TABLE:
             tables += batch.records()

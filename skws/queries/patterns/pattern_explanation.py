@@ -21,7 +21,7 @@ from skws_windows.window import Window, parse_window, window_text
 
 
 class AutomatonDrawing:
-    """Draws one automaton. States without a short name of their own are numbered in order of appearance."""
+    """Draws one automaton. States without a short name are numbered in order of appearance."""
 
     def __init__(self, pcea: PCEA, schema: Schema) -> None:
         self._pcea = pcea
@@ -107,9 +107,9 @@ def _test(test: Test, relation: Relation) -> str:
 
 
 def pattern_text(text: str, schema: Schema, window: Window | None, default: Window | None = None) -> str:
-    """The explanation as text, under ``window``: None for that of the pattern, or ``default``.
+    """The explanation as text. ``window``: if None, the window of the pattern, or else ``default``.
 
-    ``default``: None for the schema's window. Raises PatternError, QueryError.
+    ``default``: if None, the schema's window. Raises PatternError, QueryError.
     """
     query = read_query(text, schema)
     used = window or query.window or default or parse_window(schema.window)

@@ -1,8 +1,7 @@
 """Patterns as queries of a session: the order of tuples matters, deletions do not.
 
-A pattern's own window holds (``within ...``), else that of the stream. Where
-all tuples of a result share a value, shards divide the results by it; else one
-shard has the whole pattern. A stream that ends is
+A pattern's own window (``within ...``) applies, or else the window of the stream. If all tuples of a result
+share a value, shards divide the results by it; else one shard has the whole pattern. A finite stream is
 matched by columns as long as that is fast, then by the automaton.
 """
 
@@ -42,8 +41,8 @@ _ROWS: Final = 4096  # results converted to Python objects at a time
 class ReplayedPattern(Evaluator):
     """Evaluates a pattern; use either ``take`` or ``count``.
 
-    The results that a tuple completes are given as they are found, unordered:
-    they may exceed memory. With more than ``most_results`` in a batch, the automaton
+    The results that a tuple completes are yielded as they are found, unordered,
+    since they may exceed memory. If a batch has more than ``most_results``, the automaton
     finds them one by one.
     """
 
@@ -71,7 +70,7 @@ class ReplayedPattern(Evaluator):
                 yield from self._formed(batch, results)
 
     def count(self, arrived: OrderedBatch) -> int:
-        """The number of results, which are not formed."""
+        """The number of results, without forming them."""
         total = 0
         for batch in self._batches(arrived):
             matches = self._found(batch)
@@ -153,7 +152,7 @@ class PatternPlan(SeparatePlan):
 
     @property
     def reads(self) -> frozenset[int] | None:
-        """With those that ``*`` reads."""
+        """The relations that the pattern reads, including those read by ``*``."""
         return frozenset(self._pattern.pcea.relations)
 
     def check_change(self, before: Stream) -> None:
@@ -163,7 +162,7 @@ class PatternPlan(SeparatePlan):
         check_stays(reads, before.schema, schema)
 
     def owns(self, part: Part) -> bool:
-        """All parts have results of a pattern whose tuples share a value; else one has it whole."""
+        """True for all parts if the pattern's tuples share a value; else for one part."""
         return part.whole or self._pattern.root is not None or super().owns(part)
 
     def evaluator(self, state: StreamState) -> Evaluator:

@@ -31,8 +31,8 @@ _FORMAL: Final = re.compile(r"\s*\w+\s*\([^()]*\)\s*(<-|:-)")
 class PatternQuery:
     """A pattern with its automaton. ``window``: None if the text has none.
 
-    ``source``: the parsed text. ``keywords``: by label, the texts that its
-    tuples contain. ``root``: the value that all tuples of a result share;
+    ``source``: the parsed text. ``keywords``: for each label, the texts that its
+    tuples must contain. ``root``: the value that all tuples of a result share;
     None if there is none.
     """
 
@@ -45,12 +45,12 @@ class PatternQuery:
 
 
 def is_formal(text: str) -> bool:
-    """True for a conjunctive query ``Q(x) <- A(x)``, False for the user's language."""
+    """True for a conjunctive query ``Q(x) <- A(x)``, False for the pattern language."""
     return _FORMAL.match(text) is not None
 
 
 def read_query(text: str, schema: Schema) -> PatternQuery:
-    """The query of a text, in the formal form or the user's language. Raises PatternError, QueryError."""
+    """The query of a text, in the formal form or the pattern language. Raises PatternError, QueryError."""
     if is_formal(text):
         query = parse_conjunctive_query(text, schema)
         refuse_unless_hierarchical(query, tuple(r.name for r in schema.relations))
@@ -79,14 +79,14 @@ def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
 
 
 def _says(alternative: Alternative, relation: int, columns: Sequence[int]) -> bool:
-    """Whether rows of a relation can satisfy an alternative, by some of its columns or by a condition."""
+    """True if rows of a relation can satisfy an alternative, by one of the columns or by a condition."""
     if isinstance(alternative, Condition):
         return alternative.relation == relation
     return any(alternative.applies(relation, column) for column in columns)
 
 
 def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable[[Row], bool]]:
-    """The colon before keywords: a keyword query that a tuple satisfies by itself, in some columns."""
+    """The meaning of ``:`` before keywords: one tuple satisfies the keyword query, in some columns."""
 
     def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
         described = schema.relations[relation]

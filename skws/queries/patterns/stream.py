@@ -46,14 +46,14 @@ class _Seen:
 
 
 class _Shown(NamedTuple):
-    """``identity``: its part in the ids of results."""
+    """A tuple as results show it. ``identity``: its contribution to the ids of results."""
 
     tuple: ResultTuple
     identity: str
 
 
 class History:
-    """Remembers tuples while results can have them. ``keywords``: by label, those its tuples contain."""
+    """Remembers tuples while they can be in results. ``keywords``: for each label, those of its tuples."""
 
     def __init__(self, schema: Schema, window: Window, keywords: Mapping[str, tuple[str, ...]]) -> None:
         self._relations = schema.relations
@@ -72,7 +72,7 @@ class History:
         return len(self._tuples)
 
     def add(self, position: int, relation: int, row: Row, tick: int, time: int) -> None:
-        """Add the next tuple; ``tick`` as for the automaton, ``time`` in microseconds."""
+        """Add the next tuple; ``tick``: the automaton's tick; ``time``: in microseconds."""
         tuples = self._tuples
         while tuples and self._window.end(next(iter(tuples.values())).tick) <= tick:
             tuples.popitem(last=False)
@@ -89,7 +89,7 @@ class History:
         tuples[position] = _Seen(relation, row, tick, time, occurrence, successor)
 
     def pass_by(self, relation: int, row: Row, tick: int) -> None:
-        """Note a tuple that no result here shows, but that later ones may replace."""
+        """Note the key of a tuple that no result here has, as later tuples may replace it."""
         key = self._relations[relation].key_of(row)
         if key is not None:
             self._follows(relation, key, tick)
@@ -169,12 +169,12 @@ class ReadTuple(NamedTuple):
 class PatternStream(Evaluator):
     """Evaluates a pattern over records in order of time; deletions are left out.
 
-    ``own``: the tuples, by relation and row, that results may have; None for
-    all. Others are only counted, and remembered by their keys. ``name``: that of the query, else its text.
+    ``own``: True for the tuples, by relation and row, that results may have; None for
+    all. Others are only counted, and remembered by their keys. ``name``: of the query; its text if empty.
 
     The state is rebuilt from the records of the last two windows: a result
     spans one, and the name of a tuple may depend on the window before it.
-    ``seek`` their position first.
+    Call ``seek`` with their position first.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class PatternStream(Evaluator):
     def take(self, arrived: OrderedBatch) -> Iterable[Result]:
         """The results that the next tuples complete.
 
-        The order of those that one tuple completes depends on tuples long gone, so they are sorted.
+        They are sorted, as the automaton's order of results of one tuple depends on tuples long forgotten.
         """
         return sorted(self.process(*self._placed(arrived)), key=_place)
 
@@ -219,12 +219,12 @@ class PatternStream(Evaluator):
         return Load(self.live_tuples, 1, self.runs)
 
     def _placed(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
-        """Dropped records at the end of the batch before have positions, too."""
+        """The records in order; moves to their position first, as dropped records have positions, too."""
         self.seek(arrived.position)
         return self._ordered(arrived)
 
     def _ordered(self, arrived: OrderedBatch) -> tuple[RecordBatch, Ints | None]:
-        """Records in order of time: one before the latest, as under a count window, counts as the latest."""
+        """The records; a time before the latest, as a count window allows, is replaced by the latest."""
         batch = arrived.batch
         if not self._by_count and len(batch):
             time = np.maximum.accumulate(np.maximum(batch.time, self._now))
@@ -232,15 +232,15 @@ class PatternStream(Evaluator):
         return batch, arrived.given_positions
 
     def process(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[Result]:
-        """The results that a batch completes, as their last tuples come.
+        """The results that a batch completes, in order of their last tuples.
 
-        ``positions`` of the records; None if they are consecutive.
+        ``positions``: of the records; None if they are consecutive.
         """
         for _ in self.completing(self.tuples(batch, positions)):
             yield from self.results()
 
     def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[Result]:
-        """The results that are alive after batches, as snapshots; ``process`` describes the batches."""
+        """The results that are alive after batches, as snapshots. ``batches``: see ``process``."""
         alive = []
         for batch, positions in batches:
             for _ in self.completing(self.tuples(batch, positions)):
@@ -264,7 +264,7 @@ class PatternStream(Evaluator):
         return self.runs + self.live_tuples
 
     def completing(self, tuples: Iterable[ReadTuple], *, remember: bool = True) -> Iterator[ReadTuple]:
-        """Process tuples; gives each that completes results.
+        """Process tuples; yields each one that completes results.
 
         ``remember``: False if results are only counted, so their tuples are not needed.
         """
@@ -286,11 +286,11 @@ class PatternStream(Evaluator):
         return arrival.position if self._by_count else arrival.time
 
     def remember(self, arrival: ReadTuple) -> None:
-        """Remember a tuple for results that are found elsewhere."""
+        """Remember a tuple for results that other code finds."""
         self._history.add(arrival.position, arrival.relation, arrival.row, self.tick(arrival), arrival.time)
 
     def catch_up(self, tuples: Iterable[tuple[int, int, Row, int]]) -> None:
-        """Have the automaton read remembered tuples: position, relation, row, tick."""
+        """Pass remembered tuples to the automaton: position, relation, row, tick."""
         for position, relation, row, tick in tuples:
             self._automaton.position = position - 1
             self._automaton.update(relation, row, tick)
@@ -300,11 +300,11 @@ class PatternStream(Evaluator):
         return map(self.formed, memory_checked(self._automaton.results()))
 
     def how_many(self) -> int:
-        """The number of results that the last tuple completes; they are not formed."""
+        """The number of results that the last tuple completes, without forming them."""
         return self._automaton.count()
 
     def tuples(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[ReadTuple]:
-        """The tuples of a batch that the pattern reads; others only take a position."""
+        """The tuples of a batch that the pattern reads; others only occupy a position."""
         inserted = ~batch.deletes()
         if positions is None:
             reached: Ints = self.position + np.cumsum(inserted)
@@ -326,7 +326,7 @@ class PatternStream(Evaluator):
         return formed(self._asked, self._history, marks, end, snapshot=snapshot)
 
     def _end(self, first: int) -> float | None:
-        """When a result that began at a tick leaves the window; None under a count window or none."""
+        """The time at which a result that began at a tick leaves a window of time; None for other windows."""
         if self._by_count or isinstance(self.window, Unbounded):
             return None
         end = self.window.end(first)

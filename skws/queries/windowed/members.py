@@ -1,8 +1,8 @@
 """The tuples that windows may hold: their ends, and their keys. Ticks are positions in the stream.
 
 A tuple ends with the last window that may hold it, by a deletion, or when
-another of its key replaces it. Of equal rows without a key, a deletion ends
-the oldest that a window may still hold.
+another tuple with its key replaces it. If a deletion matches several equal rows without a key, it ends
+the oldest one that a window may still hold.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skws_windows.processor.spans import ANY, ClosedSpans, Spans, Tracker, keyle
 from skws_windows.window import FOREVER
 
 _SOME: Final = 64
-"""Rows that are not worth a look at which are live."""
+"""Up to twice this number of rows, dead ones are not removed."""
 
 
 @dataclass(slots=True)
@@ -37,12 +37,12 @@ class Ended:
 
 
 class Deletions:
-    """Tuples that records end: those of keyed relations, and of others from their first deletion on."""
+    """Tuples that records may end: those of keyed relations, and of others from their first deletion on."""
 
     def __init__(self, schema: Schema) -> None:
         self.relations = {i for i, r in enumerate(schema.relations) if r.key and not r.table}
         self._schema = schema
-        # Positions of live tuples, in order; equal rows leave windows in that order, too.
+        # Positions of live tuples, in order; equal rows also leave windows in that order.
         self._known: dict[int, dict[GroupKey, list[int]]] = {}  # by relation
         self._kept = _SOME
 
@@ -51,7 +51,7 @@ class Deletions:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is time to ``keep`` live tuples: there are twice as many rows as the last time."""
+        """True if it is time to call ``keep``: there are twice as many rows as the last time."""
         return len(self) > 2 * self._kept
 
     def follow(self, relation: int, live: Iterable[tuple[int, Row]]) -> None:
@@ -62,7 +62,7 @@ class Deletions:
             live_by_key.setdefault(identity(self._schema, relation, row), []).append(position)
 
     def step(self, records: Iterable[tuple[int, int, Row, bool]], held_until: Callable[[int], int]) -> Ended:
-        """Records of followed relations: (tick, relation, row, delete), in order.
+        """The tuples that records of followed relations end: (tick, relation, row, delete), in order.
 
         The tick of an insertion is its position; that of a deletion is the
         position of the next insertion. ``held_until``: the last tick at which a
@@ -93,7 +93,7 @@ class Deletions:
         return ended
 
     def keep(self, positions: Collection[int]) -> None:
-        """Forget tuples at other positions."""
+        """Forget all tuples except those at ``positions``."""
         for relation, live_by_key in self._known.items():
             remaining = {key: [p for p in live if p in positions] for key, live in live_by_key.items()}
             self._known[relation] = {key: live for key, live in remaining.items() if live}
@@ -125,7 +125,7 @@ class Members:
 
     @property
     def followed(self) -> set[int]:
-        """The relations of which deletions are followed."""
+        """The relations whose deletions are followed."""
         return self._deletions.relations
 
     def add_keys(self, keys: Ints) -> None:
@@ -133,7 +133,7 @@ class Members:
         self._keys = np.concatenate([self._keys, keys])
 
     def add_static(self, count: int) -> None:
-        """Add the keys of static tuples that are inserted next: they fit all."""
+        """Add the keys of static tuples that are inserted next: they fit all keys."""
         self.add_keys(np.full((count, self._keys.shape[1]), ANY, dtype=np.int64))
 
     def settle(self, batch: RecordBatch, inserted: RecordBatch, spans: Spans) -> BatchEffects:
@@ -161,7 +161,7 @@ class Members:
             )
 
     def key_of(self, members: Ints) -> tuple[Flags, Ints]:
-        """Whether the tuples of each result agree on the key, and its codes: ANY for fields that none has."""
+        """Flags results whose tuples agree on the key; and the key's codes, ANY for fields that none has."""
         codes = self._keys[members]
         codes[members == NO_MEMBER] = ANY
         greatest = codes.max(axis=1, initial=ANY)
@@ -169,7 +169,7 @@ class Members:
         return ((least == FOREVER) | (least == greatest)).all(axis=1), greatest
 
     def renumber(self, slots: Ints) -> None:
-        """Tuples get new slots; those below 0 are dropped."""
+        """Move tuples to new slots; tuples with negative slots are dropped."""
         remaining = np.flatnonzero(slots >= 0)
         keys = np.empty((len(remaining), self._keys.shape[1]), dtype=np.int64)
         keys[slots[remaining]] = self._keys[remaining]
@@ -178,7 +178,7 @@ class Members:
             self._follow_live()
 
     def forget(self) -> None:
-        """Forget rows of which no tuple is live, once there are many."""
+        """Forget rows without live tuples, once there are many."""
         if self._deletions.crowded:
             self._follow_live()
 
@@ -193,7 +193,7 @@ class Members:
         return last_ticks
 
     def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
-        """The known tuples that leave in a batch: slots, with the last ticks at which windows hold them."""
+        """The slots of known tuples that leave in a batch, with the last ticks at which windows hold them."""
         tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
         alive = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
         left = spans.leaving(tuples.start[alive], times[alive], self._keys[alive], seen=seen)
@@ -250,7 +250,7 @@ class Members:
 
 
 _WIDE = 1 << 40
-"""Greater than any position; numbers of keys are multiples of it."""
+"""Greater than any position: a key's number times this, plus a position, orders windows by key and end."""
 
 
 class Holding:
@@ -261,7 +261,7 @@ class Holding:
         self._known: dict[tuple[bool, ...], _Ordered] = {}
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
-        """For each result the end of the first window from ``first`` or before to ``last`` or after.
+        """For each result, the end of the first window from ``first`` or before to ``last`` or after.
 
         ``key``: codes of the fields of the window's key in the result's tuples,
         ANY for fields that none has. FOREVER if no window holds the result.
@@ -300,7 +300,7 @@ class _Ordered:
             self._least.append(np.minimum(below[:-step], below[step:]))
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
-        """As for ``Holding``, with whole keys."""
+        """As ``Holding.ends``, for whole keys."""
         distinct, inverse = numbered(key)
         numbers = {code: number for number, code in enumerate(map(tuple, self._keys.tolist()))}
         group = np.array([numbers.get(tuple(code), -1) for code in distinct.tolist()], dtype=np.int64)[
@@ -313,7 +313,7 @@ class _Ordered:
         return np.where(contained, self._last[inside], FOREVER)
 
     def _next(self, index: Ints, first: Ints) -> Ints:
-        """The next place from each on with a start of ``first`` or before, by leaps of decreasing length."""
+        """The first index from ``index`` on with a start of at most ``first``, by leaps of powers of two."""
         size = len(self._last)
         for level in range(len(self._least) - 1, -1, -1):
             least = self._least[level]
@@ -326,7 +326,7 @@ class _Ordered:
 
 
 def numbered(key: Ints) -> tuple[Ints, Ints]:
-    """The distinct keys, and the number of each key; all are equal if keys have no fields."""
+    """The distinct keys, and the number of each key; all keys are equal if they have no fields."""
     if not key.shape[1]:
         return np.zeros((1, 0), dtype=np.int64), np.zeros(len(key), dtype=np.int64)
     distinct, inverse = np.unique(key, axis=0, return_inverse=True)
@@ -355,7 +355,7 @@ class ClosedWindows:
         return (each.key for each in self._closed)
 
     def state(self) -> list[ClosedRow]:
-        """In plain values."""
+        """The state in plain values."""
         return [
             row
             for each in self._closed
@@ -369,7 +369,7 @@ class ClosedWindows:
         ]
 
     def restore(self, state: Sequence[ClosedRow]) -> ClosedSpans:
-        """Inverse of ``state``; gives the windows as one batch."""
+        """Inverse of ``state``; returns the windows as one batch."""
         first, last, keys, began = tuple(zip(*state, strict=True)) or ((), (), (), ())
         closed = ClosedSpans(
             np.array(first, dtype=np.int64),

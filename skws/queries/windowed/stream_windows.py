@@ -1,4 +1,4 @@
-"""The windows of a stream or a replay, found batch by batch; and windows on a line of time."""
+"""Finds the windows of a stream or a replay, batch by batch, and draws windows on a time line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from skws_windows.processor.live_starts import Key
 
 RECENT: Final = 200
-"""The number of ended windows that are remembered to be drawn."""
+"""The number of ended windows that are remembered for drawing."""
 LABEL: Final = 16
 
 
@@ -46,8 +46,8 @@ class WindowSpan:
 class Row:
     """The windows of one key as a line of characters.
 
-    ``[`` and ``]`` are the first and the last record of a window, ``=`` is
-    between them, ``>`` the edge of an open window, ``|`` a window of one cell.
+    ``[`` and ``]`` mark the first and the last record of a window, with ``=``
+    between them; ``>`` marks the edge of an open window, ``|`` a window of one cell.
     """
 
     label: str
@@ -70,7 +70,7 @@ def timeline(stretches: Sequence[WindowSpan], now: int, width: int, rows: int = 
 
 
 def _keys(stretches: Sequence[WindowSpan]) -> list[Key]:
-    """Keys with open windows first, then those whose windows ended last."""
+    """The keys: first those with open windows, then the others, the latest end first."""
     still = [s.key for s in stretches if s.end is None]
     ended = sorted((s for s in stretches if s.end is not None), key=lambda s: -(s.end or 0))
     return list(dict.fromkeys([*still, *(s.key for s in ended)]))
@@ -103,7 +103,7 @@ def _text(value: Value) -> str:
 
 
 NOT_BEGUN: Final = orjson.dumps(None)
-"""The state of queries before their first record."""
+"""The serialized state of queries before their first record."""
 
 _TYPES: Final = {
     AttributeType.NUMBER: np.dtype(np.float64),
@@ -164,7 +164,7 @@ def _of_block(block: Block, column: int, sort: AttributeType) -> FieldColumn:
 
 
 class Found(NamedTuple):
-    """The insertions of a batch, the position of the first, and the windows that ended or are open."""
+    """The insertions of a batch, the position of the first one, and the windows that ended or are open."""
 
     inserted: RecordBatch
     begin: int
@@ -182,7 +182,7 @@ class StreamWindows:
         self._recent: deque[WindowSpan] = deque(maxlen=RECENT)
 
     def feed(self, batch: RecordBatch) -> Found:
-        """The windows after the next batch."""
+        """Read the next batch; returns its insertions and the windows after it."""
         deletes = batch.deletes()
         inserted = batch.take(~deletes) if deletes.any() else batch
         self._state = None
@@ -192,18 +192,18 @@ class StreamWindows:
         return windows
 
     def window_spans(self) -> list[WindowSpan]:
-        """The windows that ended last, in order of their ends, and those that are open, oldest first."""
+        """The windows that ended last, in order of their ends, then the open ones, oldest first."""
         still = [WindowSpan(key, start, None) for key, start in self.tracker.open_since.items()]
         return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
 
     def state(self) -> bytes:
-        """The state of the tracker as JSON, made once between two batches."""
+        """The state of the tracker as JSON, cached until the next batch."""
         if self._state is None:
             self._state = orjson.dumps(self.tracker.state())
         return self._state
 
     def _ended(self, windows: Found) -> Iterator[WindowSpan]:
-        """The windows that end in a batch, as many as timelines show."""
+        """The windows that end in a batch; only the last ones, as many as timelines show."""
         shown, closed = slice(-RECENT, None), windows.spans.closed
         ends = windows.inserted.time[closed.last[shown] - windows.begin].tolist()
         keys = self.tracker.values(closed.key[shown])
@@ -220,7 +220,7 @@ def windows(
     limit: int | None = None,
     report: ReportProgress = unreported,
 ) -> Iterator[Window]:
-    """The windows of a replay by their ends, without deletions. Raises BadRecordsError, SourceError."""
+    """The windows of a replay by their ends; ignores deletions. Raises BadRecordsError, SourceError."""
 
     def reported(done: int) -> None:
         report(Progress("reading", done, replay.size_bytes))

@@ -1,4 +1,4 @@
-"""Checks of a window before anything runs. Automata and z3 are loaded for windows of expressions alone."""
+"""Checks a window before anything runs. Automata and z3 are only loaded for windows of expressions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_window(schema: Schema, window: Window) -> None:
 
 
 def expression_fault(schema: Schema) -> str | None:
-    """The error in the window expression of a schema; None if there is none, or no expression."""
+    """The error in the window expression of a schema; None if it has no error, or is no expression."""
     window = parse_window(schema.window)
     try:
         check_window(schema, window)
@@ -26,7 +26,7 @@ def expression_fault(schema: Schema) -> str | None:
 
 
 def verdict_lines(schema: Schema, window: Window) -> list[str]:
-    """The result of the static check of an expression, in lines for people; none for other windows."""
+    """The result of the static check of an expression, in lines for the user; empty for other windows."""
     if not isinstance(window, ExpressionWindow):
         return []
     from skws.queries.windowed.window_plan import lines_of_verdict  # noqa: PLC0415 - as above

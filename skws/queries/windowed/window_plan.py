@@ -41,7 +41,7 @@ _ALIASES: Final = {"avg": "mean", "average": "mean", "minimum": "min", "maximum"
 class WindowPlan:
     """A window expression read over the streams of a schema.
 
-    ``aggregates``: those wanted of each window, as texts that ``read_aggregate`` takes.
+    ``aggregates``: to compute for each window, as texts that ``read_aggregate`` accepts.
     """
 
     alphabet: Alphabet
@@ -71,7 +71,7 @@ class WindowPlan:
         return tuple(dict.fromkeys(note for matcher in all_matchers for note in matcher.query.notes))
 
     def verdict(self) -> OverlapVerdict:
-        """Whether windows can pile up."""
+        """The verdict on whether windows can pile up."""
         return _verdict(self.expression, self.alphabet)
 
     def processor(self) -> Processor:
@@ -84,7 +84,7 @@ class WindowPlan:
         return _compiled(self.expression, self.alphabet)
 
 
-# A window is admitted, checked and searched; each would ask z3 the same questions, for milliseconds each.
+# Admission, checks and searches of a window would ask z3 the same questions, each for milliseconds.
 @lru_cache(maxsize=64)
 def _compiled(expression: WindowExpression, alphabet: Alphabet) -> WindowExpression:
     return compiled(expression, Satisfiability(alphabet))
@@ -115,7 +115,7 @@ def _listed(query: Query, option: str) -> tuple[str, ...]:
 
 
 def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
-    """``mean(temp)``, ``count``. Raises UsageError."""
+    """The aggregate of a text, such as ``mean(temp)`` or ``count``. Raises UsageError."""
     match = _AGGREGATE.fullmatch(text)
     if match is None:
         raise UsageError(f"--aggregate {text!r}: expected a name and a field, such as mean(temp)")
@@ -154,18 +154,18 @@ def _known(name: str, alphabet: Alphabet) -> str:
 
 
 _UNTYPED: Final = "\0"
-"""A name that no scope or condition can have, nor one that resembles it."""
+"""A name that no scope or condition can have, even by mistyping."""
 
 
 def contains_keyword(keyword: str, text: str, analyzer: Analyzer = Analyzer.ENGLISH) -> bool:
-    """Whether a text satisfies a keyword query by itself; false if the analyzer leaves nothing of it."""
+    """True if a text satisfies a keyword query by itself; False if the analyzer removes all of its words."""
     matcher = _matcher(keyword, analyzer)
     return not isinstance(matcher, str) and matcher.bitmap(0, (text,)) == matcher.excluding - 1
 
 
 @lru_cache(maxsize=1024)
 def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
-    """The error if the keyword cannot be looked for."""
+    """The matcher of a keyword, or the error if it cannot be searched for."""
     text = Attribute(_UNTYPED, AttributeType.TEXT, analyzer=analyzer)
     schema = Schema(_UNTYPED, (Relation(_UNTYPED, (text,), search=(_UNTYPED,)),), ())
     try:
@@ -189,7 +189,7 @@ def _matchers(guards: Sequence[g.Guard], alphabet: Alphabet) -> dict[str, list[M
 
 
 def _check_keywords(guards: Sequence[g.Guard], alphabet: Alphabet) -> None:
-    """Raises UsageError for a keyword that can be looked for in none of its fields."""
+    """Raises UsageError for a keyword that cannot be searched for in any of its fields."""
     for matchers in _matchers(guards, alphabet).values():
         faults = [each for each in matchers if isinstance(each, str)]
         if len(faults) == len(matchers):
@@ -218,10 +218,10 @@ def window_notes(schema: Schema, window: Window) -> tuple[str, ...]:
 
 
 def admit(schema: Schema, window: Window, *, allowed: bool) -> str:
-    """A warning about windows that may pile up; empty if none may, or if that is ``allowed``.
+    """A warning about windows that may pile up; empty if none can, or if that is ``allowed``.
 
     Raises UsageError for an expression that cannot be read or whose windows
-    pile up; SchemaError if it is the schema's own window.
+    can pile up; SchemaError if it is the schema's own window.
     """
     if not isinstance(window, ExpressionWindow):
         return ""
@@ -238,7 +238,7 @@ def _blamed(error: UsageError, schema: Schema, window: ExpressionWindow) -> Skws
 
 
 def check_overlap(plan: WindowPlan) -> str:
-    """A warning about windows that may pile up or never occur; else empty. Raises UsageError if they do."""
+    """A warning if windows may pile up or never occur; else empty. Raises UsageError if they can pile up."""
     verdict = plan.verdict()
     if verdict.never:
         return f"warning: {verdict.reason}"
@@ -257,14 +257,14 @@ def check_overlap(plan: WindowPlan) -> str:
 
 
 def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
-    """Raises UsageError if other automata find the windows of a changed schema: their state is lost."""
+    """Raises UsageError if a changed schema leads to other automata: the state would be lost."""
     was, now = (WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after))
     if was != now:
         raise UsageError("with the new relations its windows would begin and end by other conditions")
 
 
 def lines_of_verdict(schema: Schema, window: ExpressionWindow) -> list[str]:
-    """The result of the static check of a window, in lines for people."""
+    """The result of the static check of a window, in lines for the user."""
     plan = WindowPlan.of_text(schema, window.text)
     verdict = plan.verdict()
     lines = [

@@ -3,7 +3,7 @@
 The tracker of windows reads a batch first. It knows when tuples leave the last
 window that may hold them, so the mesh joins live tuples once, however many
 windows overlap. A result waits until a window ends that holds all its tuples;
-it is given then, unless one of them was deleted.
+then it is emitted, unless one of them was deleted.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class WaitingResults(LiveResults):
         self._members = members
 
     def add(self, results: Partials) -> None:
-        """Remember results; not those whose keys differ, nor those of static tuples alone."""
+        """Remember results, except those whose keys differ and those of static tuples alone."""
         same, _ = self._members.key_of(results.members)
         super().add(results.take(self._streaming(results).any(axis=1) & same))
 
     def forget(self, closed: ClosedSpans) -> None:
-        """Drop the results that windows hold: they were given before."""
+        """Drop the results that windows hold: they were emitted before."""
         for _ in self._held(closed):
             pass
 
     def due(self, closed: ClosedSpans, time: Ints, begin: int) -> Iterator[Event]:
-        """Results that windows hold, at the end of the first. ``time``: by position from ``begin`` on."""
+        """Results that windows hold, at the end of the first one. ``time``: by position, from ``begin``."""
         if len(closed.last):
             for results, ends in self._held(closed):
                 yield from self._events(results, ends, time[ends - begin])
@@ -65,7 +65,7 @@ class WaitingResults(LiveResults):
         return self.released(lambda results: self._first_ends(holding, results))
 
     def _streaming(self, results: Partials) -> Flags:
-        """The members that are tuples of streams."""
+        """Flags the members that are tuples of streams."""
         starts = self._operator.store.live.tuples.start[results.members]
         flags: Flags = (results.members != NO_MEMBER) & (starts != ALWAYS)
         return flags
@@ -115,7 +115,7 @@ class WindowedEngine(MeshEngine):
         return engine
 
     def add(self, plan: Plan) -> None:
-        """Answer a query from now on; its results are given when windows end."""
+        """Answer a query from now on; its results are emitted when windows end."""
         number, is_new, _ = self._queries.add(plan)
         if is_new:
             for partials in self._operator.add(number, plan):
@@ -131,15 +131,15 @@ class WindowedEngine(MeshEngine):
         self._operator.remove(number)
 
     def load(self) -> Load:
-        """With the results that wait for a window to end."""
+        """The load, with the results that wait for a window to end."""
         return replace(super().load(), waiting=len(self._waiting))
 
     def window_spans(self) -> list[WindowSpan]:
-        """The windows that ended last, in order of their ends, and those that are open, oldest first."""
+        """The windows that ended last, in order of their ends, then the open ones, oldest first."""
         return self._windows.window_spans()
 
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
-        """Insert the static tables, which are in every window; gives the results of static tuples alone."""
+        """Insert the static tables, which are in every window; yields the results of static tuples alone."""
         rows = ((record.relation, record.row) for record in with_sources(self.schema, records))
         static = static_tuples(self.schema, rows)
         self.counts.static += len(static)
@@ -149,7 +149,7 @@ class WindowedEngine(MeshEngine):
         yield from self._counted(list(self._operator.emitter.events(results, snapshot=True)))
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
-        """Process records as columns, in order of time."""
+        """Process records in columns, in order of time."""
         for batch in batches:
             if len(batch):
                 yield from self._counted(self.events(batch))

@@ -1,8 +1,8 @@
 """Keyword queries over the windows of an expression.
 
-How far windows reach back is known only by following them, and records before
-the oldest open one still decide where windows begin. So the queries keep
-their own state.
+Only tracking shows how far windows reach back, and records before the oldest
+open window still decide where windows begin. So the queries keep
+their own state instead of a log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from skws_windows.window import ExpressionWindow
 
 
 class WindowedPlan(SearchPlan):
-    """Keywords over the windows of an expression. Making one raises SchemaError, too."""
+    """The plan of a keyword query over windows of an expression. The constructor also raises SchemaError."""
 
     def __init__(self, query: Query, stream: Stream) -> None:
         self._window = _window(query)
@@ -49,11 +49,11 @@ class WindowedPlan(SearchPlan):
         return (*super().notes, *window_notes(self.stream.schema, self._window))
 
     def check_change(self, before: Stream) -> None:
-        """The state goes on if the same automata find the windows."""
+        """The state is kept if the same automata find the windows."""
         check_same_windows(before.schema, self.stream.schema, self._window)
 
     def group(self, state: StreamState) -> Hashable | None:
-        """Queries that begin at one position share an engine, if their windows are the same."""
+        """Queries that begin at the same position with the same window and size share an engine."""
         if not state.share.owns(self.query.name):
             return None
         return self._window, self._search.max_size, state.order.next
@@ -74,16 +74,16 @@ class WindowedOperator(Operator):
 
     @property
     def waits(self) -> bool:
-        """Windows that are open at the end give no results."""
+        """True if records wait; windows that are open at the end produce no results."""
         return self._state.order.waits
 
-    def load_tables(self, records: Sequence[Record]) -> list[Result]:  # noqa: ARG002 - all are needed
+    def load_tables(self, records: Sequence[Record]) -> list[Result]:  # noqa: ARG002 - the state has all tables
         return self._static(list(self._plans))
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
-        """Gives the results of static tuples alone: others are given when their window ends.
+        """Returns the results of static tuples alone: others are emitted when their window ends.
 
-        The log is not read: how much of it is known depends on other queries,
+        The log is not read: its length depends on other queries,
         and its first record would decide where windows begin.
         """
         self._take_up(plans)
@@ -126,7 +126,7 @@ class WindowedOperator(Operator):
         return [] if self._engine is None else self._engine.window_spans()
 
     def _take_up(self, plans: Sequence[QueryPlan]) -> None:
-        """Have an engine that has begun answer queries, and one that begins later."""
+        """Add queries to the present engine, if there is one, and to later ones."""
         self._plans |= {plan.query.name: plan for plan in plans}
         if self._engine is not None:
             _answer(self._engine, plans)
@@ -151,7 +151,7 @@ class WindowedOperator(Operator):
         return {name: results_by_name[name] for name in names}
 
     def _bytes(self) -> bytes:
-        """The state of all queries, made once between two batches."""
+        """The state of all queries, cached until the next record."""
         if self._saved is None:
             self._saved = NOT_BEGUN if self._engine is None else orjson.dumps(self._engine.state())
         return self._saved

@@ -35,7 +35,7 @@ _CELL: Final = 14
 
 
 class Shown:
-    """How keys and aggregates are written: times in seconds."""
+    """Converts keys and aggregates for output: times are in seconds."""
 
     def __init__(self, alphabet: Alphabet, per: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
         self.per = tuple(per)
@@ -49,7 +49,7 @@ class Shown:
         ]
 
     def key(self, key: Key) -> Value | list[Value]:
-        """None without fields, the value of one field, a list for several."""
+        """The key: None without fields, a value for one field, a list for several."""
         values = [_seconds(v) if timed else v for v, timed in zip(key, self._key_times, strict=True)]
         return (values[0] if len(values) == 1 else values) if values else None
 
@@ -60,7 +60,7 @@ class Shown:
 
 
 class WindowLines(Encoder[Window]):
-    """One JSON object a window."""
+    """One JSON object per window."""
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
@@ -78,7 +78,7 @@ class WindowLines(Encoder[Window]):
 
 
 class WindowTable(Encoder[Window]):
-    """A heading, then a line for each window. ``cut``: cells are cut to their widths."""
+    """A heading, then a line for each window. ``cut``: truncate cells to their widths."""
 
     def __init__(self, shown: Shown, *, cut: bool) -> None:
         self._shown = shown
@@ -185,7 +185,7 @@ _RADIUS: Final = 16
 _MARGIN: Final = 50
 _STYLE: Final = (
     f"text{{{SVG_FONT};"
-    "paint-order:stroke;stroke:#fff;stroke-width:3px}"  # a label stands out where an arc crosses it
+    "paint-order:stroke;stroke:#fff;stroke-width:3px}"  # keeps a label readable if an arc crosses it
     "circle,path{fill:none;stroke:#52708c}.final{stroke-width:1}.head{fill:#52708c}"
 )
 

@@ -1,1 +1,1 @@
-"""The live tuples of a stream: what is true now."""
+"""The live tuples of a stream."""

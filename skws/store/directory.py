@@ -26,18 +26,18 @@ LastingName: TypeAlias = int | tuple[int, Row]
 Narrow: TypeAlias = npt.NDArray[np.int32]
 
 _NONE: Final = -1
-_SPARSE: Final = 3  # rows of blocks for each that lives
+_SPARSE: Final = 3  # rows in blocks per live row, beyond which live rows are copied
 _FEW: Final = 10_000  # rows that are not worth copying
 _AT_ONCE: Final = 1 << 16  # slots whose columns fit the processor's caches
-_MANY: Final = 1024  # rows that are worth being columns
+_MANY: Final = 1024  # rows that are worth turning into columns
 _NO_ROWS: Final = RowBlock(0, ())
 
 
 class FollowedTuples:
     """Maps followed tuples to their slots, and slots to followed tuples.
 
-    A tuple has a number that outlives its slots, so that a purge renumbers columns of integers: there may
-    be hundreds of thousands of tuples, and dictionaries of them would take half a second to make anew.
+    A tuple has a number that outlives its slots, so that a purge only renumbers columns of integers: there
+    may be hundreds of thousands of tuples, and dictionaries of them would take half a second to rebuild.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class FollowedTuples:
         return members
 
     def chosen(self, flags: Flags) -> list[int]:
-        """Those of the flagged slots whose tuples are followed; ``flags``: by slot."""
+        """The flagged slots whose tuples are followed; ``flags``: by slot."""
         followed = self._at[: len(flags)] != _NONE
         slots: list[int] = np.flatnonzero(followed & flags[: len(followed)]).tolist()
         return slots
@@ -91,7 +91,7 @@ class FollowedTuples:
         self._at[slot] = number
 
     def remove(self, known: StreamTuple) -> int:
-        """Stops following a tuple; returns its slot."""
+        """Stop following a tuple; returns its slot."""
         number = self._numbers.pop(known)
         slot = self._slots.item(number)
         self._tuples[number] = None
@@ -100,7 +100,7 @@ class FollowedTuples:
         return slot
 
     def renumber(self, slots: Ints) -> None:
-        """Gives tuples their new slots; stops following those with negative ones."""
+        """Give tuples their new slots; stop following those with negative ones."""
         followed = np.flatnonzero(self._at != _NONE)
         numbers, moved = self._at.take(followed), slots.take(followed)
         for number in numbers[moved < 0].tolist():
@@ -114,9 +114,9 @@ class FollowedTuples:
 
 
 class RowStore(Table):
-    """The rows of live tuples by slot, in the blocks in which they arrived; a block goes with its last row.
+    """The rows of live tuples by slot, in the blocks in which they arrived; dropped with their last row.
 
-    ``lasting``: rows live long, so those that come a few at a time, as Python's values, become columns.
+    ``lasting``: rows live long, so rows that come a few at a time, as Python values, are turned into columns.
     """
 
     def __init__(self, *, lasting: bool) -> None:
@@ -138,7 +138,7 @@ class RowStore(Table):
             self._begin_latest()
 
     def _make_columns(self) -> None:
-        """Turns the latest rows into columns; their blocks hold no other rows."""
+        """Turn the latest rows into columns; their blocks hold no other rows."""
         slot, block_number = self._latest
         rows = self.some(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):
@@ -152,13 +152,13 @@ class RowStore(Table):
         self._latest = self.size, len(self._blocks)
 
     def _place(self, slots: Ints | slice, rows: Rows) -> None:
-        """Moves the rows of some slots to other blocks."""
+        """Move the rows of some slots to other blocks."""
         block, place, _ = self._columns
         block[slots], place[slots] = rows.block + len(self._blocks), rows.place
         self._blocks.extend(rows.blocks)
 
     def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow, size: int) -> None:
-        """Starts with rows in blocks: for each slot, the number of its block and its place there.
+        """Start with rows in blocks: for each slot, the number of its block and its place there.
 
         ``size``: the number of slots; the columns may have space for more.
         """
@@ -194,17 +194,17 @@ class RowStore(Table):
         return bool(self.twins[slot])
 
     def some(self, slots: Ints) -> Rows:
-        """Rows of some slots."""
+        """The rows of some slots."""
         block, place = (column.take(slots).astype(np.int64) for column in self._columns[:2])
         return Rows(block, place, tuple(self._blocks)).take(slice(None))
 
     def rows(self) -> Rows:
-        """All of them, by slot."""
+        """All rows, by slot."""
         block, place, _ = self.columns()
         return Rows(block.astype(np.int64), place.astype(np.int64), tuple(self._blocks))
 
     def pack(self) -> None:
-        """Copies live rows out of blocks in memory whose rows are mostly dead."""
+        """Copy live rows out of blocks in memory whose rows are mostly dead."""
         packed = self.rows().compact()
         self._columns[1][: self.size] = packed.place
         self._blocks = list(packed.blocks)
@@ -217,7 +217,7 @@ class RowStore(Table):
         return flags
 
     def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
-        """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
+        """For each file, flags of the rows that are in ``chosen`` slots; ``sizes``: the rows of each file."""
         ends = np.cumsum([0, *sizes.values()])
         before = dict(zip(sizes, ends.tolist(), strict=False))
         # By block: the number of its first row among those of all files.
@@ -235,14 +235,14 @@ class RowStore(Table):
         return {file: flags[before[file] : before[file] + size] for file, size in sizes.items()}
 
     def move(self, slots: Ints, rows: Rows) -> None:
-        """Moves the rows of some slots, as to a file."""
+        """Move the rows of some slots to other blocks, such as those of a file."""
         self._place(slots, rows)
         for number in np.flatnonzero(~self._used()).tolist():
             self._blocks[number] = _NO_ROWS  # the next ``compact`` gives new numbers
         self._begin_latest()
 
     def compact(self, renumbered: Ints) -> None:
-        """Drops the rows whose slots were dropped."""
+        """Drop the rows whose slots were dropped."""
         survives: Flags = renumbered >= 0
         self.keep(survives)
         self._drop_unused()
@@ -252,7 +252,7 @@ class RowStore(Table):
         self._begin_latest()
 
     def _drop_unused(self) -> None:
-        """Drops blocks without live rows."""
+        """Drop blocks without live rows."""
         used = self._used()
         block, *_ = self.columns()
         block[:] = (np.cumsum(used) - 1).take(block)
@@ -270,8 +270,8 @@ class RowStore(Table):
 class TupleDirectory:
     """Rows, names and times of the live tuples, by slot.
 
-    ``slots`` are those of tuples that are followed: whose deletion is known,
-    or whose name needs more than their row.
+    ``slots``: the slots of tuples that are followed, as their deletion is known
+    or their name depends on more than their row.
     """
 
     def __init__(self, schema: Schema, live: LiveTuples, per_position: int | None, *, lasting: bool) -> None:
@@ -281,8 +281,8 @@ class TupleDirectory:
         self._times = None if per_position is None else Table((NOTHING,))
         self._names = TupleNames(schema, per_position)
         self._occurrences: dict[int, int] = {}  # of tuples with others of their relation and instant
-        self._named: dict[int, Named] = {}  # tuples of results, which tend to be in several
-        self._ended_at: dict[int, int] = {}  # by slot, where ticks are no times
+        self._named: dict[int, Named] = {}  # tuples of results: most are in several results
+        self._ended_at: dict[int, int] = {}  # by slot, if ticks are not times
         self._latest = ALWAYS
         self._in_order = True  # slots are in order of start
 
@@ -297,19 +297,19 @@ class TupleDirectory:
         return self._rows.rows()
 
     def begin_with(self, blocks: Sequence[Block], block: Narrow, place: Narrow, size: int) -> None:
-        """As ``RowStore.begin_with``, of static tuples."""
+        """As ``RowStore.begin_with``, for static tuples."""
         self._rows.begin_with(blocks, block, place, size)
         if self._times is not None:
             self._times.open((np.zeros(len(block), dtype=np.int64),), size)
 
     def make_space(self, more: int) -> None:
-        """Reserves space for ``more`` tuples."""
+        """Reserve space for ``more`` tuples."""
         self._rows.make_space(more)
         if self._times is not None:
             self._times.make_space(more)
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
-        """Adds the tuples of the next slots. ``keyed``: True for those that are named by a key."""
+        """Add the tuples of the next slots. ``keyed``: True for tuples that are named by a key."""
         self._rows.add(rows, self._twins(relation, start) & ~keyed)
         if self._times is not None:
             self._times.append((times,))
@@ -318,26 +318,26 @@ class TupleDirectory:
         return self._rows.row(slot)
 
     def ended(self, slots: Ints, times: Ints) -> None:
-        """Stores the times of the records that ended tuples; these are not followed."""
+        """Store the times of the records that ended tuples; these are not followed."""
         self._ended_at.update(zip(slots.tolist(), times.tolist(), strict=True))
 
     def ended_at(self, slots: Ints) -> list[int | None]:
-        """The times of the records that ended tuples, where ticks are not times; None for other tuples."""
+        """The times of the records that ended tuples, if ticks are not times; None for other tuples."""
         of, followed = self._ended_at, self.slots
         objects = ((slot, followed.at(slot)) for slot in slots.tolist())
         return [of.get(slot) if known is None else known.ended_at for slot, known in objects]
 
     def follow(self, known: StreamTuple, slot: int) -> None:
-        """Follows the tuple of a slot as this object."""
+        """Follow the tuple of a slot as this object."""
         self.slots.set(known, slot)
         self._named.pop(slot, None)
 
     def release(self, known: list[StreamTuple]) -> Ints:
-        """Stops following tuples; returns their slots."""
+        """Stop following tuples; returns their slots."""
         return np.array([self.slots.remove(each) for each in known], dtype=np.int64)
 
     def compact(self, slots: Ints) -> None:
-        """Gives live tuples their new slots."""
+        """Give live tuples their new slots."""
         self._rows.compact(slots)
         if self._times is not None:
             self._times.keep(slots >= 0)
@@ -354,19 +354,19 @@ class TupleDirectory:
         self._rows.pack()
 
     def in_files(self, files: Collection[BlockFile]) -> Flags:
-        """By slot: whether the row is in one of some files."""
+        """As ``RowStore.in_files``."""
         return self._rows.in_files(files)
 
     def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
-        """For each file, which of its rows are those of some slots; ``sizes``: the rows of each file."""
+        """As ``RowStore.rows_in_files``."""
         return self._rows.rows_in_files(chosen, sizes)
 
     def some_rows(self, slots: Ints) -> Rows:
-        """Rows of some slots."""
+        """The rows of some slots."""
         return self._rows.some(slots)
 
     def move(self, slots: Ints, rows: Rows) -> None:
-        """Rows of some slots are kept elsewhere now."""
+        """As ``RowStore.move``."""
         self._rows.move(slots, rows)
 
     def name(self, slot: int) -> Named:
@@ -410,7 +410,7 @@ class TupleDirectory:
         return (relation, self.row(slot)) if start == ALWAYS else self._live.tuples.place.item(slot)
 
     def as_objects(self, slots: Ints) -> list[StreamTuple]:
-        """Follows the tuples of some slots, which were not followed, and returns them."""
+        """Follow the tuples of some slots, which were not followed; returns them."""
         ordered = self._rows.in_order(slots)
         tuples = self._live.tuples
         columns = (ordered, *(column.take(ordered) for column in (tuples.start, tuples.end, tuples.place)))
@@ -444,7 +444,7 @@ class TupleDirectory:
         """True for new tuples that may not be the first of their relation at their instant."""
         twins = _with_twins(relation, start)
         earlier = start <= self._latest
-        if earlier.any():  # in the middle of an instant, late, or a static tuple that is wanted now
+        if earlier.any():  # in the middle of an instant, late, or a static tuple that is inserted on demand
             twins |= earlier & (start != ALWAYS)
             self._in_order &= bool((start >= self._latest).all())
         if len(start):

@@ -1,8 +1,8 @@
 """Finds the live tuple that a record replaces or deletes, by a hash index over columns.
 
 A record ends the tuple of its identity: its key, or else its whole row (``skws_purging.lifespans``). Nearly
-always one tuple of an identity lives, and no earlier record can come. Such a tuple is *single*: found by the
-hash of its identity and needs no Python object. A database that is followed has millions of them.
+always only one tuple of an identity is alive, and no earlier record can come. Such a tuple is *single*: it is
+found by the hash of its identity and needs no Python object. A followed database has millions of them.
 
 Other tuples are followed as objects: equal rows, and those that a late record may still correct.
 """
@@ -35,7 +35,7 @@ class Identities:
         self._exact = np.array([_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool)
 
     def of(self, rows: Rows, wanted: Collection[int] | None = None) -> tuple[Hashes, Flags]:
-        """A hash for each row, and True where it is the hash of a key.
+        """A hash for each row, and flags of the hashes that are those of keys.
 
         Rows without a key, or with a NULL in it, are hashed whole. Equal identities of a relation have equal
         hashes. ``wanted``: the relations that matter; other rows get some hash. Truncations have no identity.
@@ -60,12 +60,12 @@ class Identities:
         return hashes, keyed
 
     def told_apart(self, relation: Ints, keyed: Flags) -> Flags:
-        """True where equal hashes of one relation imply equal identities, as for keys of one integer."""
+        """True if equal hashes of one relation imply equal identities, as for keys of one integer."""
         is_exact: Flags = self._exact.take(relation) & keyed
         return is_exact
 
     def values(self, rows: Rows, keyed: Flags) -> list[Row]:
-        """The values of each row's key, or the whole row where it has none."""
+        """The values of each row's key, or the whole row if it has none."""
         rows_of_values: list[Row] = [()] * len(rows)
         for block, mine, places in rows.by_block():
             for chosen, columns in ((keyed, self._keys), (~keyed, self._wide)):
@@ -81,7 +81,7 @@ class Identities:
 class SingleTuples:
     """The single tuples of the relations that are ``followed``.
 
-    An identity has a number, which its next tuple takes over: so a tuple that is updated again and again has
+    An identity has a number, which its next tuple inherits: so a tuple that is updated again and again has
     one entry in the index.
     """
 
@@ -93,7 +93,7 @@ class SingleTuples:
         self._index = HashIndex()  # from hashes to numbers
 
     def open(self, size: int, space: int) -> None:
-        """Starts with ``size`` tuples that no record ends, and space for ``space`` tuples in all."""
+        """Start with ``size`` tuples that no record ends, and space for ``space`` tuples in all."""
         none = np.full(space, _NONE, dtype=np.int32)
         hashes, keyed = np.zeros(space, dtype=np.uint64), np.zeros(space, dtype=bool)
         self._tuples.open((hashes, none, keyed), size)  # type: ignore[arg-type]  # of several types
@@ -101,25 +101,25 @@ class SingleTuples:
     def add(
         self, first: int, relation: Ints, hashes: Hashes, keyed: Flags, single: Flags, lasting: Flags
     ) -> None:
-        """Adds the tuples from slot ``first`` on, by their hashes.
+        """Add the tuples from slot ``first`` on, by their hashes.
 
-        ``lasting``: those that no record has ended yet; others cannot be found.
+        ``lasting``: flags tuples that no record has ended yet; others cannot be found.
         """
         self._tuples.append((hashes, np.full(len(hashes), _NONE), keyed))  # type: ignore[arg-type]  # of several types
         self.take_back(np.flatnonzero(np.isin(relation, list(self.followed)) & single & lasting) + first)
 
     def make_space(self, more: int) -> None:
-        """Reserves space for ``more`` tuples."""
+        """Reserve space for ``more`` tuples."""
         self._tuples.make_space(more)
 
     def append(self, hashes: Hashes, keyed: Flags) -> None:
-        """Adds the tuples of the next slots, without an index (``index``)."""
+        """Add the tuples of the next slots, without an index (``index``)."""
         self._tuples.append((hashes, np.full(len(hashes), _NONE, dtype=np.int32), keyed))  # type: ignore[arg-type]  # of several types
 
     def index(self, relation: Ints) -> Ints:
-        """Indexes all tuples at once; no index exists yet. Returns the slots whose hash is not unique.
+        """Index all tuples at once; no index exists yet. Returns the slots whose hash is not unique.
 
-        ``relation``: by slot. Tuples of one hash are not single.
+        ``relation``: by slot. Tuples that share a hash are not single.
         """
         slots = np.flatnonzero(np.isin(relation, list(self.followed)))
         hashes = self.hashes(slots)
@@ -136,7 +136,7 @@ class SingleTuples:
         return remaining
 
     def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:
-        """Starts following a relation with these live tuples; returns the slots whose hash is not unique."""
+        """Start following a relation with these live tuples; returns the slots whose hash is not unique."""
         self.followed.add(relation)
         hashes, keyed = self.identities.of(rows)
         self._tuples.hashes[slots] = hashes
@@ -159,20 +159,20 @@ class SingleTuples:
         return live
 
     def keyed(self, slots: Ints) -> Flags:
-        """True where the hash of a tuple is that of its key."""
+        """True if the hash of a tuple is that of its key."""
         return self._tuples.keyed.take(slots)
 
     def hashes(self, slots: Ints) -> Hashes:
         return self._tuples.hashes.take(slots)
 
     def release(self, slots: Ints) -> None:
-        """Makes tuples no longer single."""
+        """Make tuples no longer single."""
         slots = self.of(slots)
         self._numbers.slots[self._tuples.numbers.take(slots)] = _NONE
         self._tuples.numbers[slots] = _NONE
 
     def take_back(self, slots: Ints) -> None:
-        """Makes tuples single."""
+        """Make tuples single."""
         hashes = self.hashes(slots)
         position, number = self._with_hashes(hashes)
         free = self._numbers.slots.take(number) == _NONE
@@ -189,7 +189,7 @@ class SingleTuples:
         self._assign(slots, numbers)
 
     def compact(self, slots: Ints) -> None:
-        """Gives tuples their new slots, in the same order; drops those with negative ones."""
+        """Give tuples their new slots, in the same order; drop those with negative ones."""
         there = np.flatnonzero(self._numbers.slots != _NONE)
         moved = slots.take(self._numbers.slots.take(there))
         self._numbers.slots[there] = moved

@@ -1,7 +1,7 @@
 """Resolves the lifespans of the tuples in a batch, which other records may end.
 
-A relation with a key is followed from the start, another one from its first deletion on. Nearly always one
-tuple of an identity lives, and no earlier record can come: then whole batches are settled as columns
+A relation with a key is followed from the start, another one from its first deletion on. Nearly always only
+one tuple of an identity is alive, and no earlier record can come: then whole batches are settled as columns
 (``_Plain``). Only the tuples of other identities are Python objects, whose lifespans ``Lifespans`` settles.
 """
 
@@ -28,10 +28,10 @@ from skws_windows.window import FOREVER, ArrivalWindow, Window
 class Settled:
     """The effects of records.
 
-    Of tuples that are followed as objects: the new ones, and known ones with their former ends. Of others:
+    For tuples that are followed as objects: the new ones, and known ones with their former ends. For others:
     ``lives`` are the numbers of the records that insert one, ``ends`` the ticks at which it ends;
-    ``ended_slots`` and ``ended_ticks`` are known ones that end, and when. ``ended_at`` and ``ended_times``:
-    the event times of these ends, FOREVER where no record ends a tuple.
+    ``ended_slots`` are the known ones that end, ``ended_ticks`` the ticks of their ends. ``ended_at`` and
+    ``ended_times``: the event times of these ends, FOREVER if no record ends a tuple.
     """
 
     new: list[StreamTuple] = field(default_factory=list)
@@ -57,9 +57,9 @@ def fronts_of(state: bytes) -> list[Front]:
 
 
 class LifespanResolver:
-    """Settles the records of followed relations. ``lateness`` in ticks.
+    """Settles the records of followed relations. ``lateness``: in ticks.
 
-    In ``store`` tuples are followed as objects, or are so no longer.
+    It decides which tuples of ``store`` are followed as objects.
     """
 
     def __init__(self, schema: Schema, window: Window, store: LiveStore, lateness: int = 0) -> None:
@@ -68,7 +68,7 @@ class LifespanResolver:
         self._store = store
         self._lifespans = Lifespans(schema, window, lateness, self)
         self._by_columns = not lateness
-        self._objects: dict[GroupKey, int] = {}  # identities of tuples that are followed as objects: hashes
+        self._objects: dict[GroupKey, int] = {}  # hashes, by the identity of tuples followed as objects
         self._kept: list[StreamTuple] = []
         self._fronts_end = ALWAYS
 
@@ -82,31 +82,31 @@ class LifespanResolver:
         return self._store.singles.followed
 
     def keep(self, known: StreamTuple) -> None:
-        """Stops following a tuple as an object (``skws_purging.lifespans.Keeper``)."""
+        """Stop following a tuple as an object (``skws_purging.lifespans.Keeper``)."""
         if known in self._store.directory.slots:
             self._kept.append(known)
 
     def gone(self, key: GroupKey) -> None:
-        """``skws_purging.lifespans.Keeper``."""
+        """Forget an identity (``skws_purging.lifespans.Keeper``)."""
         self._objects.pop(key, None)
 
     def follow(self, relation: int, slots: Ints) -> None:
-        """Starts following a relation with these live tuples."""
+        """Start following a relation with these live tuples."""
         rows = self._store.directory.some_rows(slots)
         self._remember(self._store.singles.follow(relation, slots, rows))
 
     def load(self) -> None:
-        """Indexes the tuples of the store by identity, all of which were appended."""
+        """Index the tuples of the store, which were all appended, by identity."""
         self._remember(self._store.singles.index(self._store.live.tuples.relation))
 
     def _remember(self, slots: Ints) -> None:
-        """Follows live tuples as objects, as they are not single."""
+        """Follow live tuples that are not single as objects."""
         starts = self._store.live.tuples.start.take(slots)
         for each in self._as_objects(slots[np.argsort(starts, kind="stable")]):
             self._lifespans.remember(each)
 
     def _as_objects(self, slots: Ints) -> list[StreamTuple]:
-        """Follows single tuples as objects; returns these."""
+        """Follow single tuples as objects; returns the objects."""
         singles = self._store.singles
         singles.release(slots)
         objects = self._store.directory.as_objects(slots)
@@ -116,12 +116,12 @@ class LifespanResolver:
         return objects
 
     def await_late(self) -> None:
-        """Accepts records in any order from now on, back to the horizon."""
+        """Accept records in any order from now on, back to the horizon."""
         self._lifespans.await_late()
         self._by_columns = False
 
     def forget(self, horizon: int) -> None:
-        """Forgets tuples that no record at or after ``horizon`` can change."""
+        """Forget tuples that no record at or after ``horizon`` can change."""
         self._lifespans.forget(horizon)
         if self._kept:
             self._store.singles.take_back(self._store.directory.release(self._kept))
@@ -134,8 +134,8 @@ class LifespanResolver:
     def leading_records(self) -> tuple[list[Record], list[StreamTuple]]:
         """The records that rebuild tuples which are not the only one of their identity, and these tuples.
 
-        The records include truncations, and the equal rows of an instant that were deleted: the others are
-        named by their number among them.
+        The records include truncations, and deleted rows that are equal to others of their instant: the names
+        of the others depend on their number.
         """
         records: list[tuple[int, int, Record]] = []  # by time and arrival
         tuples: list[StreamTuple] = []
@@ -152,7 +152,7 @@ class LifespanResolver:
                 tuples.append(known)
             for mark in timeline.marks:
                 if mark.truncates:
-                    continue  # all of them are among the truncations
+                    continue  # the truncations above include it
                 if mark.inserted is None:
                     record = Record(key[0], mark.tick, self._row(key), True)
                 else:
@@ -162,7 +162,7 @@ class LifespanResolver:
         return [record for _, _, record in sorted(records, key=itemgetter(0, 1))], tuples
 
     def _row(self, key: GroupKey) -> Row:
-        """A row of an identity; NULL outside of the key if it has one."""
+        """A row with an identity; if that is a key, the other values are NULL."""
         relation, values, keyed = key
         if not keyed:
             return values
@@ -173,7 +173,7 @@ class LifespanResolver:
         return tuple(row)
 
     def expect(self, state: bytes) -> None:
-        """Prepares the replay of a log up to a state from ``snapshot``."""
+        """Prepare the replay of a log up to a state from ``snapshot``."""
         if not state:
             return
         fronts = fronts_of(state)
@@ -182,7 +182,7 @@ class LifespanResolver:
         self.relations.update(front.relation for front in fronts)
 
     def change_schema(self, schema: Schema, store: LiveStore) -> None:
-        """Continues with another store and a changed schema, in which relations keep their positions."""
+        """Continue with another store and a changed schema, in which relations keep their positions."""
         removed = schema.evolution.removed_relations
         store.singles.followed |= self.relations - removed
         self._schema = schema
@@ -191,7 +191,7 @@ class LifespanResolver:
         self._objects = {key: known for key, known in self._objects.items() if key[0] not in removed}
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
-        """Applies the records of followed relations, in order of ticks, and sets the ends of tuples.
+        """Apply the records of followed relations, in order of ticks, and sets the ends of tuples.
 
         ``places``: the order of arrival.
         """
@@ -236,9 +236,9 @@ class LifespanResolver:
     def _truncate(
         self, batch: RecordBatch, ticks: Ints, truncated: Ints, plain: _Plain, settled: Settled
     ) -> None:
-        """Ends the single tuples of truncated relations, or follows them as objects.
+        """End the single tuples of truncated relations, or follow them as objects.
 
-        Those that records of the batch may end as well are among the contested ones.
+        Tuples that other records of the batch may also end are handled with the contested records.
         """
         live = self._store.live.tuples
         for relation in truncated.tolist():
@@ -258,7 +258,7 @@ class LifespanResolver:
         self._store.singles.release(settled.ended_slots)
 
     def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, settled: Settled) -> None:
-        """Applies records to tuples that are followed as objects."""
+        """Apply records to tuples that are followed as objects."""
         place = iter(places.tolist())
         new: dict[StreamTuple, None] = {}
         before: dict[StreamTuple, int] = {}
@@ -286,7 +286,7 @@ class LifespanResolver:
             known.ended_at = time if isinstance(self._window, ArrivalWindow) else end
 
     def _steps(self, batch: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
-        """Instants, as in the paper's engine; between two arrivals there may be several."""
+        """The records by instant, as in the paper's engine; several instants may lie between two arrivals."""
         records = list(batch.records())
         new = (ticks[1:] != ticks[:-1]) | (batch.time[1:] != batch.time[:-1])
         for first, end in pairwise([0, *(np.flatnonzero(new) + 1).tolist(), len(batch)]):
@@ -306,7 +306,7 @@ class _Plain:
         self._store, self._window, self._batch, self._keyed = store, window, batch, keyed
         self._deletes = batch.deletes()
         self._natural = natural_ends(window, ticks)
-        # Records in order of hashes, those of a hash in order of arrival.
+        # Records in order of their hashes, then of arrival.
         self._order = np.argsort(hashes, kind="stable")
         ordered = hashes.take(self._order)
         self._first: Flags = np.ones(len(batch), dtype=bool)
@@ -322,7 +322,7 @@ class _Plain:
         return len(self._order)
 
     def of_several(self, queued: Flags) -> Flags:
-        """True for records of identities of which several tuples may live, or which cannot be told apart.
+        """True for records whose identity may have several live tuples, or shares its hash with another.
 
         ``queued``: records at which equal rows without a key may queue.
         """
@@ -330,7 +330,7 @@ class _Plain:
         tick, keyed = self.ticks.take(order), self._keyed.take(order)
         deletes, alive = self._deletes.take(order), self._alive(order)
         several = ~keyed & queued.take(order)
-        # An equal row without a key queues up; one of its own instant says what its name is.
+        # An equal row without a key queues up; the name of a row depends on equal rows of its instant.
         several |= ~keyed & ~deletes & alive
         several[1:] |= (~keyed & ~self._first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
         several |= self._differs(order)
@@ -346,7 +346,7 @@ class _Plain:
         return is_several
 
     def settle(self, plain: Flags, numbers: Ints, settled: Settled) -> None:
-        """Applies the ``plain`` records; ``numbers``: of all records."""
+        """Apply the ``plain`` records; ``numbers``: of all records."""
         order = self._order
         mine = plain.take(order)
         tick = self.ticks.take(order)
@@ -371,7 +371,7 @@ class _Plain:
         self._store.singles.release(settled.ended_slots)
 
     def met(self, some: Flags) -> Ints:
-        """The single tuples with hashes of some records, all of their hash."""
+        """All single tuples with the hashes of some records."""
         return self.slots[some.take(self._order.take(self._heads.take(self._of_slot)))]
 
     def identities(self, some: Flags) -> Iterator[tuple[GroupKey, int]]:
@@ -383,7 +383,7 @@ class _Plain:
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
     def _alive(self, order: Ints) -> Flags:
-        """True for records just before which a tuple of their identity lives; in the given order."""
+        """True for records with a tuple of their identity that is alive just before them; by ``order``."""
         tick, inserts = self.ticks.take(order), ~self._deletes.take(order)
         alive = np.zeros(len(order), dtype=bool)
         alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])

@@ -1,4 +1,4 @@
-"""The live tuples of a stream under one window: what is true now (docs/architecture/store.md)."""
+"""The live tuples of a stream under one window (docs/architecture/store.md)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class LastingRecords:
     """The records that rebuild the present state: ``leading`` ones, then one insertion for each live tuple.
 
-    ``live``: by slot, the tuples that are inserted. ``bitmaps``: gives the keyword bitmaps of some slots, or
-    None if they are not known. The store must not change while this is used.
+    ``live``: flags the tuples that are inserted, by slot. ``bitmaps``: returns the keyword bitmaps of slots,
+    or None if they are not known. The store must not change while this is used.
     """
 
     leading: RecordBatch
@@ -40,7 +40,7 @@ class LastingRecords:
     bitmaps: Callable[[Ints], KnownBitmaps | None]
 
     def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
-        """These records, with ``waiting`` in place of those from its first time on."""
+        """These records, with ``waiting`` in place of the records from the first time in it on."""
         if not len(waiting):
             return self
         first = waiting.time[0]
@@ -92,7 +92,7 @@ class LiveStore:
     """The live tuples by slot, by join value and by identity. ``compact`` renumbers the slots.
 
     ``live``: lifespans and join values. ``directory``: rows, names, and the tuples that are followed as
-    objects. ``singles``: the tuples that records may end. ``followed``: the relations of those.
+    objects. ``singles``: the tuples that records may end. ``followed``: the relations of these tuples.
     """
 
     def __init__(self, schema: Schema, window: Window, followed: Collection[int] = ()) -> None:
@@ -106,7 +106,7 @@ class LiveStore:
         self._edges = edges(schema)
 
     def open(self, stored: StoredTuples) -> None:
-        """Starts with the rows of tables, which no record may end. Call it before anything else."""
+        """Start with the rows of tables, which no record may end. Call it before anything else."""
         size, tuples = len(stored), stored.tuples
         self.live.open(tuples, size, stored.by_join_value)
         self.directory.begin_with(*stored.rows, size)
@@ -122,7 +122,7 @@ class LiveStore:
         return len(self.live)
 
     def enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
-        """Adds tuples with their join values; returns the slot of the first."""
+        """Add tuples with their join values; returns the slot of the first."""
         first = len(self.live)
         hashes, keyed = self._identities(new)
         self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
@@ -138,13 +138,13 @@ class LiveStore:
         return first, self.live.insert(columns)
 
     def make_space(self, more: int) -> None:
-        """Reserves space for ``more`` tuples."""
+        """Reserve space for ``more`` tuples."""
         self.live.make_space(more)
         self.directory.make_space(more)
         self.singles.make_space(more)
 
     def append(self, new: TupleBatch, keys: Ints) -> int:
-        """Adds tuples that are indexed later, all at once; returns the slot of the first."""
+        """Add tuples that are indexed later, all at once; returns the slot of the first."""
         hashes, keyed = self._identities(new)
         self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
         self.singles.append(hashes, keyed)
@@ -175,7 +175,7 @@ class LiveStore:
         return np.array([slots[each] for each in there], dtype=np.int64), there
 
     def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
-        """Drops the tuples that ended by ``horizon``, and those in the slots ``dropped``.
+        """Drop the tuples that ended by ``horizon``, and those in the slots ``dropped``.
 
         Returns each slot's new number, -1 if it was dropped.
         """

@@ -1,7 +1,7 @@
 """Keyword bitmaps of the rows in row files, kept beside them (docs/architecture/store.md).
 
-A bitmap depends on its row and its query alone, and a row in a file never changes. So a start reads no text
-that was matched before. The files of bitmaps are a cache: where one is missing, damaged, or about other
+A bitmap only depends on its row and its query, and a row in a file never changes. So a restart reads no text
+that was matched before. The files of bitmaps are a cache: if one is missing, damaged, or made for other
 queries, the texts of its row file are matched again.
 """
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from skws.keywords.match import Matcher
 
 SUFFIX: Final = ".bitmaps"
-_SMALL: Final = 1 << 16  # bytes that are always worth writing
-_SHARE: Final = 4  # of the size of the rows
+_SMALL: Final = 1 << 16  # bytes; smaller files are always written
+_SHARE: Final = 4  # larger ones may take this part (a quarter) of the size of the rows
 _COLUMNS: Final = {"row": np.int32, "key": np.int32, "bitmap": np.int16}
 
 
 class KnownBitmaps(NamedTuple):
-    """Bitmaps of rows, by their place among some. ``keys``: of all queries that were matched, by number."""
+    """Bitmaps of some rows, by position. ``keys``: of all queries that were matched, by number."""
 
     keys: Mapping[int, str]
     bitmaps: KeywordBitmaps
@@ -47,7 +47,7 @@ class KnownBitmaps(NamedTuple):
 class FileBitmaps:
     """The bitmaps of the rows of one file, in order of ``row``, their number in the file.
 
-    ``keys``: of the queries that were matched, as ``keys_of`` gives them; ``key``: the place of one in these.
+    ``keys``: of the queries that were matched, as from ``keys_of``; ``key``: the index of a key in these.
     """
 
     keys: Sequence[str]
@@ -57,7 +57,7 @@ class FileBitmaps:
 
     @classmethod
     def of(cls, known: KnownBitmaps, numbers: Integers) -> FileBitmaps:
-        """``numbers``: in the file, of all the rows that were matched."""
+        """The bitmaps in ``known``. ``numbers``: of all rows that were matched, in the file."""
         keys, bitmaps = known
         first: dict[str, int] = {}  # queries of one key have equal bitmaps
         for query, key in keys.items():
@@ -75,7 +75,7 @@ class FileBitmaps:
 
     @classmethod
     def read(cls, file: BlockFile) -> FileBitmaps:
-        """Reads the bitmaps beside a row file; none if they are missing, damaged, or of other rows."""
+        """Read the bitmaps beside a row file; none if they are missing, damaged, or of other rows."""
         text = None
         with suppress(StateError):
             text = unchecked(read(file.path.with_suffix(SUFFIX)), file.content)
@@ -90,7 +90,7 @@ class FileBitmaps:
         return cls(fields["keys"], *columns)
 
     def write(self, file: BlockFile) -> None:
-        """Writes the bitmaps beside a row file, unless they would take much of its size.
+        """Write the bitmaps beside a row file, unless they would take much of its size.
 
         If nothing is written, the next start matches the texts again.
         """
@@ -117,7 +117,7 @@ def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
 
 
 class FileMatching:
-    """Finds the keyword bitmaps of rows in row files; reads their texts only where no bitmaps are stored."""
+    """Finds the keyword bitmaps of rows in row files; only reads texts of rows without stored bitmaps."""
 
     def __init__(self, matching: KeywordMatching) -> None:
         self._matching = matching
@@ -148,7 +148,7 @@ class FileMatching:
         return _MatchedFile(earlier, self._keys, self._missing.get(missing))
 
     def keep(self) -> None:
-        """Writes new bitmaps beside the files, after ``of`` was called for all of their live rows."""
+        """Write new bitmaps beside the files, after ``of`` was called for all of their live rows."""
         for file, matched in self._files.items():
             if matched.has_news:
                 matched.whole.write(file)
@@ -157,9 +157,9 @@ class FileMatching:
 
 @dataclass(slots=True)
 class _MatchedFile:
-    """``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
+    """A file. ``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
 
-    ``missing``: the matching of those that are not known; None if all are.
+    ``missing``: matches the queries without stored bitmaps; None if all have some.
     """
 
     earlier: FileBitmaps
@@ -194,7 +194,7 @@ class _MatchedFile:
         return FileBitmaps.of(bitmaps, np.concatenate(self._asked))
 
     def of(self, rows: Rows, numbers: Ints) -> KeywordBitmaps:
-        """The bitmaps of rows; ``numbers``: of these rows in the file."""
+        """The bitmaps of rows; ``numbers``: the numbers of these rows in the file."""
         bitmaps = self._stored(numbers)
         if self.missing is not None:
             bitmaps = KeywordBitmaps.concat([bitmaps, self.missing.of(rows)])
@@ -220,11 +220,11 @@ class _MatchedFile:
 
 
 def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
-    """Each row file with the places of its rows, in order, and with their numbers in the file."""
+    """Each row file with the positions of its rows, in order, and their numbers in the file."""
     numbers, which = np.empty((2, len(rows)), dtype=np.int64)
     files: dict[BlockFile, int] = {}
     for block, mine, places in rows.by_block():
-        if isinstance(block, MappedBlock):  # as all are
+        if isinstance(block, MappedBlock):  # true for all
             numbers[mine] = block.first + places
             which[mine] = files.setdefault(block.file, len(files))
     for file, number in files.items():
@@ -233,7 +233,7 @@ def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
 
 
 def trim(folder: Path, rows: Iterable[Path]) -> None:
-    """Removes the bitmaps in a folder that belong to none of these row files. Raises StateError."""
+    """Remove the bitmaps in a folder that belong to none of these row files. Raises StateError."""
     stays = {path.with_suffix(SUFFIX) for path in rows}
     for path in folder.glob(f"*{SUFFIX}"):
         if path not in stays:

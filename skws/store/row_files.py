@@ -1,8 +1,8 @@
 """Files of live rows, which are written once and mapped into memory (docs/architecture/store.md).
 
-A row file has records in portions, each laid out as ``skws.data.packing`` says. It never changes; whoever
-refers to it also keeps which of its rows live. Rows are read where they lie, so they take memory only while
-the system has no better use for it.
+A row file has records in portions, in the layout of ``skws.data.packing``. It never changes; a reference to
+it also says which of its rows are live. Rows are read in place, so they only take memory that the system does
+not need for something else.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SUFFIX: Final = ".rows"
 LEAST: Final = BATCH
 """The fewest rows for which a file is written."""
 MOST: Final = 16
-"""The most files of a log; beyond, those with the fewest live rows are merged."""
+"""The most files of a log; if there are more, those with the fewest live rows are merged."""
 
 
 class RowFile:
     """An open row file. ``portions``: the size in bytes and the checksum of each. ``rows``: their number.
 
-    ``firsts``: the number of the first row of each portion, and behind them ``rows``.
+    ``firsts``: the number of the first row of each portion, then ``rows``.
     """
 
     def __init__(self, path: Path, portions: Sequence[tuple[int, int]]) -> None:
@@ -63,12 +63,12 @@ class RowFile:
 
     @property
     def content(self) -> str:
-        """As of ``BlockFile``."""
+        """See ``BlockFile``."""
         return " ".join(f"{size}:{checksum:x}" for size, checksum in self.portions)
 
     @classmethod
     def write(cls, path: Path, parts: Iterable[RecordBatch]) -> RowFile:
-        """Writes and syncs insertions, each part as a portion. Raises StateError."""
+        """Write and syncs insertions, each part as a portion. Raises StateError."""
         portions = []
         with (
             explained(f"{path}: cannot write"),
@@ -90,7 +90,7 @@ class RowFile:
         batch, _ = laid_in(self._bytes(number))
         first, blocks = self.firsts[number], []
         for block in batch.rows.blocks:
-            if isinstance(block, ColumnBlock):  # as all are
+            if isinstance(block, ColumnBlock):  # true for all
                 blocks.append(MappedBlock(block, self, first))
                 first += len(block)
         return replace(batch, rows=replace(batch.rows, blocks=tuple(blocks)))
@@ -100,7 +100,7 @@ class RowFile:
         return times_in(self._bytes(number))
 
     def release(self) -> None:
-        """Lets the system drop the pages that were read; it reads them again when they are needed."""
+        """Let the system drop the pages that were read; it reads them again when they are needed."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
             whole.madvise(mmap.MADV_DONTNEED)
@@ -114,7 +114,7 @@ class RowFile:
         return {"name": self.path.name, "portions": self.portions, "live": bits}
 
     def release_pages(self) -> None:
-        """As ``release``, and turns off read-ahead: from now on, single rows are read."""
+        """As ``release``; also turns off read-ahead, as only single rows are read from now on."""
         whole = self._data.obj
         if isinstance(whole, mmap.mmap):
             whole.madvise(mmap.MADV_RANDOM)
@@ -122,7 +122,7 @@ class RowFile:
 
 
 def mapped(path: Path) -> memoryview:
-    """Maps a file into memory. Raises StateError."""
+    """Map a file into memory. Raises StateError."""
     with explained(f"{path}: cannot read"):
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -161,10 +161,9 @@ class _Portion(NamedTuple):
 
 
 class StoredRecords:
-    """Records of row files, and others that come first at their time, all in order of time.
+    """Records of row files and the ``rest``, all in order of time; at equal times, the rest comes first.
 
-    ``rest``: those others. They are read in parts, so that memory has what is made of them, and not all of
-    them as well.
+    They are read in parts, so that memory does not hold all records beside what is made of them.
     """
 
     def __init__(self, rest: RecordBatch, portions: Sequence[_Portion]) -> None:
@@ -193,7 +192,7 @@ class StoredRecords:
         return next(self.parts(len(self)), self.rest)
 
     def in_files(self) -> StoredRecords:
-        """The records of row files alone, which are insertions."""
+        """Only the records of row files, which are insertions."""
         return StoredRecords(NO_RECORDS, self._portions)
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
@@ -238,9 +237,9 @@ class RowFiles:
     _open: dict[str, RowFile] = field(default_factory=dict)
 
     def store(self, lasting: LastingRecords, name: str) -> Stored:
-        """Stores records: live tuples in the files that they are in, many others in a new file of this name.
+        """Store records: live tuples stay in their files; if there are many others, a new file is written.
 
-        The store of the tuples then has their rows there.
+        ``name``: of the new file. The store of the tuples then refers to the rows in the file.
         """
         directory = lasting.store.directory
         sizes: dict[BlockFile, int] = {file: file.rows for file in self._open.values()}
@@ -258,7 +257,7 @@ class RowFiles:
         return Stored(files, rest)
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
-        """Writes a file for some live tuples."""
+        """Write a file for some live tuples."""
         file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
         self._open[file.path.name] = file
         rows = file.read().rows
@@ -269,7 +268,7 @@ class RowFiles:
         return file
 
     def _insertions(self, lasting: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
-        """Insertions of live tuples, in parts; releases the pages of the files in which they are."""
+        """Insertions of live tuples, in parts; releases the pages of their files."""
         for first in range(0, len(slots), BATCH):
             yield lasting.insertions_of(slots[first : first + BATCH])
             for file in self._open.values():
@@ -298,12 +297,12 @@ class RowFiles:
         return StoredRecords(rest, portions)
 
     def release_pages(self) -> None:
-        """Releases the pages of all files; from now on, single rows are read."""
+        """Release the pages of all files, as only single rows are read from now on."""
         for file in self._open.values():
             file.release_pages()
 
     def trim(self, files: Sequence[dict[str, Any]]) -> None:
-        """Removes all files except these."""
+        """Remove all files except these."""
         names = {told["name"] for told in files}
         self._open = {name: file for name, file in self._open.items() if name in names}
         for path in self.folder.glob(f"*{SUFFIX}"):

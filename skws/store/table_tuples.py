@@ -18,13 +18,13 @@ from skws_schema.model import Relation, Row, Schema
 from skws_windows.window import FOREVER
 
 _TOGETHER: Final = 1 << 16
-"""Rows whose identities are compared by value at a time."""
+"""The number of rows whose identities are compared by value at a time."""
 
 
 def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
-    """The tuples of static tables, alive for ever, as ``static_tuples`` gives them.
+    """The tuples of static tables, alive for ever, as from ``static_tuples``.
 
-    Of rows with equal keys the last one stands, at the place of the first.
+    Among rows with equal keys only the last one counts, at the position of the first.
     """
     rows = _beside([batch.rows for batch in gathered(batches, _TOGETHER)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
@@ -85,7 +85,7 @@ def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation]
 
 
 def _beside(parts: Sequence[Rows]) -> Rows:
-    """Concatenates rows without copying their blocks, which would take memory."""
+    """Concatenate rows without copying their blocks, which would take memory."""
     if not parts:
         return NO_RECORDS.rows
     before = np.cumsum([0, *(len(part.blocks) for part in parts[:-1])])

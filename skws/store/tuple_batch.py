@@ -23,7 +23,7 @@ class TupleBatch:
     arrival. ``followed``, by number: tuples whose deletion is known, or whose
     name depends on more than their columns. ``bitmaps``: None if keywords are
     still to be matched. ``ended_at``: the event times of records that end them, FOREVER for others; None if
-    ``end`` tells.
+    ``end`` determines them.
     """
 
     relation: Ints
@@ -37,14 +37,14 @@ class TupleBatch:
     ended_at: Ints | None = None
 
     def merged(self, other: TupleBatch) -> TupleBatch:
-        """Merges two batches in order of start; the keywords of both are yet to be matched."""
+        """Merge two batches in order of start; the keywords of both are yet to be matched."""
         start, place = np.concatenate([self.start, other.start]), np.concatenate([self.place, other.place])
         order = np.argsort(start, kind="stable")
         number = np.empty_like(order)
         number[order] = np.arange(len(order))
         own = {int(number[at]): known for at, known in self.followed.items()}
         others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
-        unknown = np.full(len(other.start), FOREVER)  # their objects tell
+        unknown = np.full(len(other.start), FOREVER)  # their objects have the times
         return TupleBatch(
             np.concatenate([self.relation, other.relation])[order],
             Rows.concat([self.rows, other.rows]).take(order),
@@ -72,7 +72,7 @@ def of_tuples(tuples: list[StreamTuple], follow: Callable[[StreamTuple], bool]) 
 
 
 def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> TupleBatch:
-    """Rows of static tables, which never end; ``occurrences``: by number, how many equal rows come before."""
+    """Rows of static tables, which never end; ``occurrences``: the number of equal rows before, by number."""
     sizes = np.array([len(block) for block in blocks], dtype=np.int64)
     relation = np.repeat(np.array([block.relation for block in blocks], dtype=np.int64), sizes)
     block = np.repeat(np.arange(len(blocks), dtype=np.int64), sizes)

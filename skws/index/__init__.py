@@ -1,4 +1,4 @@
-"""Indexes on disk of tables with a source; and all rows of such tables, for code that loads tables whole."""
+"""Indexes on disk of tables with a source; and all rows of such tables, for code that loads whole tables."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from skws_schema.model import Schema, sourced
 
 
 def with_sources(schema: Schema, records: Iterable[Record]) -> Iterator[Record]:
-    """Rows of static tables, then those of the tables that have a source of their own. Raises SkwsError."""
+    """The given rows of static tables, then those of the tables with their own source. Raises SkwsError."""
     yield from records
     if sourced(schema):
         yield from table_records(schema, sourced(schema))
 
 
 def table_records(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
-    """All rows of some tables that have a source of their own. Raises SkwsError."""
+    """All rows of some tables with their own source. Raises SkwsError."""
     from skws.index.index_cache import rows_of_tables  # noqa: PLC0415 - an index needs Arrow
 
     return rows_of_tables(schema, relations)
@@ -44,7 +44,7 @@ def tell_missing(schema: Schema, bad: BadRecordLog, tell: Callable[[str], object
 
 
 def passed_over_in_sources(schema: Schema) -> list[BadRecord]:
-    """The values that are missing in the tables that have a source of their own. Raises SkwsError."""
+    """The values that are missing in the tables with their own source. Raises SkwsError."""
     if not sourced(schema):
         return []
     from skws.index.index_cache import open_tables, passed_over  # noqa: PLC0415 - as above

@@ -1,7 +1,7 @@
 """All rows of some tables as live tuples, in columns by slot: of a database, or of the tables of a stream.
 
-A search maps those columns from a file, with their index by join value. So it begins at once, and what it
-does not look at takes no memory.
+A search maps these columns from a file, with their index by join value. So it begins at once, and rows that
+it does not read take no memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SLOTS: Final = "slots"
 _TUPLES: Final = "relation", "start", "end", "keys", "place"
 _ROWS: Final = "block", "place_in_block"
 _NULL: Final = hash(int(NULL))
-"""The join value of an integer that is equal to the one that represents NULL."""
+"""The join value of the integer that otherwise represents NULL."""
 
 
 class StoredRows(NamedTuple):
@@ -47,7 +47,7 @@ class StoredTuples:
     """The rows of tables as tuples that never expire, in slots from 0, table by table.
 
     ``tables``: in the order of their relations. Superseded rows, which have the key of a later one, have no
-    slot. ``told_apart``: whether a join value of one integer is no other integer's.
+    slot. ``told_apart``: True if different integers have different join values.
     """
 
     def __init__(self, file: IndexFile, tables: Sequence[TableIndex]) -> None:
@@ -86,7 +86,7 @@ class StoredTuples:
 
     @property
     def occurrences(self) -> Mapping[int, int]:
-        """By slot: the number of equal rows before its row, where there are any."""
+        """By slot: the number of equal rows before its row, if there are any."""
         found: dict[int, int] = {}
         for table, first in zip(self.tables, self._first, strict=False):
             rows, before = table.occurrences.T
@@ -116,7 +116,7 @@ def _tables(parts: IndexParts, schema: Schema) -> tuple[TableIndex, ...]:
 
 
 def _first_slots(tables: Sequence[TableIndex]) -> Ints:
-    """The first slot of each table, and the number of all."""
+    """The first slot of each table, and the number of all slots."""
     return np.cumsum([0, *map(len, tables)], dtype=np.int64)
 
 
@@ -126,7 +126,7 @@ def save_database_slots(folder: Path, schema: Schema) -> None:
 
 
 def save_slots(folder: Path, schema: Schema, tables: Sequence[TableIndex], space: int = 0) -> None:
-    """Write the columns by slot of some tables into a folder, with ``space`` for so many further tuples."""
+    """Write the columns by slot of some tables into a folder, with space for ``space`` further tuples."""
     into = folder / _SLOTS
     into.mkdir()
     _save_columns(into, tables, KeySets(schema), space)
@@ -177,7 +177,7 @@ class _Entries(NamedTuple):
     some: slice
 
     def hashed(self) -> tuple[Hashes, Ints]:
-        """The hash and the slot of each."""
+        """The hash and the slot of each entry."""
         rows, values = self.joined.entries(self.some)
         return index_hashes(np.full(len(values), self.index_number), values), self.table.places(
             rows
@@ -185,7 +185,7 @@ class _Entries(NamedTuple):
 
 
 def _save_entries(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
-    """Write the index by join value. All entries of a run are in memory at a time."""
+    """Write the index by join value; the entries of one run are in memory at a time."""
     groups = _runs_of_entries(tables, key_sets)
     sizes = [sum(each.some.stop - each.some.start for each in group) for group in groups]
     runs = [run_of(size) for size in sizes]

@@ -65,7 +65,7 @@ def make_index(
 ) -> None:
     """Write the parts of a table's index into a folder; ``report`` receives the progress. Raises SourceError.
 
-    ``passed_over``: the numbers of missing values in ``batches`` by reason, complete when all have been read.
+    ``passed_over``: the numbers of missing values in ``batches`` by reason, complete once all are read.
     """
     size = 0
     for size in write_rows(data_file(folder, "rows"), relation, batches):
@@ -146,7 +146,7 @@ def _gathered(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints
 
 
 def _save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
-    """Index the values of all rows but those that are ``gone``."""
+    """Index the values of all rows except those that are ``gone``."""
     rows = np.flatnonzero((values != NULL) & ~gone)
     rows = rows[np.argsort(values[rows], kind="stable")]
     save(folder, f"join_{number}_values", values[rows])
@@ -156,7 +156,7 @@ def _save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
 def _save_words(
     folder: Path, relation: Relation, rows: TableRows, hidden: Flags, report: Callable[[int], None]
 ) -> dict[str, tuple[int, int]]:
-    """Write the postings of all searched columns; returns the number of texts and of characters of each."""
+    """Write the postings of all searched columns; returns each column's numbers of texts and characters."""
     texts = dict.fromkeys(relation.search, (0, 0))
     analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
     with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
@@ -174,7 +174,7 @@ def _save_words(
 
 
 def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Ints]:
-    """Rows whose key is repeated later, and (row, number of equal rows before it) of those without a key."""
+    """Rows whose key is repeated later, and (row, number of equal rows before it) for rows without a key."""
     values = _gathered(rows, size, lambda block: row_identities(block, relation))
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
@@ -214,7 +214,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
 _REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
 _FORMAT: Final = 9
 _SPACE: Final = 1 << 20
-"""The room for tuples of a stream behind the rows of tables; more tuples copy all columns."""
+"""The space for tuples of a stream after the rows of tables; beyond it, all columns are copied."""
 _MADE: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
@@ -230,7 +230,7 @@ def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[Tab
 
 
 def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
-    """All rows of some tables that have a source of their own. Raises SkwsError."""
+    """All rows of some tables with their own source. Raises SkwsError."""
     for table in open_tables(schema):
         if table.relation not in relations:
             continue

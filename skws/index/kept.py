@@ -23,11 +23,11 @@ from skws.sources.feed import redacted
 TABLES: Final = "tables"
 DATABASES: Final = "databases"
 MOST: Final = 2 << 30
-"""Bytes of all indexes together, unless the latest alone is larger."""
+"""The most bytes of all indexes together, unless the latest alone is larger."""
 _DAYS: Final = 30
-_LOCK: Final = "lock"  # the file whose modification time is that of the last use
+_LOCK: Final = "lock"  # a file whose modification time is the time of the last use
 _OF: Final = "of"
-_BLOCK: Final = 512  # bytes; a file with space for more takes less than its size
+_BLOCK: Final = 512  # bytes; a sparse file takes fewer blocks than its size
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class KeptIndex:
 
 @contextmanager
 def alone(folder: Path, of: str) -> Iterator[None]:
-    """Hold the lock of an index's folder, which is made; ``of``: the source of the index. Raises OSError."""
+    """Hold the lock of an index's folder, created if missing; ``of``: the index's source. Raises OSError."""
     lock = _locked(folder)
     try:
         os.utime(folder / _LOCK)
@@ -70,7 +70,7 @@ def kept_indexes() -> list[KeptIndex]:
 
 
 def forget_old(latest: Path, most: int = MOST) -> None:
-    """Delete the indexes that are too old, or too many, but not the ``latest``."""
+    """Delete the indexes that are too old or exceed ``most`` bytes, except the ``latest``."""
     size, oldest = 0, time.time() - _DAYS * 86_400
     for one in kept_indexes():
         size += one.size

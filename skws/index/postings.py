@@ -43,7 +43,7 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, distinct, ranges
 from skws_schema.model import Analyzer
 
 _MAGIC: Final = b"skws index 1\n"
-_ALIGNED: Final = 64  # bytes, as Arrow has it
+_ALIGNED: Final = 64  # bytes, as in Arrow
 _NUMBER: Final = 8  # bytes
 _COPIED: Final = 1 << 16  # bytes at a time
 
@@ -65,7 +65,7 @@ def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.N
 def appended(
     folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]
 ) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
-    """A function that writes the next rows of an array, which has ``shape`` in the end.
+    """A function that writes the next rows of an array, whose final shape is ``shape``.
 
     Rows that are not written are zeros, and take no space on disk.
     """
@@ -112,7 +112,7 @@ def _pack(folder: Path, path: Path, mark: str) -> None:
                 _copy(part, whole)
             name = str(file.relative_to(folder).with_suffix(""))
             parts[name] = begin, whole.tell() - begin, kind, shape
-            file.unlink()  # so that little is on disk twice
+            file.unlink()  # so that only one part is on disk twice
         listed = orjson.dumps({"mark": mark, "parts": parts})
         whole.write(listed + len(listed).to_bytes(_NUMBER, "little"))
 
@@ -134,7 +134,7 @@ def _array(part: BinaryIO) -> tuple[str, list[int]]:
 
 
 def mark_of(path: Path) -> str | None:
-    """The state of the data that an index was made from; None for other files. Raises OSError."""
+    """The state of the data from which an index was made; None for other files. Raises OSError."""
     with path.open("rb") as whole:
         if whole.read(len(_MAGIC)) != _MAGIC:
             return None
@@ -171,7 +171,7 @@ class IndexFolder:
 
 
 class IndexFile:
-    """The packed parts of an index. Arrays may be written to: that changes a copy, of a page at a time."""
+    """The packed parts of an index. Arrays may be written to: this changes copies of single pages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -212,7 +212,7 @@ _ROW: Final = np.uint64((1 << 32) - 1)
 
 
 class Gathered:
-    """The chunks of the texts of a table, while these are read.
+    """Collects the chunks of the texts of a table while these are read.
 
     Their occurrences are in a file; memory contains the distinct chunks, and their counts.
     """
@@ -279,7 +279,7 @@ class Postings:
         return distinct(np.concatenate([NOTHING, *self._rows(alternative)]))
 
     def mark(self, alternative: Alternative, flags: Flags) -> None:
-        """Flag the rows that may satisfy a predicate, a piece at a time: few words may have many rows."""
+        """Flag the rows that may satisfy a predicate, a piece at a time: a few words may have many rows."""
         if isinstance(alternative, Phrase | Condition):
             flags[self.containing(alternative)] = True
             return

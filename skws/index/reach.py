@@ -1,6 +1,6 @@
 """The rows of indexed tables that live tuples need: those they reach by joins, and those with keywords.
 
-The paths of joins lead through tables only. If few rows have keywords of a query, all of them are live
+The paths of joins only lead through tables. If few rows have keywords of a query, all of them are live
 tuples while the query runs. If there are many, only the rows that a network of live tuples can reach are
 live. The others can only be in results without tuples of the stream, which one search at the start of the
 query finds (``seeds``).
@@ -33,7 +33,7 @@ _FAR: Final = 1 << 20
 
 
 class Tuples(NamedTuple):
-    """Tuples with their join values by key set; ``carrying``: which of them contain keywords."""
+    """Tuples with their join values by key set; ``carrying``: flags tuples that contain keywords."""
 
     relation: Ints
     keys: Ints
@@ -100,7 +100,10 @@ class Reach:
         return self._walked(frontier, most, chosen)
 
     def _walked(self, frontier: Frontier, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """Begins with rows after which most nodes fit: a row that is reached again leads to no new row."""
+        """The ``chosen`` rows that are reached from the frontier.
+
+        Rows after which the most nodes fit come first: a row that is reached again leads to no new row.
+        """
         found: defaultdict[int, list[Ints]] = defaultdict(list)
         walked: Numbers = {}
         for nodes in range(most - 1, -1, -1):
@@ -128,7 +131,7 @@ class Reach:
 
 
 def _way(edge: Edge, around: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Way:
-    # By an edge to at most one tuple, no tuple has two neighbours.
+    # An edge to at most one tuple gives no tuple two neighbours.
     through = not edge.at_most_one or any(other.id != edge.id for other in around)
     return _Way(edge, tables[edge.target].by(edge.target_columns), through)
 
@@ -142,7 +145,7 @@ def _partners(way: _Way, values: Ints) -> Ints:
 class StandingKeywordRows:
     """The rows of ``tables`` with keywords of standing queries, by the queries' numbers.
 
-    ``at_once``: a query with at most so many rows inserts all of them at its start.
+    ``at_once``: a query with at most this many rows inserts all of them at its start.
     """
 
     def __init__(self, tables: Mapping[int, TableIndex], reach: Reach, at_once: int) -> None:
@@ -151,7 +154,7 @@ class StandingKeywordRows:
         self._reach = reach
         self._sizes: dict[int, int] = {}
         self._lazy: dict[int, Matcher] = {}
-        # By row: the number of queries that insert it as it is reached. Other tables take no memory.
+        # By row: the number of queries that insert it when it is reached. Other tables take no memory.
         self._waiting: dict[int, npt.NDArray[np.uint16]] = {}
 
     @property
@@ -165,7 +168,7 @@ class StandingKeywordRows:
         return max(self._sizes.values(), default=1)
 
     def waiting(self, table: int, numbers: Ints) -> Flags:
-        """Which rows are inserted when they are reached."""
+        """Flags the rows that are inserted when they are reached."""
         counts = self._waiting.get(table)
         flags: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
         return flags
@@ -200,7 +203,7 @@ class StandingKeywordRows:
         return former
 
     def seeds(self, matcher: Matcher, size: int) -> Numbers:
-        """Rows with the rarest keyword: each result of rows alone contains one of them."""
+        """The rows with the rarest keyword: each result of rows alone contains one of them."""
         slots = [1 << slot for slot in range(len(matcher.query.slots))]
         counts = [sum(table.bound(matcher, slot) for table in self._tables.values()) for slot in slots]
         if not all(counts):
@@ -232,7 +235,7 @@ class StandingKeywordRows:
         return sum(int((bitmaps == EXCLUDED).sum()) for _, _, bitmaps in self._bitmaps(matcher, bits))
 
     def with_keywords(self, matcher: Matcher) -> Iterator[tuple[int, list[Row]]]:
-        """All rows that contain keywords of a query: their relation, and some of them at a time."""
+        """All rows that contain keywords of a query, in parts, each with its relation."""
         keywords = matcher.excluding - 1
         for relation, block, bitmaps in self._bitmaps(matcher, keywords):
             yield relation, block.rows(np.flatnonzero(bitmaps > 0))

@@ -25,7 +25,7 @@ from skws_mesh.columnar.columns import NOTHING, Flags, Ints, ranges
 from skws_schema.model import Relation
 
 PART: Final = 1 << 16  # rows
-_CONDITIONS: Final = 16  # whose rows are remembered
+_CONDITIONS: Final = 16  # conditions whose rows are remembered
 
 
 def arrow_schema(relation: Relation) -> pa.Schema:
@@ -70,7 +70,7 @@ class TableRows:
             yield number * PART, ArrowBlock(self._relation, self._file.get_batch(number).columns)
 
     def take(self, numbers: Ints, columns: Sequence[int] | None = None) -> ArrowBlock:
-        """A copy of some rows, in the order given; ``columns`` selects some columns."""
+        """A copy of some rows, in the given order; ``columns`` selects some columns."""
         schema = self._file.schema
         if columns is not None:
             schema = pa.schema([schema.field(column) for column in columns])
@@ -110,7 +110,7 @@ class Joined:
         self._rows = file.array(f"{name}_rows")
 
     def partners(self, values: Ints) -> Ints:
-        """The rows with any of some values, given in order and each once."""
+        """The rows with any of some values, which are distinct and in order."""
         first, counts = self._found(values)
         rows: Ints = self._rows[ranges(first, counts)].astype(np.int64)
         return rows
@@ -124,7 +124,7 @@ class Joined:
         return len(self._rows)
 
     def entries(self, some: slice = slice(None)) -> tuple[Ints, Ints]:
-        """Rows with a value, and their values; ``some`` in order of values."""
+        """Rows with a value, and their values; ``some``: a slice of these, in order of values."""
         return self._rows[some].astype(np.int64), self._values[some]
 
     def _found(self, values: Ints) -> tuple[Ints, Ints]:
@@ -139,9 +139,9 @@ class Joined:
 class TableIndex:
     """Rows by number, by join value and by word. ``relation``: its position in the schema.
 
-    Of rows with equal keys only the last one counts and can be found. ``len``: the number of rows that count.
-    ``texts[c]``: the number of texts of a searched column and of their characters. ``prefix``: the beginning
-    of the names of the table's parts in the file.
+    Among rows with equal keys only the last one counts and can be found. ``len``: the number of rows that
+    count. ``texts[c]``: the numbers of texts and of characters in a searched column. ``prefix``: the start of
+    the names of the table's parts in the file.
     """
 
     def __init__(self, file: IndexParts, relation: int, described: Relation, prefix: str = "") -> None:
@@ -154,7 +154,7 @@ class TableIndex:
         self._gone: Ints = file.array(f"{prefix}gone")
         self._satisfying: dict[Condition, Flags] = {}
         self.occurrences: Ints = file.array(f"{prefix}occurrences")
-        """The rows with equal ones before them, in order, each with the number of those."""
+        """The rows with equal rows before them, in order, each with the number of these."""
         self._joined = {
             tuple(described.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
@@ -196,7 +196,7 @@ class TableIndex:
         return self._joined[columns]
 
     def occurrence(self, numbers: Ints) -> dict[int, int]:
-        """The number of equal rows before each, if there are any; by position in ``numbers``."""
+        """The number of equal rows before each row, if there are any; by position in ``numbers``."""
         if not len(self.occurrences):
             return {}
         position = np.searchsorted(self.occurrences[:, 0], numbers)
@@ -215,7 +215,7 @@ class TableIndex:
         return all_values
 
     def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
-        """Which rows may have keywords of a query, or be excluded; ``bits``: by which alternatives."""
+        """Flags the rows that may have keywords of a query, or that it excludes; ``bits``: the alternatives."""
         flags = np.zeros(self._size, dtype=bool)
         if matcher.names[self.relation] & bits:
             flags[:] = True
@@ -248,7 +248,7 @@ class TableIndex:
         return any(alternative.applies(self.relation, column) for column in self.texts)
 
     def satisfying(self, condition: Condition) -> Flags:
-        """Exactly the rows that satisfy a condition on this relation, not to be changed."""
+        """Flags exactly the rows that satisfy a condition on this relation; do not change the array."""
         remembered = self._satisfying.get(condition)
         if remembered is not None:
             return remembered

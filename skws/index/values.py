@@ -1,9 +1,9 @@
 """Join values as 64-bit integers, column by column; engines need them without Arrow.
 
 Equal values give equal integers, whatever their types: 1, 1.0 and True do.
-Integers are themselves; other values are hashed. Different values may give the
+Integers are unchanged; other values are hashed. Different values may give the
 same integer, so results are checked by the values. Python's hashes of texts
-differ between processes, so an index on disk has its own.
+differ between processes, so an index on disk uses other hashes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from skws_schema.model import AttributeType, Relation, Schema, Value
 _PRIME: Final = np.uint64(0x100000001B3)
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
-_ABSENT: Final = np.int64(0x5F3759DF)  # for NULL, where NULLs equal each other
+_ABSENT: Final = np.int64(0x5F3759DF)  # for NULL, if NULLs equal each other
 _WHOLE: Final = float(1 << 63)
 _LARGEST: Final = (1 << 63) - 1
 _LEAST: Final = -(1 << 63)
 
 
 def join_values(block: Block, columns: Sequence[int]) -> Ints:
-    """One integer a row, NULL where one of the columns is NULL."""
+    """One integer per row, NULL if one of the columns is NULL."""
     parts = [_column(block, column) for column in columns]
     if len(parts) == 1:
         values, there = parts[0]
@@ -44,7 +44,7 @@ def join_values(block: Block, columns: Sequence[int]) -> Ints:
 
 
 def row_identities(block: Block, relation: Relation) -> Ints:
-    """One integer a row: for its key or, without one, for the whole row."""
+    """One integer per row: for its key or, without one, for the whole row."""
     every = range(len(relation.attributes))
     if not relation.key:
         return _identities(block, every)
@@ -54,16 +54,16 @@ def row_identities(block: Block, relation: Relation) -> Ints:
 
 
 def likely_identities(block: Block, relation: Relation) -> Ints:
-    """One integer a row, the same for rows of one identity; rows of other identities usually differ.
+    """One integer per row, the same for rows of one identity; rows of other identities usually differ.
 
-    It is faster than ``row_identities``: only the lengths of texts are compared.
+    This is faster than ``row_identities``, as it only compares the lengths of texts.
     """
     columns = relation.key_columns or range(len(relation.attributes))
     return _combined([_length_or_value(block, column) for column in columns])
 
 
 def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[Ints, Flags]:
-    """One integer a row of some blocks of one relation, and the rows without NULL.
+    """One integer per row of some blocks of one relation, and flags of the rows without NULL.
 
     Equal values give equal integers. NULLs are equal to each other if there are several columns; for one
     column the integer of NULL is undefined. Different integers in a single column have different integers.
@@ -78,7 +78,7 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
 
 
 def _identities(block: Block, columns: Sequence[int]) -> Ints:
-    """One integer a row for the values of some columns; NULLs are equal to each other."""
+    """One integer per row for the values of some columns; NULLs are equal to each other."""
     return _combined([np.where(there, found, _ABSENT) for found, there in _all(block, columns)])
 
 
@@ -176,7 +176,7 @@ class JoinValues:
         self._all_told_apart = True
 
     def of(self, rows: Rows) -> Ints:
-        """An array of integers: a row for each row, a column for each key set of its relation, then NULL."""
+        """An array with a line per row: the integers of the key sets of its relation, then NULL."""
         keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
         for relation, blocks, mine, places in rows.by_relation():
             for key_set, columns in enumerate(self._key_sets.columns[relation]):

@@ -30,13 +30,13 @@ STORED: Final = {
 
 
 def integers(array: pa.Array) -> Ints:
-    """An int64 array without NULLs, its memory shared."""
+    """An int64 array without NULLs, as NumPy's; shares the memory."""
     return _shared(array, np.int64)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """An array of numbers, its memory shared; the numbers in place of NULL are undefined."""
-    return _shared(array, array.type.to_pandas_dtype())  # a type of NumPy's
+    """An array of numbers, as NumPy's; shares the memory. The numbers in place of NULL are undefined."""
+    return _shared(array, array.type.to_pandas_dtype())  # a NumPy type
 
 
 def _shared(array: pa.Array, kind: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -93,7 +93,7 @@ def of_integers(values: Ints, valid: Flags | None = None) -> pa.Array:
 
 
 def of_texts(texts: Texts) -> pa.Array:
-    """An array of strings that shares their memory."""
+    """An array of strings, which shares the memory of ``texts``."""
     kind = pa.string() if texts.offsets.itemsize == 4 else pa.large_string()
     memory = [pa.py_buffer(np.ascontiguousarray(texts.offsets)), pa.py_buffer(texts.data)]
     return pa.Array.from_buffers(kind, len(texts), [None, *memory])

@@ -1,4 +1,4 @@
-"""Rows of one relation as columns of Arrow: those of Parquet files, and of tables by their indexes."""
+"""Rows of one relation as Arrow columns: from Parquet files, and from indexes of tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skws_schema.model import Row, Value
 
 _NUMBERS = {"int64", "double", "bool"}
 _SPARSE = 4
-"""If fewer than one row in so many is read, the others are not touched."""
+"""If fewer than one row in this many is read, the others are not touched."""
 
 
 class ArrowBlock:

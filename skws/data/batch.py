@@ -1,4 +1,4 @@
-"""Records, and batches of them as columns: the form in which they leave formats and sources."""
+"""Records, and batches of them as columns: the output of formats and sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Record(NamedTuple):
 
     ``relation`` is the relation's position in the schema, ``time`` the event
     time in microseconds since the epoch (0 for static tables). A deletion's
-    row may hold the key attributes alone. A *truncation* is a deletion of all
+    row may hold only the key attributes. A *truncation* is a deletion of all
     rows of its relation; its row is empty.
     """
 
@@ -45,14 +45,14 @@ OnLate: TypeAlias = Callable[[Record, int], None]
 
 
 def unheard(_record: Record, _reached: int) -> None:
-    """Ignores late records."""
+    """Ignore a late record."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A malformed record: its place, its raw bytes, and the reason.
 
-    ``line`` counts from 1 (0 where the format has no lines); ``offset`` is in
+    ``line`` counts from 1 (0 if the format has no lines); ``offset`` is in
     bytes (in rows for Parquet, in messages for Kafka). ``where``: the place
     within ``source`` as messages show it, if it is neither a line nor a row.
 
@@ -95,7 +95,7 @@ class Rows:
     @classmethod
     def of(cls, relation: Ints, rows: Sequence[Row]) -> Rows:
         """Rows of given relations; empty ones are those of truncations."""
-        if all(rows):  # as is usual
+        if all(rows):  # the usual case
             return cls.grouped(relation, rows, RowBlock)
         truncates = ~np.fromiter(map(bool, rows), dtype=bool, count=len(rows))
         others = cls.grouped(relation[~truncates], [row for row in rows if row], RowBlock)
@@ -125,7 +125,7 @@ class Rows:
         return cls(block, place, tuple(blocks))
 
     def among_truncations(self, relation: Ints, truncates: Flags) -> Rows:
-        """These rows in their order, and those of truncations; ``relation`` and ``truncates``: of all."""
+        """These rows in order, with the rows of truncations; ``relation``, ``truncates``: of all rows."""
         block, place = np.empty_like(relation), np.zeros_like(relation)
         block[~truncates], place[~truncates] = self.block, self.place
         blocks = list(self.blocks)
@@ -142,7 +142,7 @@ class Rows:
 
     @classmethod
     def concat(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of several, one after the other.
+        """The rows of several parts, one part after the other.
 
         Blocks of columns of one relation are concatenated, since each block costs time.
         """
@@ -168,7 +168,7 @@ class Rows:
             yield block, mine, self.place[mine]
 
     def by_relation(self) -> Iterator[tuple[int, list[Block], Ints, Ints]]:
-        """Each relation with its blocks, the numbers of its rows, and their places in the blocks together."""
+        """Each relation with its blocks, the numbers of its rows, and their indices in all these blocks."""
         if not self.blocks:
             return
         relation = np.array([block.relation for block in self.blocks], dtype=np.int64)
@@ -187,7 +187,7 @@ class Rows:
             yield number, blocks, mine, places.take(mine)
 
     def in_blocks_of_their_own(self) -> Rows:
-        """The same rows, in blocks that have them in this order and no others."""
+        """The same rows, in new blocks that have only these rows, in this order."""
         place, blocks = np.empty_like(self.place), list[Block]()
         for block, mine, places in self.by_block():
             place[mine] = np.arange(len(mine))
@@ -195,7 +195,7 @@ class Rows:
         return Rows(self.block, place, tuple(blocks))
 
     def compact(self) -> Rows:
-        """The same rows. Of a block in memory of which less than half is used, only those rows are copied."""
+        """The same rows; of blocks in memory that are less than half used, only the used rows are copied."""
         counts = np.bincount(self.block, minlength=len(self.blocks)).tolist()
         sparse = [
             number
@@ -225,7 +225,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records in order of arrival; ``delete`` is None where all of them insert. Times in microseconds."""
+    """Records in order of arrival; ``delete`` is None if all of them insert. Times are in microseconds."""
 
     relation: Ints
     time: Ints
@@ -247,10 +247,10 @@ class RecordBatch:
         return RecordBatch(self.relation[places], self.time[places], self.rows.take(places), delete)
 
     def divided(self, parts: Sequence[Ints]) -> list[RecordBatch]:
-        """The records at the places of each of several parts.
+        """The records of each of several parts, given by their indices.
 
         Columns are copied once for all parts, so that the rows of a part are neighbours: copying them for
-        each part by itself takes several times as long where parts are many and small.
+        each part separately takes several times as long if there are many small parts.
         """
         if len(parts) == 1:
             return [self.take(parts[0])]
@@ -287,7 +287,7 @@ class RecordBatch:
         return self
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
-        """The records in batches of about ``size``, of whole blocks if possible, as each is read whole."""
+        """The records in batches of about ``size``, of whole blocks if possible, as blocks are read whole."""
         for part in whole_groups(self.rows.block, len(self.rows.blocks), size):
             yield self.take(part)
 
@@ -322,14 +322,14 @@ class LongBatch(Protocol):
 
     @property
     def whole(self) -> RecordBatch:
-        """All of them."""
+        """All records in one batch."""
 
     def parts(self, size: int) -> Iterator[RecordBatch]:
         """The records in batches of about ``size``."""
 
 
 def whole_groups(group: npt.NDArray[np.integer], groups: int, size: int) -> Iterator[slice]:
-    """Slices of about ``size``, which cut no group if possible; ``group``: the group of each index."""
+    """Slices of about ``size``, which divide no group if possible; ``group``: the group of each index."""
     last, places = np.zeros(groups, dtype=np.int32), np.arange(len(group), dtype=np.int32)
     last[group] = places
     whole = np.flatnonzero(np.maximum.accumulate(last.take(group)) == places) + 1
@@ -368,7 +368,7 @@ class Chunk:
 
     @classmethod
     def concat(cls, chunks: Iterable[Chunk]) -> Chunk:
-        """Several pieces as one."""
+        """Several pieces as one piece."""
         nonempty = [chunk for chunk in chunks if len(chunk)]
         if len(nonempty) == 1:
             return nonempty[0]
@@ -396,7 +396,7 @@ class Chunk:
         return self if flags.all() else self.only(flags)
 
     def only(self, flags: Flags) -> Chunk:
-        """Some of the records, and all bad ones."""
+        """The flagged records, and all bad ones."""
         numbers = None if self.partitions is None else self.partitions[flags]
         return Chunk(self.records.take(flags), self.bad, numbers)
 
@@ -404,7 +404,7 @@ class Chunk:
 def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
     """Concatenate the blocks of columns of each relation, and its blocks of truncations.
 
-    Gives the new blocks; for each old block, the number of its new one and the place of its first row there.
+    Returns the new blocks; for each old block, its new number and the index of its first row there.
     """
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
     merged_blocks: list[Block] = []
@@ -459,7 +459,7 @@ def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch
 
 
 def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """The same records in batches of about BATCH that end where an instant ends: at a change of time."""
+    """The same records in batches of about BATCH that end with an instant: at a change of time."""
     pending: list[RecordBatch] = []
     for batch in batches:
         pending.append(batch)
@@ -481,9 +481,9 @@ Placed: TypeAlias = tuple[int, Any, RecordBatch]
 
 
 def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
-    """Records in order of time, and of arrival where times are equal; parts come in order of their bounds.
+    """Records in order of time, then of arrival; parts come in order of their bounds.
 
-    A part is held until one comes whose bound is after its last record, and about BATCH records more.
+    A part is held until a part with a bound after its last record comes, and about BATCH further records.
     """
     pending: list[Placed] = []
     new = 0

@@ -1,4 +1,4 @@
-"""Rows of one relation in the form they came in: as tuples, or as columns of values or of Arrow.
+"""Rows of one relation in the form in which they came: as tuples, or as columns of values or of Arrow.
 
 Engines read whole columns (texts, join values); only results need rows as tuples.
 """
@@ -25,7 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
-    """A column with NULLs, where ``present`` is False; ``values`` has any number, or no text, there."""
+    """A column with NULLs where ``present`` is False; ``values`` has any number, or an empty text, there."""
 
     present: Flags
     values: npt.NDArray[Any] | Texts
@@ -51,7 +51,7 @@ Values: TypeAlias = Sequence[Value] | npt.NDArray[Any] | Texts | Nullable
 
 
 class Block(Protocol):
-    """Some rows of one relation; columns are those of the relation."""
+    """Rows of one relation; columns are those of the relation."""
 
     @property
     def relation(self) -> int:
@@ -63,19 +63,19 @@ class Block(Protocol):
         """A block of some of the rows."""
 
     def row(self, place: int) -> Row:
-        """One row."""
+        """The row at an index."""
 
     def rows(self, places: Ints) -> list[Row]:
-        """Some rows."""
+        """The rows at some indices."""
 
     def values(self, column: int) -> Sequence[Value]:
-        """A column."""
+        """The values of a column."""
 
     def values_at(self, column: int, places: Ints) -> Sequence[Value]:
-        """A column of some rows."""
+        """The values of a column in some rows."""
 
     def integers(self, column: int) -> Ints | None:
-        """A column if all its values are integers (or booleans) of 64 bits, else None."""
+        """A column if all of its values are integers of 64 bits (or booleans), else None."""
 
     def numbers(self, column: int) -> tuple[npt.NDArray[Any], Flags] | None:
         """A column of numbers or booleans, and flags of those that are not NULL; None for other columns."""
@@ -84,13 +84,13 @@ class Block(Protocol):
         """A column of texts."""
 
     def texts_at(self, column: int, places: Ints) -> Texts:
-        """A column of some rows as texts; NULL is the empty one."""
+        """A column of some rows as texts; NULL becomes the empty text."""
 
     def present(self, column: int) -> Flags:
         """Flags of the values of a column that are not NULL."""
 
     def present_at(self, column: int, places: Ints) -> Flags:
-        """As ``present``, of some rows."""
+        """As ``present``, for some rows."""
 
 
 class _OfValues:
@@ -151,7 +151,7 @@ class ColumnBlock(_OfValues):
     """Rows as columns: lists of Python values, arrays, or texts; rows are made on demand.
 
     ``searched``: columns that are searched and rarely read. They become ``Texts`` when blocks are
-    concatenated, which takes half the memory of Python's strings.
+    concatenated, which take half the memory of Python's strings.
     """
 
     __slots__ = ("_columns", "_searched", "relation")
@@ -191,7 +191,7 @@ class ColumnBlock(_OfValues):
         return ColumnBlock(self.relation, [_taken(each, places) for each in self._columns], self._searched)
 
     def between(self, first: int, end: int) -> ColumnBlock:
-        """The rows from one place to another; arrays and texts are not copied."""
+        """The rows from index ``first`` to before ``end``; arrays and texts are not copied."""
         return ColumnBlock(self.relation, [each[first:end] for each in self._columns], self._searched)
 
     def row(self, place: int) -> Row:
@@ -245,17 +245,17 @@ class BlockFile(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where it was opened."""
+        """The path at which it was opened."""
 
     @property
     def content(self) -> str:
-        """What tells it from a file of other rows: checksums of these."""
+        """Identifies the rows of the file: their checksums."""
 
 
 class MappedBlock(ColumnBlock):
     """Rows whose columns are views of a file, since copies would take memory.
 
-    ``first``: the number of its first row in the file; the others follow.
+    ``first``: the number of the block's first row in the file; the others follow.
     """
 
     __slots__ = ("file", "first")
@@ -364,7 +364,7 @@ def integers_of(blocks: Sequence[Block], column: int) -> Ints | None:
     """A column of several blocks, one after the other, if all its values are integers (or booleans)."""
     if len(blocks) == 1:
         return blocks[0].integers(column)
-    if all(isinstance(block, RowBlock) for block in blocks):  # many are small
+    if all(isinstance(block, RowBlock) for block in blocks):  # there may be many small ones
         return packed_integers(list(chain.from_iterable(block.values(column) for block in blocks)))
     parts = [block.integers(column) for block in blocks]
     int_parts = [part for part in parts if part is not None]

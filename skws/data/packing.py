@@ -1,11 +1,11 @@
 """Records as bytes, by relation and column: in logs, in pieces of replays, between processes.
 
-A column of numbers, booleans or texts is an array, narrow where its numbers are small, with flags where
+A column of numbers, booleans or texts is an array, narrow if its numbers are small, with flags if
 it has NULLs; other columns are JSON. Buffers begin at multiples of 8 bytes, so that a file of records is
 read without copying them: its columns are views of it.
 
-Long blobs that travel are compressed: Spark copies them about ten times, and Arrow's zstd takes less time
-than two of these copies save. Short blobs never load Arrow.
+Long blobs that are sent between processes are compressed: Spark copies them about ten times, and Arrow's zstd
+takes less time than two of these copies save. Short blobs never load Arrow.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEVEL: Final = 1  # shrinks rows of words to a third; higher levels take longer
 
 
 def compressed(text: bytes) -> bytes:
-    """Compresses a long blob, and returns a short one unchanged. It must not begin with a zero byte."""
+    """A long blob, compressed, or a short one unchanged. The blob must not begin with a zero byte."""
     if len(text) < _LONG:
         return text
     return b"".join((_MARK, _LENGTH.pack(len(text)), _codec().compress(text, asbytes=True)))
@@ -74,7 +74,7 @@ _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 def pack(batch: RecordBatch, places: Ints | None = None) -> bytes:
     """Records by column, their rows by relation and column, compressed; empty if there are none.
 
-    ``places``: the indices of the records of a part in the whole batch.
+    ``places``: if the batch is a part of another, the indices of its records in that.
     """
     return compressed(laid_out(batch, places)) if len(batch) else b""
 
@@ -85,7 +85,7 @@ def unpack(blob: bytes) -> RecordBatch:
 
 
 def rejoined(parts: Sequence[bytes]) -> RecordBatch:
-    """A batch joined from parts packed with their places; a record of several parts occurs once in it."""
+    """A batch from parts that were packed with their places; a record of several parts occurs once in it."""
     several = [laid_in(expanded(part)) for part in parts if part]
     if not several:
         return NO_RECORDS
@@ -125,7 +125,7 @@ def laid_out(batch: RecordBatch, places: Ints | None = None) -> bytes:
 
 
 def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
-    """Inverse of ``laid_out``: records, and their places if they were laid out with them.
+    """Inverse of ``laid_out``: the records and their places, by default consecutive ones.
 
     Columns are views of ``data``, which begins at a multiple of ``WORD``.
     """
@@ -147,7 +147,7 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
 
 
 def times_in(data: bytes | memoryview) -> Ints:
-    """The times of the records in ``data``, as ``laid_in`` gives them; nothing else is read."""
+    """The times of the records in ``data``, as from ``laid_in``; nothing else is read."""
     return _begun(data)[2]
 
 

@@ -1,8 +1,8 @@
-"""The texts of a column as one string of bytes, so that all of them are searched at once.
+"""The texts of a column as one byte string, so that all of them are searched at once.
 
-They are made from Python's strings, or from Arrow arrays without copying each
-text. This module does not import Arrow, which takes longer to load than a small
-replay takes to search.
+They are made from Python strings, or from Arrow arrays without copying each
+text. This module does not import Arrow, which takes longer to load than the search of a small
+replay takes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Column: TypeAlias = "Texts | pa.Array | pa.ChunkedArray | Sequence[str | None]"
 """Texts in any form; other values of Arrow arrays are searched by their text."""
 
 _OFFSETS = {"string": np.int32, "large_string": np.int64}
-_MANY: Final = 512  # texts that Arrow takes sooner
-_LONE = "surrogatepass"  # Python's strings may hold lone surrogates
+_MANY: Final = 512  # texts from which Arrow's ``take`` is faster
+_LONE = "surrogatepass"  # Python strings may have lone surrogates
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """UTF-8; the text with number i is ``data[offsets[i]:offsets[i + 1]]``. NULL is the empty text.
+    """Texts in UTF-8; the text with number i is ``data[offsets[i]:offsets[i + 1]]``. NULL is the empty text.
 
-    Both may be views of a file; offsets are of 32 bits where those suffice.
+    Both may be views of a file; offsets have 32 bits if these suffice.
     """
 
     data: bytes | memoryview
@@ -57,7 +57,7 @@ class Texts:
             joined = "".join(texts)  # type: ignore[arg-type]  # the cheapest check of the types
         except TypeError:
             return None
-        return cls._of_joined(joined, texts)  # type: ignore[arg-type]  # as all are texts
+        return cls._of_joined(joined, texts)  # type: ignore[arg-type]  # all are texts
 
     @classmethod
     def concat(cls, parts: Sequence[Texts]) -> Texts:
@@ -82,7 +82,7 @@ class Texts:
             return [str(data[first:end], "utf-8", _LONE) for first, end in zip(begins, ends, strict=True)]
 
     def __getitem__(self, rows: slice) -> Texts:
-        """Texts in a row, which share the memory; without a step."""
+        """Consecutive texts, which share the memory; the slice has no step."""
         first, end, _ = rows.indices(len(self))
         return Texts(self.data, self.offsets[first : max(first, end) + 1])
 
@@ -97,7 +97,7 @@ class Texts:
         return Texts(b"".join(parts), offsets)
 
     def _taken_by_arrow(self, places: Places) -> Texts:
-        """As ``take``, several times as fast, where something else has loaded Arrow."""
+        """As ``take``, several times as fast, if Arrow has already been loaded."""
         import pyarrow as pa  # noqa: PLC0415 - as above
 
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
@@ -106,7 +106,7 @@ class Texts:
         places_in_arrow = pa.Array.from_buffers(pa.int64(), len(places), [None, of])
         taken = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(places_in_arrow)
         _, ends, data = taken.buffers()
-        # Copied, so that the memory is not that of Arrow's pool, which keeps it.
+        # Copied, since Arrow's pool does not return its memory.
         ends = np.frombuffer(ends, dtype=np.int64, count=len(places) + 1).copy()
         return Texts(b"" if data is None else data[: int(ends[-1])].to_pybytes(), ends)
 

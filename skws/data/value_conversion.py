@@ -1,7 +1,7 @@
 """Conversion of JSON values, CSV texts and seconds to typed values.
 
-It is strict, so that a stream has the same values in every format: a text is
-accepted for another type only if it parses exactly; an integer is accepted
+Conversion is strict, so that a stream has the same values in every format: a text is
+only accepted for another type if it parses exactly; an integer is accepted
 for a text (as its digits), a fraction or a boolean is not (its spelling is
 lost). Integers have 64 bits, numbers are finite doubles. Digits finer than a
 microsecond are dropped from texts; a fraction of seconds is rounded.
@@ -24,14 +24,14 @@ Convert: TypeAlias = Callable[[Any], Value]
 
 
 class MalformedError(ValueError):
-    """Malformed values, rows and records; the text is the reason shown to the user."""
+    """A malformed value, row or record; the text is the reason shown to the user."""
 
 
 class MissingError(MalformedError):
     """A value that the source can hold but no attribute can, such as NaN: it becomes NULL, its row stays.
 
-    The text says what is missing, without the value. In an array, ``missing`` elements are such values, and
-    ``left`` is the value of the others.
+    The text says what is missing, without the value. For an array, ``missing`` is the number of such
+    elements, and ``left`` the value of the others.
     """
 
     def __init__(self, reason: str, left: Value = None, missing: int = 1) -> None:
@@ -48,7 +48,7 @@ class Micros(int):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A value that Python cannot hold, such as a date after the year 9999, which is missing."""
+    """A value that Python cannot hold, such as a date after the year 9999; it becomes a missing value."""
 
     text: str
 
@@ -60,7 +60,7 @@ LARGEST: Final = 2**63 - 1
 SMALLEST: Final = -(2**63)
 EXACT: Final = 2**53
 LONGEST: Final = 150_000
-"""Digits of a decimal: as many as PostgreSQL has."""
+"""The most digits of a decimal, as in PostgreSQL."""
 TOO_DEEP: Final = "a deeply nested value"
 EARLIEST: Final = -62_135_596_800_000_000
 LATEST: Final = 253_402_300_799_999_999
@@ -85,13 +85,13 @@ EXPECTED: Final = {
 
 
 def shown(value: object) -> str:
-    """``value`` as a message shows it: quoted, at most 60 characters."""
+    """``value`` as messages show it: quoted, at most 60 characters."""
     try:
         # Only the start of a long text is shown.
         text = repr(value[:60] if isinstance(value, str | bytes) else value)
     except RecursionError:
         return TOO_DEEP
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:  # Python does not convert integers of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -141,7 +141,7 @@ def text_of_int(value: int) -> str:
 
 
 def text_of_decimal(value: Decimal) -> str:
-    """The digits of a decimal, the same for equal decimals."""
+    """The digits of a decimal; the same for equal decimals."""
     if not value.is_finite():
         raise MissingError(NOT_FINITE)
     if abs(value.adjusted()) > LONGEST:
@@ -150,7 +150,7 @@ def text_of_decimal(value: Decimal) -> str:
 
 
 def _of_decimal(convert: Convert) -> Convert:
-    """A decimal, converted by its digits: no double is made unless the result is one."""
+    """A conversion of decimals by their digits: no double is made unless the result is one."""
     return lambda value: convert(text_of_decimal(value))
 
 
@@ -241,7 +241,7 @@ def of_calendar(micros: int) -> int:
 
 
 def within_calendar(micros: int, source_value: object) -> int:
-    """``micros`` if they lie in the years 1 to 9999: no other dates can be shown."""
+    """``micros`` if in the years 1 to 9999, as other dates cannot be shown. Raises MalformedError."""
     if EARLIEST <= micros <= LATEST:
         return micros
     raise MalformedError(
@@ -251,7 +251,7 @@ def within_calendar(micros: int, source_value: object) -> int:
 
 
 def unchanged(value: Any) -> Value:
-    return value  # type: ignore[no-any-return]  # the caller has looked at the type
+    return value  # type: ignore[no-any-return]  # the caller has checked the type
 
 
 # How JSON values are converted, by the attribute's type and the value's; other types are refused.
@@ -273,7 +273,7 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
 for _conversions in JSON_CONVERSIONS.values():
     _conversions[Decimal] = _of_decimal(_conversions[str])
 
-# For the text of a CSV field that is not empty.
+# Conversions of the texts of CSV fields that are not empty.
 TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {
     kind: conversions[str] for kind, conversions in JSON_CONVERSIONS.items()
 }

@@ -1,4 +1,4 @@
-"""Sort keys of version numbers, which compare neither as texts nor as numbers."""
+"""Sort keys of version numbers, whose order is neither that of texts nor of numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEMANTIC: Final = re.compile(
     r"(?:\+[0-9A-Za-z.-]+)?"
 )
 _LONGEST: Final = 1_000
-"""Characters of a version; Python parses a number of this many digits."""
+"""The most characters of a version; Python can parse a number of this many digits."""
 EXPECTED: Final = {
     VersionOrder.DEBIAN: "a version of Debian such as 2:1.4~rc1-3",
     VersionOrder.SEMANTIC: "a semantic version such as 1.4.0-rc.1",
@@ -31,7 +31,7 @@ def known_key(order: VersionOrder, text: str) -> VersionKey | None:
 
 
 def _debian(text: str) -> VersionKey | None:
-    """As ``dpkg --compare-versions`` (Debian Policy, section 5.6.12)."""
+    """The key for the order of ``dpkg --compare-versions`` (Debian Policy, section 5.6.12)."""
     epoch, _, rest = text.partition(":") if ":" in text else ("0", "", text)
     version, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "0")
     if not (epoch.isascii() and epoch.isdigit() and version and revision) or any(map(str.isspace, text)):
@@ -53,7 +53,7 @@ def _rank(sign: str) -> int:
 
 
 def _semantic(text: str) -> VersionKey | None:
-    """Semantic Versioning 2.0.0, section 11. Missing numbers are 0; build metadata is ignored."""
+    """The key by Semantic Versioning 2.0.0, section 11. Missing numbers are 0; ignores build metadata."""
     match = _SEMANTIC.fullmatch(text)
     if match is None:
         return None

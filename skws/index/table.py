@@ -215,7 +215,7 @@ class TableIndex:
         return all_values
 
     def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
-        """Flags the rows that may have keywords of a query, or that it excludes; ``bits``: the alternatives."""
+        """Flags the rows that may have keywords of a query, or be excluded; ``bits``: of which keywords."""
         flags = np.zeros(self._size, dtype=bool)
         if matcher.names[self.relation] & bits:
             flags[:] = True

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from heapq import merge
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import attrgetter
 from pathlib import Path
@@ -78,8 +78,10 @@ class FilePart(FeedPart):
 
     def _path(self) -> Path:
         planned = self.split.path
+        if self._is_at(planned):
+            return planned
         try:
-            return next(filter(self._is_at, chain((planned,), sorted(planned.parent.iterdir()))))
+            return next(filter(self._is_at, sorted(planned.parent.iterdir())))
         except (StopIteration, OSError):
             raise self._gone() from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from skws.data.batch import BATCH, Chunk, RecordBatch, concat_batches
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
 from skws.sources.partitions import PartitionEnds, named
-from skws.spark.sliced_search import PIECES, piece_row
+from skws.spark.sliced_search import PIECES, piece_rows
 from skws.spark.streaming.layout import Layout
 from skws_mesh.columnar.columns import Ints
 from skws_schema.model import Schema
@@ -23,6 +23,10 @@ SHARED: Final = f"{PIECES}, shard int"
 PARTS: Final = 1_000_000
 """Partitions of one input: its pieces come before those of the next."""
 _TOGETHER: Final = 4 * BATCH  # records that are divided together
+_BATCH_BYTES: Final = 1 << 20  # of pieces
+
+_ShardPiece: TypeAlias = tuple[int, PackedPiece, bytes]
+"""A piece and the group of the shard that gets it."""
 
 
 def shared_pieces(
@@ -45,14 +49,14 @@ def shared_pieces(
     """
     packers = [Packer(place, schema) for _ in layout.groups]
 
-    def divided(records: Sequence[RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def divided(records: Sequence[RecordBatch]) -> Iterator[_ShardPiece]:
         for shard, own in enumerate(layout.divided(concat_batches(records))):
-            yield from _rows(layout.groups[shard], packers[shard].records(own))
+            yield from _of_shard(layout.groups[shard], packers[shard].records(own))
 
-    # Of each column of each relation a shard gets an array: few long ones take less time than many.
-    together = 1 if layout.keys is None else _TOGETHER
-    pending: list[RecordBatch] = []
-    with memory.kept():
+    def pieces() -> Iterator[_ShardPiece]:
+        # Of each column of each relation a shard gets an array: few long ones take less time than many.
+        together = 1 if layout.keys is None else _TOGETHER
+        pending: list[RecordBatch] = []
         for partition, chunk in chunks:
             if ends is not None:
                 _take(ends, chunk, partition, number, lasting=lasting)
@@ -63,11 +67,14 @@ def shared_pieces(
         if pending:
             yield from divided(pending)
         for group, packer in zip(layout.groups, packers, strict=True):
-            yield from _rows(group, packer.rest())
-            if ends is not None and (len(told := ends.told()) or silent):
-                first, last = (int(told[:, 1].min()), int(told[:, 1].max())) if len(told) else (0, 0)
-                piece = PackedPiece(place, -1, Holds.TIME, first, last, len(told))
-                yield from _rows(group, [(piece, _with_clock(told))])
+            yield from _of_shard(group, packer.rest())
+        if ends is not None and (len(told := ends.told()) or silent):
+            first, last = (int(told[:, 1].min()), int(told[:, 1].max())) if len(told) else (0, 0)
+            report = PackedPiece(place, -1, Holds.TIME, first, last, len(told)), _with_clock(told)
+            yield from ((group, *report) for group in layout.groups)
+
+    with memory.kept():
+        yield from _rows(pieces())
     freeze_loaded_objects()
 
 
@@ -85,6 +92,24 @@ def _with_clock(told: Ints) -> bytes:
     return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
 
 
-def _rows(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[pa.RecordBatch]:
-    for piece, blob in pieces:
-        yield piece_row(piece, blob).append_column("shard", pa.array([group], pa.int32()))
+def _of_shard(group: int, pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_ShardPiece]:
+    return ((group, *piece) for piece in pieces)
+
+
+def _rows(pieces: Iterable[_ShardPiece]) -> Iterator[pa.RecordBatch]:
+    """A row for each piece. Each batch costs Arrow and Java a fixed time, so small pieces share one."""
+    batch: list[_ShardPiece] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += len(piece[2])
+        if size >= _BATCH_BYTES:
+            yield _batch_of(batch)
+            batch, size = [], 0
+    if batch:
+        yield _batch_of(batch)
+
+
+def _batch_of(pieces: Sequence[_ShardPiece]) -> pa.RecordBatch:
+    groups = pa.array([group for group, *_ in pieces], pa.int32())
+    return piece_rows([(piece, blob) for _, piece, blob in pieces]).append_column("shard", groups)

@@ -22,9 +22,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, fields
+from dataclasses import fields
 from functools import cached_property
 from itertools import islice
+from operator import attrgetter
 from threading import Event, Thread
 from typing import Any, Final, TypeAlias, TypeVar
 from uuid import uuid4
@@ -70,6 +71,7 @@ PIECES: Final = (
     "dequeues boolean, packed binary"
 )
 _KNOWN: Final = tuple(one.name for one in fields(PackedPiece))
+_PROPERTIES: Final = attrgetter(*_KNOWN)  # ``astuple`` copies each value
 _ARROW_PIECES: Final = pa.schema(
     [
         *((name, pa.int32()) for name in _KNOWN[:3]),
@@ -95,17 +97,17 @@ def replay_pieces(
         with memory.kept():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from (piece_row(*each) for each in read_pieces(parts[number], schema))
+                    yield from (piece_rows([each]) for each in read_pieces(parts[number], schema))
         freeze_loaded_objects()
 
     return spark.range(0, len(parts), 1, max(len(parts), 1)).mapInArrow(read, PIECES)
 
 
-def piece_row(piece: PackedPiece, blob: bytes) -> pa.RecordBatch:
-    """A piece as one row of PIECES."""
-    values = [*astuple(piece), blob]
-    columns = [pa.array([value], kind) for value, kind in zip(values, _ARROW_PIECES.types, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_PIECES)
+def piece_rows(pieces: Iterable[tuple[PackedPiece, bytes]]) -> pa.RecordBatch:
+    """Pieces as rows of PIECES."""
+    columns = zip(*((*_PROPERTIES(piece), blob) for piece, blob in pieces), strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, _ARROW_PIECES.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_PIECES)
 
 
 class BatchRun(SlicedRun):
@@ -187,7 +189,7 @@ class BatchRun(SlicedRun):
                 for row in _rows(batches):
                     for number, piece, blob in _shared(slicing, row):
                         number_column = pa.array([number], pa.int32())
-                        yield piece_row(piece, blob).add_column(0, "slice", number_column)
+                        yield piece_rows([(piece, blob)]).add_column(0, "slice", number_column)
             freeze_loaded_objects()
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from skws.data.batch import Ints, RecordBatch
+from skws.data.batch import Ints, RecordBatch, by_number
 from skws.data.blocks import Block, integers_of
 from skws.spec.query_spec import KEYWORDS, Query, Stream
 from skws_schema.graph import edges_from
@@ -111,6 +111,8 @@ class KeyPartitioning:
             if columns is not None:
                 part_numbers[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
         part_numbers[batch.truncations()] = -1
+        if (part_numbers >= 0).all():
+            return by_number(part_numbers, parts)
         return [np.flatnonzero((part_numbers == n) | (part_numbers < 0)) for n in range(parts)]
 
     def shown(self, schema: Schema) -> str:

@@ -199,7 +199,7 @@ def _refusal(tree: exp.Expr) -> str:
     if isinstance(tree, exp.Or):
         return "OR is not select-project-join: write IN for constants, or a UNION"
     if isinstance(tree, exp.Is):
-        return "IS is not supported; NULL satisfies no comparison, so IS NOT NULL may be left out beside one"
+        return "IS is not supported; NULL satisfies no comparison, so a comparison implies IS NOT NULL"
     if isinstance(tree, exp.AggFunc):
         return "aggregates are not select-project-join"
     if isinstance(tree, exp.Query | exp.Exists):
@@ -220,7 +220,7 @@ def _article(domain: Domain) -> str:
 
 
 MOST_QUERIES: Final = 256
-"""The most queries into which lists of IN may multiply."""
+"""The most queries into which IN lists may multiply."""
 MOST_CONDITIONS: Final = 100
 """The most comparisons in one SELECT: a NOT IN list of this length takes seconds to decide."""
 
@@ -252,7 +252,7 @@ def _read(text: str, schema: Schema) -> Union:
         )
     queries = [q for select in selects for q in _Select(text, schema).queries(select)]
     if len({len(q.output) for q in queries}) > 1:
-        raise error_at(text, tree, "the queries of a union need as many columns each")
+        raise error_at(text, tree, "the queries of a union must have the same number of columns")
     return Union(tuple(queries), united or distinct, text)
 
 
@@ -262,13 +262,11 @@ def _parsed(text: str) -> exp.Expr:
     except ParseError as error:
         fault = error.errors[0] if error.errors else {}
         start = _offset(text, fault.get("line") or 1, fault.get("col") or 1, fault.get("highlight") or "")
-        message = f"this is not SQL from {fault.get('highlight') or 'here'!r} on"
+        message = f"invalid SQL at {fault.get('highlight') or 'here'!r}"
         raise SqlError.at(text, start, start + len(fault.get("highlight") or " "), message) from None
     except TokenError as error:
         start = getattr(error, "start", None) or 0
-        raise SqlError.at(
-            text, start, start + 1, "this is not SQL: a quote or comment does not end"
-        ) from None
+        raise SqlError.at(text, start, start + 1, "invalid SQL: a quote or comment is not closed") from None
     if len(statements) != 1:
         raise SqlError.at(text, 0, len(text), f"expected one SELECT, found {len(statements)} statements")
     return statements[0]
@@ -319,7 +317,7 @@ class _Select:
         for tree in (*self._on, *((where.this,) if where else ())):
             reader.read(tree, conditions)
         if len(conditions.atoms) > MOST_CONDITIONS:
-            message = f"there are {len(conditions.atoms)} comparisons; at most {MOST_CONDITIONS}"
+            message = f"there are {len(conditions.atoms)} comparisons; expected at most {MOST_CONDITIONS}"
             raise error_at(self._text, select, message)
         output = [self._column(reader, tree) for tree in select.expressions]
         atoms = (*conditions.atoms, *promises(self._schema, self._streams))
@@ -329,7 +327,7 @@ class _Select:
         choices = list(product(*conditions.choices))
         if len(choices) > MOST_QUERIES:
             raise error_at(
-                self._text, select, f"the lists of IN make {len(choices)} cases; at most {MOST_QUERIES}"
+                self._text, select, f"the IN lists make {len(choices)} cases; expected at most {MOST_QUERIES}"
             )
         for chosen in choices:
             yield SpjQuery(tuple(self._streams), (*atoms, *chosen), terms, names, places)

@@ -51,11 +51,11 @@ def output_is_kept(query: Modified) -> Iterator[Failure]:
         number = query.closure.class_of[attr]
         written = query.query.written(attr)
         if not query.closure.bounded(number) and not (alone and query.graph.depth(node) == 0):
-            message = f"{attr} is projected out and has to be kept, but is not bounded"
+            message = f"{attr} is projected and has to be kept, but is not bounded"
             yield Failure("C3", message, (), (attr.stream,), (attr,), columns=written)
         elif query.graph.depth(node) > 1:
             steps = f"{query.graph.depth(node)} steps before the last stream of its tree"
-            message = f"{attr} is projected out, but {attr.stream} comes {steps}"
+            message = f"{attr} is projected, but {attr.stream} comes {steps}"
             yield Failure("C3", message, (), (attr.stream,), (attr,), necessary=False, columns=written)
 
 
@@ -141,7 +141,7 @@ def output_is_bounded(query: Modified) -> Iterator[Failure]:
     """C1: every output attribute is bounded. Necessary: emitted results have to be remembered."""
     for attr in dict.fromkeys(t for t in query.query.output if isinstance(t, Attr)):
         if attr.stream in query.node_of and not query.closure.bounded(query.closure.class_of[attr]):
-            message = f"{attr} is projected out without duplicates, but is not bounded"
+            message = f"{attr} is projected without duplicates, but is not bounded"
             written = query.query.written(attr)
             yield Failure("C1", message, (), (attr.stream,), (attr,), columns=written)
 

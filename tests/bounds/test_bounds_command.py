@@ -99,7 +99,7 @@ def test_the_text_says_the_same(folder: Folder) -> None:
     assert code == 1
     assert out.splitlines()[:3] == [
         "not bounded: duplicates are kept, and Theorem 1 needs all of its conditions",
-        "  C3: t.b is projected out and has to be kept, but is not bounded",
+        "  C3: t.b is projected and has to be kept, but is not bounded",
         "    line 1, column 13: t.b",
     ]
     assert "    line 4, column 7: s.a > t.b" in out

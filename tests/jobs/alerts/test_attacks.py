@@ -124,7 +124,7 @@ FILES = [
     ),
     (
         "q: {sql: 'SELECT DISTINCT cid FROM customer WHERE cid = 5 ~'}",
-        "line 1, column 49: this is not SQL from '~' on",
+        "line 1, column 49: invalid SQL at '~'",
     ),
     (
         "q: {sql: 'SELECT DISTINCT cid FROM customer GROUP BY cid'}",

@@ -225,7 +225,7 @@ def check(
         )
     if expression.selection is Selection.LONGEST and not expression.limits.bounding:
         return OverlapVerdict(
-            Bound.BOUNDED, Bound.BOUNDED, "of starts with the same future, only the earliest is kept"
+            Bound.BOUNDED, Bound.BOUNDED, "only the earliest of the starts with the same future is kept"
         )
     theory = Satisfiability(alphabet, promises(expression.guards, alphabet))
     verdict = _searched(compact, theory)
@@ -327,7 +327,7 @@ def _judged(opening: _Evidence, ending: _Evidence) -> OverlapVerdict:
     elif opening.bound is Bound.BOUNDED:
         reason = "no repeated part of any stream adds a start each time"
     else:
-        reason = "it is not known whether a stream exists that adds starts again and again"
+        reason = "it is not known whether any stream keeps adding starts"
     return OverlapVerdict(opening.bound, ending.bound, reason, witness)
 
 

@@ -236,7 +236,7 @@ class ConditionReader:
             a, b = b, a
         timed = a.sort is AttributeType.TIMESTAMP
         if timed or not isinstance(a.term, g.GuardConstant) or isinstance(a.term.value, str):
-            raise self._fault("expected a product with a number (guards are linear)", node)
+            raise self._fault("expected a product with a number (conditions are linear)", node)
         return self._scaled(b, a.term.value, node)
 
     def _scaled(self, operand: Operand, factor: g.Number, node: Node) -> Operand:

@@ -2,8 +2,8 @@
 
 Step 4 of the paper's preprocessing adds atoms until the attributes of each stream and all constants are
 totally ordered, which leads to an exponential number of queries. A criterion that holds stays true when atoms
-are added: they bound more and make more redundant. So a query that passes is not split, and one that fails is
-split first at the joins at fault.
+are added: they bound more attributes and make more joins redundant. So a query that passes is not split, and
+one that fails is split first at the joins at fault.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skws_schema.budgets import StepBudget
 from skws_schema.model import Op
 
 MOST_CASES = 2000
-"""The most cases of one query, each with synopses of its own."""
+"""The most cases of one query; each case has its own synopses."""
 
 Criterion = Callable[[Modified], tuple[Failure, ...]]
 

@@ -103,7 +103,7 @@ def step_for(
     comparisons: Iterable[tuple[int, int]],
     best: int = -1,
 ) -> BindingStep:
-    """The step for a table of a layout (probe classes, other classes); adds what it binds to ``bound``."""
+    """The step for a table of a layout (probe classes, other classes); adds its classes to ``bound``."""
     probe, rest = layout
     same = tuple((i, c) for i, c in enumerate(rest) if c in bound)
     fresh = tuple((i, c) for i, c in enumerate(rest) if c not in bound)

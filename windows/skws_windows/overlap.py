@@ -289,7 +289,7 @@ class OverlapPattern:
 
 
 class _Quad(NamedTuple):
-    """A pair, and beside it a run to a start and beyond: a state of D, or of E once it is ``started``."""
+    """A pair, and the state of a second run, to a start and beyond: of D, or of E once it is ``started``."""
 
     pair: Pair
     started: bool
@@ -350,7 +350,7 @@ class _Search:
         return _walk_to([first], steps, lambda quad: quad == last)
 
     def _beside(self, quad: _Quad, letter: int) -> Iterator[tuple[bool, int]]:
-        """The steps of the run beside a pair: to a start and beyond."""
+        """The steps of the second run: to a start and beyond."""
         moves = (self._window if quad.started else self._before).table[quad.state][letter]
         yield from ((quad.started, state) for state in moves)
         if not quad.started and quad.state in self._before.final:

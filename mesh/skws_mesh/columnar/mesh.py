@@ -121,7 +121,7 @@ class ColumnarMesh:
     Queries are numbers below 2**QUERY_BITS.
 
     A *closed* group waits only for tuples with keywords, or for bridges to such
-    tuples. These are few, so they meet its partials in an index of their own, by
+    tuples. These are few, so they meet its partials in a separate index, by
     query.
 
     Sleeping queries have no partials (``WakeStates``).

@@ -72,8 +72,8 @@ class Neighbours:
     def of(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """The tuples that the given ones join, as (position in ``slots``, edge, slot), in order of positions.
 
-        They include at least those at lower slots, or added before the last tuple, that were alive at the
-        same time.
+        They include at least the tuples alive at the same time that are in lower slots, or were added before
+        the last tuple.
         """
         if self._crowded:
             position, edge, others = self._looked_up(slots)
@@ -210,7 +210,7 @@ class Partners:
             self._signatures[some] = np.bitwise_or.reduce(packed.view("<i8"), axis=1)
 
     def among(self, slots: Ints, others: Ints) -> tuple[Ints, Ints]:
-        """The words of ``others`` that may be partners of the tuples beside them, as (position, word).
+        """The words of ``others`` that may be partners of the tuples in ``slots``, as (position, word).
 
         Most pairs of tuples are rejected here.
         """

@@ -80,7 +80,7 @@ class PathJoins:
         return pairs > HUB
 
     def matched(self, one: Walks, rows: Ints, other: Walks, others: Ints) -> Iterator[Paths]:
-        """The paths formed by rows of walks, each with the row of other walks beside it."""
+        """The paths formed by rows of walks, each with the row of other walks at the same position."""
         for begin in range(0, len(rows), _AT_ONCE):
             chunk = slice(begin, begin + _AT_ONCE)
             position, entry = self.entries(one.ends.take(rows[chunk]), other.ends.take(others[chunk]))
@@ -185,7 +185,7 @@ def _by_word(rows: Ints, words: Ints) -> _ByWord:
 def _products(
     entries: Ints, near: Ints, one: _ByWord, far: Ints, other: _ByWord
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """For each entry, all rows with its word, each beside all rows with its other word."""
+    """For each entry, all rows with its word, each paired with all rows with its other word."""
     first = np.searchsorted(one.words, near)
     rows = np.searchsorted(one.words, near, side="right") - first
     second = np.searchsorted(other.words, far)
@@ -355,7 +355,7 @@ class TreeJoins:
         )
 
     def _bitmaps(self, slots: Ints, place: Ints) -> Ints:
-        """The keywords of queries that the tuples beside them contain."""
+        """The keywords that each tuple contains of the query at its position."""
         bitmaps = np.zeros(len(slots), dtype=np.int64)
         for number in range(self._sets.most):
             bitmaps |= self._words.contain(slots, self._sets.word(place, number)).astype(np.int64) << number

@@ -138,7 +138,7 @@ class CarriedWords:
         return np.where(places < ends, self._codes.take(places, mode="clip") & _WORD, -1)
 
     def contain(self, slots: Ints, words: Ints) -> Flags:
-        """True for each tuple that contains the word beside it."""
+        """True for each tuple that contains the word at its position."""
         hits = np.zeros(len(slots), dtype=bool)
         if not len(self):
             return hits

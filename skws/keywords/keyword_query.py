@@ -216,11 +216,11 @@ class KeywordQuery:
         notes = []
         if self.dropped:
             words = ", ".join(map(printable, self.dropped))
-            notes.append(f"not searched, as too common or no words: {words}")
+            notes.append(f"not searched (too common, or not a word): {words}")
         if self.ignored:
-            notes.append(f"ignored, as no part of a word: {' '.join(map(repr, self.ignored))}")
+            notes.append(f"ignored (not part of a word): {' '.join(map(repr, self.ignored))}")
         if self.repeated:
-            notes.append(f"repeated, and counted once: {', '.join(map(printable, self.repeated))}")
+            notes.append(f"repeated, counted once: {', '.join(map(printable, self.repeated))}")
         return tuple(notes)
 
     @property

@@ -226,7 +226,7 @@ class _Reader:
         relations = {each.scope.relation for each in conditions if each.scope is not None}
         if len(relations) > 1:
             names = ", ".join(sorted(self.schema.relations[relation].name for relation in relations))
-            message = f"conditions joined by OR restrict one relation; these are on {names}"
+            message = f"conditions joined by OR must restrict one relation; these restrict {names}"
             raise fault(message, self.text, node.startchar)
         (relation,) = relations
         tests = tuple(dict.fromkeys(test for each in conditions for test in each.tests))
@@ -267,7 +267,7 @@ class _Reader:
         if isinstance(node, syntax.ComparisonNode) or isinstance(scope, ComparedAttribute):
             return self._condition(node, name, scope)
         if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
-            message = f"{name} is searched for words, and these have no ranges; write {name}>=... {name}<=..."
+            message = f"{name} is searched for words, which have no ranges; write {name}>=... {name}<=..."
             raise fault(message, self.text, node.startchar)
         scoped = f"{name.lower()}:" if name else ""
         if isinstance(node, syntax.Word):

@@ -87,7 +87,7 @@ def test_evaluators(skws: Skws) -> None:
 
 
 def test_dropped_words_are_told(skws: Skws) -> None:
-    assert "not searched, as too common or no words: the" in skws("search", "the", "nolan", *LOCAL).err
+    assert "not searched (too common, or not a word): the" in skws("search", "the", "nolan", *LOCAL).err
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_a_table_in_a_pipe_is_not_cut(skws: Skws) -> None:
 
 def test_punctuation_that_is_not_searched_is_told(skws: Skws) -> None:
     for command in (("search", "nolan,", *LOCAL), ("networks", "nolan,", "-s", SCHEMA)):
-        assert "ignored, as no part of a word: ','" in skws(*command).err
+        assert "ignored (not part of a word): ','" in skws(*command).err
     shown = skws("explain", "nolan,", "-s", SCHEMA).out
-    assert "ignored, as no part of a word: ','" in shown
+    assert "ignored (not part of a word): ','" in shown
     refused = skws("search", "time~out", *LOCAL)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.endswith('write "time~out"\n  time~out\n      ^\n')

@@ -160,7 +160,7 @@ def test_relations_are_left_out_and_what_is_not_searched_is_told(
     at = ("--control", "c", "--wait", "30")
     until((folder / "c" / "queries.json").exists)
     for code, told, words in (
-        (0, "ignored, as no part of a word: '!'", ("add", "lamps", "ada lamp!")),
+        (0, "ignored (not part of a word): '!'", ("add", "lamps", "ada lamp!")),
         (0, "", ("add", "alone", "ada", "--without", "order")),
         (2, "did you mean 'order'?", ("add", "wrong", "ada", "--without", "ordr")),
     ):

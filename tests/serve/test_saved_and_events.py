@@ -60,7 +60,7 @@ def test_a_keyword_that_nothing_has_is_told_with_a_similar_one(client: httpx.Cli
     assert told["meant"] == "hopper keyboard , the"
     assert told["found"] == 0
     assert [note.split(":")[0] for note in told["notes"]] == [
-        "not searched, as too common or no words",
+        "not searched (too common, or not a word)",
         "no row matches 'hoper'; did you mean 'hopper'?",
     ]
     assert not found(client, "hopper keyboard")["notes"]

@@ -34,13 +34,16 @@ from skws_windows.window import window_text
 DEFAULT_LIMIT: Final = 40
 _MOST_CLUSTERS: Final = 64
 _EVALUATORS: Final = {
-    MeshKind.FULL: ("full mesh, tuple by tuple", "asked for; all operators are made beforehand"),
-    MeshKind.PARTIAL: ("partial mesh, tuple by tuple", "asked for; operators exist while they have input"),
-    MeshKind.FOREST: ("forest, tuple by tuple", "asked for; networks share no join"),
+    MeshKind.FULL: ("full mesh, tuple by tuple", "it was asked for; all operators are made in advance"),
+    MeshKind.PARTIAL: (
+        "partial mesh, tuple by tuple",
+        "it was asked for; operators exist while they have input",
+    ),
+    MeshKind.FOREST: ("forest, tuple by tuple", "it was asked for; networks share no join"),
 }
 _COLUMNAR: Final = (
     "columnar mesh, by batches",
-    "rows come in order of time, so one join a depth serves a whole batch; "
+    "rows come in order of time, so one join per depth serves a whole batch; "
     "operators are made when first used",
 )
 
@@ -143,11 +146,13 @@ def _evaluator(plan: Plan) -> Branch:
     if why := why_no_delta_joins(plan):
         return Branch(f"evaluator: {name}", (because, Branch(f"never by delta joins, since {why}")))
     if plan.evaluated_by == EvaluatorName.DELTA:
-        because_chosen = "asked for; each row is joined with the live ones, and no partial results are kept"
+        because_chosen = (
+            "it was asked for; each row is joined with the live ones, and no partial results are kept"
+        )
         return Branch("evaluator: delta joins", (Branch(f"because {because_chosen}"),))
     return Branch(
         f"evaluator: {name}",
-        (because, Branch(f"with {MANY:,} such queries or more delta joins: no partial results are kept")),
+        (because, Branch(f"with {MANY:,} or more such queries: delta joins, which keep no partial results")),
     )
 
 

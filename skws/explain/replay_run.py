@@ -26,7 +26,7 @@ def observe(plan: Plan, replay: Replay, bad: BadRecordLog) -> Observed:
     Raises BadRecordsError, SourceError; UsageError for a mesh of the paper with a window expression.
     """
     if plan.mesh is not None and isinstance(plan.window, ExpressionWindow):
-        raise UsageError(f"--mesh {plan.mesh.kind} has no windows of expressions: they need --mesh columnar")
+        raise UsageError(f"--mesh {plan.mesh.kind} does not support window expressions; use --mesh columnar")
     engine = _windowed(plan) if isinstance(plan.window, ExpressionWindow) else StreamEngine.of(plan)
     results: Counter[str] = Counter()
     clock = _Clock()

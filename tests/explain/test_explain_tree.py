@@ -190,7 +190,7 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
     for other in (MeshChoice(MeshKind.FULL, demand=False), MeshChoice(MeshKind.PARTIAL)):
         assert not seen(replace(plan, mesh=other))[0].asleep
     windowed = parse_window("open when event = a close when event = b")
-    with pytest.raises(UsageError, match="windows of expressions"):
+    with pytest.raises(UsageError, match="does not support window expressions"):
         seen(replace(plan, window=windowed))
 
 

@@ -183,7 +183,7 @@ class GrowingFile:
 
     def _check(self) -> None:
         if self._broken:
-            raise OSError(errno.EIO, "an earlier write to it was broken off")
+            raise OSError(errno.EIO, "an earlier write to it was interrupted")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -255,12 +255,12 @@ def removed(path: Path) -> None:
 
 def damaged(path: Path | str, where: str = "") -> StateError:
     """The error for a file whose content is not what was written."""
-    return StateError(f"{path}: damaged{where}: the run cannot go on from it ({_ADVICE})")
+    return StateError(f"{path}: damaged{where}: the run cannot continue from it ({_ADVICE})")
 
 
 def missing(path: Path | str) -> StateError:
     """The error for a file that is missing."""
-    return StateError(f"{path}: missing: the run cannot go on without it ({_ADVICE})")
+    return StateError(f"{path}: missing: the run cannot continue without it ({_ADVICE})")
 
 
 def private_folder(path: Path) -> None:
@@ -270,7 +270,7 @@ def private_folder(path: Path) -> None:
 
 def kept_folder(path: Path) -> None:
     """As ``private_folder``, within a checkpoint. Raises StateError."""
-    with explained(f"{path}: cannot be made"):
+    with explained(f"{path}: cannot be created"):
         private_folder(path)
 
 

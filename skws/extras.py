@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from skws_schema.errors import SourceError, UsageError
 
-_SPARK: Final = ("Spark", "spark", "; --engine local does without")
+_SPARK: Final = ("Spark", "spark", "; --engine local does not need it")
 _EXTRAS: Final = {
     "pyspark": _SPARK,
     "py4j": _SPARK,

@@ -432,7 +432,7 @@ def _stream(served: Served, one: Subscription, last: str | None, *, marks: bool)
 
 def _not_resumed(at: EventPosition | None) -> str:
     if at is None:
-        return "the id is not that of an event of this run"
+        return "this run has no event with this id"
     return "the events after this id are no longer stored"
 
 

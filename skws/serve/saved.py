@@ -119,7 +119,7 @@ def _check_name(name: str) -> None:
             f"the name {name[:MOST_NAME]!r}: expected 1 to {MOST_NAME} printable characters without /"
         )
     if name in {".", ".."}:  # clients remove them from an address, however they are encoded
-        raise UsageError(f"the name {name!r}: expected one that can stand in an address")
+        raise UsageError(f"the name {name!r}: expected one that can be part of an address")
 
 
 def _owner(fields: Mapping[str, Any]) -> str:

@@ -113,7 +113,7 @@ def persistently(run: SinkRun, name: str, call: Callable[[], T]) -> T:
     except SourceError as error:
         raise SinkError(str(error)) from None
     if answer is None:
-        raise SinkError(f"{name}: the run ended while the server was away")
+        raise SinkError(f"{name}: the run ended while the server was unavailable")
     return answer[0]
 
 

@@ -89,7 +89,7 @@ class AppendedFile:
                 return list(own)
             self._tell(
                 f"{self._path} has {counted(behind.others, 'line')} of other writers after those of this run:"
-                " they stay"
+                " they are kept"
             )
             if behind.cut_at is not None:
                 self._file.cut(self.start + behind.cut_at)
@@ -111,7 +111,7 @@ class AppendedFile:
             return size
         if mark.get("crc") not in (None, self._checksum(at)):
             self._tell(
-                f"{self._path} is not the file that was last written: results in that are not repeated"
+                f"{self._path} is not the file that was last written: results in that file are not repeated"
             )
         return at
 

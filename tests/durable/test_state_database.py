@@ -73,7 +73,7 @@ def test_it_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 
 def test_a_reader_finds_none_or_says_so(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match=r"state\.db: missing: the run cannot go on without it"):
+    with pytest.raises(StateError, match=r"state\.db: missing: the run cannot continue without it"):
         StateDatabase(tmp_path / NAME, read_only=True)
     assert list(tmp_path.iterdir()) == []
 

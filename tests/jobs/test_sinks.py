@@ -121,7 +121,7 @@ def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, ha
         file.write(half)
     told: list[str] = []
     resumed(f"jsonl:{path}", replace(ours, tell=told.append), [(2, [result(3)]), (3, [result(6)])], None)
-    assert told == [f"{path} has 3 lines of other writers after those of this run: they stay"]
+    assert told == [f"{path} has 3 lines of other writers after those of this run: they are kept"]
     resumed(f"jsonl:{path}", theirs, [(2, [result(4), result(5)])], (3, [result(7)]), None)
     wrote(f"jsonl:{path}", ours, (4, [result(8)]), None)
     assert [line["id"] for line in lines(path)] == [f"id{n}" for n in (1, 3, 2, 4, 5, 6, 7, 8)]
@@ -309,7 +309,7 @@ def test_postgres_holds_what_holds(database: Database) -> None:
 def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
     told: list[str] = []
     ending = SinkRun("run1", None, SCHEMA, match_names=False, wait=lambda _: False, tell=told.append)
-    with pytest.raises(SinkError, match="the run ended while the server was away") as raised:
+    with pytest.raises(SinkError, match="the run ended while the server was unavailable") as raised:
         opened("postgresql://ada:hush@127.0.0.1:1/none", ending)
     assert "127.0.0.1" in told[0]
     assert "hush" not in told[0] + str(raised.value)

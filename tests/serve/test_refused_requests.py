@@ -221,7 +221,7 @@ def test_names_that_clients_take_out_of_an_address(served: Serving, name: str) -
     )
     status, answer = raw(served.port, head, body)
     assert status == 400
-    assert "expected one that can stand in an address" in orjson.loads(answer)["error"]
+    assert "expected one that can be part of an address" in orjson.loads(answer)["error"]
 
 
 @pytest.mark.parametrize("name", ["a?b", "a#b", "a%b", "%2e%2e", "...", "a;b", " ", "+", "\\", "~", "é"])

@@ -663,8 +663,8 @@ _mutant(
 )
 _mutant(
     "folder-escapes",
-    "a folder of a checkpoint that cannot be made ends with a traceback",
-    (f"{_FILES}:kept_folder", 'explained(f"{path}: cannot be made")', "suppress()"),
+    "a folder of a checkpoint that cannot be created ends with a traceback",
+    (f"{_FILES}:kept_folder", 'explained(f"{path}: cannot be created")', "suppress()"),
     host="spark",
 )
 _mutant(

@@ -259,7 +259,7 @@ class Session:
             relation = self.schema.relations[number]
             if relation.table:
                 raise UsageError(
-                    f"{relation.name} is a static table: give its rows when the session is made (tables=...)"
+                    f"{relation.name} is a static table: pass its rows to the session (tables=...)"
                 )
         return self._session.take(batch)
 

@@ -211,7 +211,7 @@ def test_a_result_that_outlives_the_calendar_has_a_table() -> None:
         (None, "data: expected a mapping .* found NoneType"),
         ({1: CUSTOMERS}, "data: expected the name of a relation, found 1"),
         ({"customer": {"id": 1}}, "customer: expected the values of column 'id' as a list, found int"),
-        ({"customer": {"id": [1], "name": []}}, "customer: columns of 0 to 1 values"),
+        ({"customer": {"id": [1], "name": []}}, "customer: columns have 0 to 1 values"),
         ({"customer": [{"id": object()}]}, "customer row 0: id: expected a value, found object"),
         (
             {"customer": pd.DataFrame([[1, 2]], columns=["id", "id"])},

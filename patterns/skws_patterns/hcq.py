@@ -130,9 +130,9 @@ def refuse_unless_hierarchical(query: ConjunctiveQuery, relation_names: tuple[st
         return
     atom_texts = [_atoms_text(query, variable, relation_names) for variable in pair]
     raise PatternError(
-        f"the query is not hierarchical, by {pair[0]} and {pair[1]}: {pair[0]} is in {atom_texts[0]}; "
+        f"the query is not hierarchical because of {pair[0]} and {pair[1]}: {pair[0]} is in {atom_texts[0]}; "
         f"{pair[1]} is in {atom_texts[1]}; these overlap and neither contains the other. No automaton with "
-        "equality predicates can evaluate it; a keyword search over the same joins can, by the mesh"
+        "equality predicates can evaluate it; a keyword search over the same joins can"
     )
 
 

@@ -95,7 +95,9 @@ def _of_columns(name: str, frame: Mapping[Any, Any]) -> pa.Table:
         columns[str(label)] = _of_values(name, str(label), list(values))
     sizes = {len(values) for values in columns.values()}
     if len(sizes) > 1:
-        raise UsageError(f"{name}: columns of {min(sizes):,} to {max(sizes):,} values; expected one length")
+        raise UsageError(
+            f"{name}: columns have {min(sizes):,} to {max(sizes):,} values; expected equal numbers"
+        )
     return pa.table(columns)
 
 

@@ -126,7 +126,7 @@ def skipped_notes(skipped: Sequence[NoRecordsError]) -> list[str]:
 
 
 def _known_suffixes() -> str:
-    return ", ".join(SUFFIXES) + "; of text also .gz, .bz2, .zip"
+    return ", ".join(SUFFIXES) + "; text files also in .gz, .bz2 or .zip"
 
 
 def visited(

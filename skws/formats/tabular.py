@@ -313,7 +313,7 @@ def csv_fault(error: Exception) -> str:
     reason = str(error)
     if reason == _OPEN_AT_THE_END:
         return OPEN_QUOTE
-    return "a line end within a field without quotes" if reason.startswith(_LONE_LINE_END) else reason
+    return "a line break in an unquoted field" if reason.startswith(_LONE_LINE_END) else reason
 
 
 def column_names(header: Sequence[str], width: int = 0) -> list[str]:

@@ -179,7 +179,7 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
         (("--pattern", 'refund r where r:"x"'), "refund has no attribute that is searched"),
         (
             ("--pattern", "Q(u, i) <- login(u, _), transfer(i, u, _), refund(i)"),
-            "not hierarchical, by u and i",
+            "not hierarchical because of u and i",
         ),
         (("--pattern", "login", "--format", "parquet", "--engine", "local"), "parquet needs --output"),
         (

@@ -221,7 +221,7 @@ def test_what_is_no_row_is_a_bad_record(tmp_path: Path, item: object, reason: st
     [
         ("a.", "b.from: expected a name or RELATION.PATH, found 'a.'"),
         ("c.x", "b.from: no relation 'c'"),
-        ("a.x", "b.from: a has its rows from b"),
+        ("a.x", "b.from: a takes its rows from b"),
     ],
 )
 def test_a_wrong_place_is_refused(origin: str, fault: str) -> None:

@@ -59,9 +59,9 @@ def _check_origin(located: Located, draft: RelationDraft, relations: Mapping[str
     elif parent not in relations:
         located.report(position, f"{draft.name}.from: no relation {parent!r}{nearest(parent, relations)}")
     elif draft.entry.get("source") is not None:
-        located.report(position, f"{draft.name}.from: a table with a source has its rows from there alone")
+        located.report(position, f"{draft.name}.from: a table with a source takes its rows only from there")
     elif parent != draft.name and draft.name in _around(parent, relations):
-        located.report(position, f"{draft.name}.from: {parent} has its rows from {draft.name}")
+        located.report(position, f"{draft.name}.from: {parent} takes its rows from {draft.name}")
 
 
 def _around(name: str, relations: Mapping[str, RelationDraft]) -> list[str]:

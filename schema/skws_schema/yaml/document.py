@@ -187,7 +187,7 @@ class Document(_Level):
     """How long tuples live: a duration, a number of tuples, none, or a window expression."""
     synonyms: Synonyms | None = Field(default=None, examples=["synonyms.txt", ["car, automobile"]])
     """Groups of words with the same meaning in queries, separated by commas: a list of groups, or a file with
-    one group a line, relative to this file."""
+    one group per line, relative to this file."""
     relations: dict[Name, RelationDocument] = Field(min_length=1)
     """The relations, by name."""
     unknown: Unknown = Field(default=Unknown.IGNORE, examples=["fail"])

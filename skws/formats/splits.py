@@ -318,7 +318,7 @@ class PackedPiece:
 
 
 class Packer:
-    """Packs the records read from one split; ``pieces`` of one packer are numbered in order of arrival.
+    """Packs the records read from one split; its pieces are numbered in order of arrival.
 
     Records that arrive in order of time are packed as they arrive; others are sorted, many at a time.
     """

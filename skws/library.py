@@ -100,7 +100,7 @@ class Results(Sequence[Result]):
     def to_pandas(self) -> pd.DataFrame:
         """All results as a data frame of pandas, with the columns of ``to_arrow``.
 
-        Values of rows keep their types, and timestamps are those of pandas. Raises SourceError if pandas is
+        Values of rows keep their types, and times become pandas timestamps. Raises SourceError if pandas is
         not installed.
         """
         with installed():
@@ -265,7 +265,7 @@ class Session:
 
 
 def named_queries(query: object) -> dict[str, Query]:
-    """``Queries`` by name. Raises UsageError for two of one name, and for anything else."""
+    """``Queries`` by name. Raises UsageError for two with one name, and for anything else."""
     if isinstance(query, Mapping):
         return {str(name): _query(one) for name, one in query.items()}
     if isinstance(query, str) or not isinstance(query, Sequence):

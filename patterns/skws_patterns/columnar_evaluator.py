@@ -188,7 +188,7 @@ class SortedRuns:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """An automaton with its states in order, each after those whose runs it gathers.
+    """An automaton with its states in order, each after the states whose runs it gathers.
 
     ``labels``: in the order of the columns of a run; ``marked``: the labels that runs of a state may have.
     """

@@ -189,7 +189,7 @@ class _HcqConstruction:
         return variants
 
     def _encodings(self, node: Inner, last: _Last) -> Iterator[tuple[RunSource, ...]]:
-        """The ways to have read all atoms below a node except those of the last tuple: C of the paper."""
+        """The ways to have read all atoms below a node except the last tuple's atoms: C of the paper."""
         ways: list[list[RunSource]] = []
         for child in self._incomplete(node, last):
             if isinstance(child, int):

@@ -75,7 +75,7 @@ _Choices: TypeAlias = "tuple[Heaps, _Choices | None]"
 
 
 def valuations(node: Node, low: int) -> Iterator[Valuation]:
-    """The valuations of a node, without those of the heap below it, from tick ``low`` on.
+    """The valuations of a node, without the heap below it, from tick ``low`` on.
 
     A valuation is the marked positions with their labels, in no particular order. Untried choices wait on a
     stack, without recursion, as a run may be as long as the window. Each entry of the stack has nodes to try,
@@ -128,7 +128,7 @@ def _listed(chosen: _Chosen) -> Valuation:
 
 
 def count(node: Node, low: int) -> int:
-    """The number of valuations of a node from tick ``low`` on, without those of the heap below it."""
+    """The number of valuations of a node, without the heap below it, from tick ``low`` on."""
     counts: dict[int, int] = {}
     total = 1
     for heaps in node[5] or ():
@@ -248,7 +248,7 @@ class TupleEvaluator:
     def feed(self, relation: int, row: Row, tick: int = 0) -> Iterator[Valuation]:
         """The results that a tuple completes; read them before feeding the next tuple.
 
-        ``tick``: its time in microseconds, not before that of an earlier tuple;
+        ``tick``: its time in microseconds, not before the previous tuple's;
         ignored where positions are the ticks.
         """
         self.update(relation, row, tick)

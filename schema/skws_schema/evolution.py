@@ -57,7 +57,7 @@ def _alike(before: Relation, after: Relation) -> bool:
 
 def _without_origins(relation: Relation) -> Relation:
     attributes = tuple(replace(attribute, origin=None) for attribute in relation.attributes)
-    # Rows that come from another array are other rows.
+    # Rows from another array are different rows.
     return replace(
         relation, attributes=attributes, origin=relation.origin if relation.path else None, source=None
     )

@@ -339,7 +339,7 @@ class Schema:
 
     @cached_property
     def nested(self) -> dict[str, list[int]]:
-        """The positions of the relations whose rows are in arrays of those of another one, by its name."""
+        """The positions of the relations whose rows are in arrays of another relation's rows, by its name."""
         found: dict[str, list[int]] = {}
         for position, relation in enumerate(self.relations):
             if relation.parent is not None:
@@ -371,7 +371,7 @@ class Schema:
 
 
 def sourced(schema: Schema) -> list[int]:
-    """Positions of the tables that are read from sources of their own."""
+    """Positions of the tables that have a source."""
     removed = schema.evolution.removed_relations
     return [n for n, relation in enumerate(schema.relations) if relation.source and n not in removed]
 
@@ -392,7 +392,7 @@ def key_getter(columns: tuple[int, ...]) -> Callable[[Row], Key]:
 
 
 def meant(name: str, candidates: Collection[str]) -> str | None:
-    """The candidate spelled like ``name``, else the only one that differs by case alone."""
+    """The candidate spelled like ``name``, else the only one that differs in case only."""
     if name in candidates:
         return name
     alike = [candidate for candidate in candidates if candidate.casefold() == name.casefold()]

@@ -120,7 +120,7 @@ def _placed(clusters: tuple[Branch, ...]) -> tuple[list[_Box], int]:
 
 
 def _place(branch: Branch, depth: int, row: int, above: int, boxes: list[_Box]) -> int:
-    """Place a branch in the middle of those below it; returns the next free row."""
+    """Place a branch in the middle of the branches below it; returns the next free row."""
     number = len(boxes)
     boxes.append(_Box(branch, depth, row, above))
     first, following = number + 1, row

@@ -90,7 +90,7 @@ def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
 
 
 def _sortable(texts: npt.NDArray[np.str_]) -> bool:
-    """True if the order of the texts is that of their times."""
+    """True if the texts have the order of their times."""
     lengths = np.char.str_len(texts)
     return bool((lengths == lengths[0]).all()) and bool(np.char.endswith(texts, "Z").all())
 

@@ -51,7 +51,7 @@ _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
 
 
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
-    """The attributes that every row must have, possibly NULL: those of the key and of joins."""
+    """The attributes that every row must have, possibly NULL: the attributes of the key and of joins."""
     return frozenset(relation.key) | _joined(schema).get(relation.name, frozenset())
 
 

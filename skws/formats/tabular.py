@@ -1,7 +1,7 @@
 """Records from columns (CSV, Parquet), and the CSV reader.
 
 The columns are ``relation``, ``time``, ``op`` and one for each attribute. A stream of several relations has
-the columns of all of them; those of other relations must be empty. A column ``row`` may contain the row as
+the columns of all of them; columns of other relations must be empty. A column ``row`` may contain the row as
 JSON instead. A file with bare rows of one relation needs no column ``relation``; ``time`` and ``op`` then
 belong to the record, unless the relation has attributes of these names. In a stream, an attribute called
 ``relation``, ``time``, ``op`` or ``row`` can only be in a column ``row``.

@@ -309,7 +309,7 @@ class PredicateMemory(ChunkMemory[Known]):
                 yield phrase if self._phrases[phrase].spelled == part else -phrase
 
     def _parts(self, chunk: str, tokens_of_chunk: Sequence[Token]) -> Iterator[str]:
-        """The runs of a chunk's pieces whose length is that of a searched part of a compound."""
+        """The runs of a chunk's pieces that are as long as a searched part of a compound."""
         pieces = [token for token in tokens_of_chunk if not token.whole]
         for size in self._sizes:
             for i in range(len(pieces) - size + 1):

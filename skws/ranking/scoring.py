@@ -166,7 +166,7 @@ class Scoring:
             self._corpus.add_tables(tables)
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
-        """Score the results of a query if its plan asks for it; ``bitmaps`` are those of live tuples."""
+        """Score the results of a query if its plan asks for it; ``bitmaps``: of the live tuples."""
         ranked = self._ranked(query, plan)
         if ranked is not None:
             tuples = self._live.tuples

@@ -23,7 +23,7 @@ _SURE: Final = 1 + 1e-9  # bounds and scores are computed in a different order
 class UpperBounds:
     """Upper bounds of the results of a search among live tuples, in the order of ranks.
 
-    ``weighed``: the weight of each keyword in each live tuple, a column each, then a column of zeros;
+    ``weighed``: the weight of each keyword in each live tuple, one column per tuple, then a column of zeros;
     ``heaviest``: the greatest weight of each keyword. ``times``: by slot. Joins are counted at the tick
     ``latest``.
     """

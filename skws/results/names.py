@@ -202,7 +202,7 @@ def lanes(digests: Iterable[bytes]) -> Lanes:
 
 
 def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints]) -> Lanes:
-    """The two lanes of the ids of results of one size, a column each.
+    """The two lanes of the ids of results of one size, one column per result.
 
     ``tuples``: the numbers of their tuples among ``members``, a row for each node. ``ends``: for their joins,
     the rows of ``tuples`` on the left and on the right, and the numbers among ``joins``.
@@ -222,7 +222,7 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
 
 
 def shown_ids(ids: Lanes) -> list[str]:
-    """Ids as texts, whose order is that of the first lane, then of the first half of the second."""
+    """Ids as texts, which sort by the first lane, then by the first half of the second."""
     if not ids.size:
         return []
     lanes = ids.T.astype(">u8", order="C").view(np.uint8)

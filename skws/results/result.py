@@ -240,7 +240,7 @@ class ResultTuple(Struct, eq=False, gc=False):
         return isinstance(other, ResultTuple) and self._values() == other._values() and self.row == other.row
 
     def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)  # that of structs compares identities
+        return not self.__eq__(other)  # the default of structs compares identities
 
     def __hash__(self) -> int:
         return hash((self.relation, self.id, self.keywords))
@@ -383,7 +383,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
 
     def __ne__(self, other: object) -> bool:
-        return not self.__eq__(other)  # that of structs compares identities
+        return not self.__eq__(other)  # the default of structs compares identities
 
     def __hash__(self) -> int:
         return hash((self.op, self.name, self.id, self.start, self.end))

@@ -145,7 +145,7 @@ class Interpretations:
         return self._of_each.columns()[0].take(numbers)
 
     def columns(self, size: int, numbers: Ints) -> Ints:
-        """``NetworkTemplate.columns`` of some networks of a size, a column each."""
+        """``NetworkTemplate.columns`` of some networks of a size, one column per network."""
         (table,) = self._of_size[size].columns()
         return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
 
@@ -224,7 +224,7 @@ class ResultLabels:
 
 
 class ResultColumns(NamedTuple):
-    """Results as columns, a row each.
+    """Results as columns, one row per result.
 
     ``networks``: the numbers of their templates. ``queries``: the indices of their queries. ``members``:
     their tuples as numbers in ``named``, in the order of the network's tree.
@@ -349,7 +349,7 @@ class _Parts:
 
 
 class _Alike(NamedTuple):
-    """Results of one size, a column each.
+    """Results of one size, one column per result.
 
     ``places``: their indices among all results. ``ordered``: the numbers of their tuples. ``bitmaps``: the
     keywords of these. The others are as in ``NetworkTemplate.columns``.

@@ -142,7 +142,7 @@ class ServedJob:
         return plan
 
     def put(self, saved: Sequence[tuple[SavedSearch, QueryPlan]]) -> list[Future[Answer]]:
-        """Add searches, or replace those of the same names, in one micro-batch; an answer each.
+        """Add searches, or replace searches of the same names, in one micro-batch; returns their answers.
 
         Raises NotReadyError; UsageError for too many searches.
         """

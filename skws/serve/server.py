@@ -1,4 +1,4 @@
-"""The HTTP server of a job, in a thread of its own; the job runs in the thread that calls ``serve``."""
+"""The HTTP server of a job, in a separate thread; the job runs in the thread that calls ``serve``."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _AT_ONCE: Final = 256
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A stream of one search (``name``), or of those of an owner. ``at``: the last event that was sent."""
+    """A stream of one search (``name``), or of an owner's searches. ``at``: the last event that was sent."""
 
     name: str | None
     owner: str | None = None

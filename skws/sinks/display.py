@@ -46,9 +46,9 @@ _VALUE_WIDTH: Final = 72
 class NetworkTable(Encoder[Result]):
     """Operation, time, network and match: the matched attributes (``asked``), in the network's order.
 
-    A tuple without a searched name is preceded by its name. The time of a result is its start, and that of a
-    retraction the time of the retraction. Results with a score show it after the time, with their rank if
-    only the best results are emitted.
+    A tuple without a searched name is preceded by its name. The time of a result is its start, and a
+    retraction has the time at which it happened. Results with a score show it after the time, with their rank
+    if only the best results are emitted.
 
     ``width``: the columns of a terminal, to which lines are fitted, or None. Widths are fixed at the first
     result, since results are written as they arrive.

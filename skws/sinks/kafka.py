@@ -83,7 +83,7 @@ class KafkaSink(BatchSink):
         super().write(batch, [result for result in results if self._fits(result)])
 
     def _fits(self, result: LiveResult) -> bool:
-        """True if a result fits in a message, by the client's rules; else it is refused."""
+        """True if a result fits in a message, by the client's rules; otherwise it is refused."""
         size = len(result.to_json()) + len(result.id)
         if size <= self._most:
             return True
@@ -135,7 +135,7 @@ class KafkaSink(BatchSink):
     def _look(self) -> None:
         """Read the number of the last committed batch, except for one in doubt.
 
-        A producer would fence off that of another process of the run, so it is created later.
+        A producer would fence off the producer of another process of the run, so it is created later.
         """
         consumer = self._client(Consumer, **{"isolation.level": "read_uncommitted"})
         try:

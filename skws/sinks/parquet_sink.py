@@ -21,7 +21,7 @@ _TUPLE: Final = pa.struct(
         ("id", pa.string()),
         ("keywords", pa.list_(pa.string())),
         ("row", pa.string()),
-        # Of patterns; else null.
+        # For patterns; otherwise NULL.
         ("labels", pa.list_(pa.string())),
         ("position", pa.int64()),
     ]
@@ -58,7 +58,7 @@ RANKED_SCHEMA: Final = pa.schema(
 
 
 class ParquetEncoder(Encoder[LiveResult]):
-    """One result per row; a file without results has the columns, too.
+    """One result per row; a file without results also has the columns.
 
     ``ranked`` adds the columns of results that have a score. ``row_group``: the rows of a group.
     """

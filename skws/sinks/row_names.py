@@ -72,7 +72,7 @@ class RowNames:
         return next((name for name in strings if is_name(shown.row.get(name))), "")
 
     def _beside(self, result: Result, own: list[str]) -> Iterator[tuple[int, str]]:
-        """The attributes that join rows, by position, to a row with a name of its own."""
+        """The attributes that join rows, by position, to a row that has its own name."""
         for left, right, name in result.joins:
             for near, far in self._on.get(name, ()):
                 if own[right]:

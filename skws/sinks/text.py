@@ -89,7 +89,7 @@ class DrawnTuple(NamedTuple):
 
 
 def tree(result: Result) -> Iterator[DrawnTuple]:
-    """The tuples of a result from the first one on, each followed by those joined to it."""
+    """The tuples of a result, from the first one on, each followed by the tuples joined to it."""
     yield DrawnTuple("", 0, None)
 
     def below(at: tuple[int, str]) -> list[tuple[int, str]]:

@@ -269,7 +269,7 @@ class HookProgram:
     Its command line is split like a shell's, but runs without a shell. Raises UsageError if it cannot be
     split.
 
-    Exit code 0 takes a post; anything else, or more than ``seconds``, does not.
+    A post is accepted if the program ends within ``seconds`` with exit code 0.
     The environment has ``SKWS_KEY``, the same for each attempt of a post.
     """
 

@@ -230,13 +230,11 @@ def top_options(top: TopChoice) -> dict[str, str]:
 class Stream:
     """The schema, the window of queries, and the lateness of records (microseconds of event time).
 
-    ``match_names``: a keyword may also be the name of a relation or attribute.
-    ``evaluator``: of candidate networks, unless ``mesh`` is one of the paper's; results do not depend on
-    either.
-    ``finite``: the stream ends, as a replay does, so nothing is kept for ever.
-    ``overrides``: the window also applies to patterns with a window of their own.
-    ``updates``: how updates of results are reported.
-    ``sample``: the first records, by which the keywords of a query are ordered; results do not depend on it.
+    ``match_names``: a keyword may also be the name of a relation or attribute. ``evaluator``: of candidate
+    networks, unless ``mesh`` is one of the paper's; results do not depend on either. ``finite``: the stream
+    ends, as a replay does, so nothing is kept for ever. ``overrides``: the window also applies to patterns
+    with their own window. ``updates``: how updates of results are reported. ``sample``: the first records, by
+    which the keywords of a query are ordered; results do not depend on it.
     """
 
     schema: Schema

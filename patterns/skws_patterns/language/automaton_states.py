@@ -96,8 +96,8 @@ class RunState:
     """A state: the rest of a part of the pattern, and the variant of the last tuple.
 
     ``part`` distinguishes the states of parts that are read separately. Last tuples of different relations
-    share a state, since the tuple's relation distinguishes them; those of one relation share it if their
-    classes have the same columns.
+    share a state, since the tuple's relation distinguishes them; last tuples of one relation share it if
+    their classes have the same columns.
     """
 
     part: Hashable

@@ -1,8 +1,8 @@
-"""Compiles a pattern into an automaton: conjunctions in parallel if possible, else one tuple after the other.
+"""Compiles a pattern into an automaton: conjunctions in parallel if possible, else one tuple after another.
 
 Both layouts give every result once. A pattern that neither can express is refused, with the reason.
 
-In parallel, each part of a conjunction is read by runs of its own. The last tuple to arrive completes one
+In parallel, each part of a conjunction is read by separate runs. The last tuple to arrive completes one
 part and gathers the others. Parts that must agree in a value that this tuple does not have, or whose tuples
 could be the same, are gathered first, as a group. This is the construction for hierarchical queries (PCEA
 paper, Theorem 4.1), with any expression in place of an atom. A result has one run: its letters distinguish

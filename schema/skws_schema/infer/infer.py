@@ -410,7 +410,7 @@ def _are_bytes(values: Sequence[object]) -> bool:
 
 
 def _objects(columns: Mapping[str, Sequence[object]]) -> list[str]:
-    """The paths at which some rows have an object, whose fields have paths of their own.
+    """The paths at which some rows have an object, whose fields have separate paths.
 
     A row with values both at a path and below it has two fields with such names, and no object.
     """

@@ -54,10 +54,10 @@ def chosen_format(
     *,
     quiet: bool,
 ) -> Format:
-    """The given format, else the one of the file's ending; ``default`` without an ending.
+    """The given format, else that of the file's suffix; ``default`` without a suffix.
 
-    Prints a note if they differ. Raises UsageError for an unknown ending, and for text for people in a file
-    whose ending promises data.
+    Prints a note if they differ. Raises UsageError for an unknown suffix, and for a format for people in a
+    file with the suffix of a data format.
     """
     suffix = "" if output is None else output.suffix.lower()
     of_suffix = suffixes.get(suffix)
@@ -86,7 +86,7 @@ def read_lateness(text: str) -> int:
 
 
 def limit_of(text: str | None) -> int | None:
-    """The most results, None for all. Raises UsageError."""
+    """The maximum number of results, None for all. Raises UsageError."""
     if text is None or text == "all":
         return None
     if not (text.isascii() and text.isdecimal() and int(text)):
@@ -158,7 +158,7 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "idle": lambda text: parse_duration(text, what="idle"),
     "packages": lambda names: tuple(name for name in names.split(",") if name),
 }
-"""How an option becomes a field of a job, unless it is taken as it is."""
+"""The conversions of options to fields of a job; other options are used unchanged."""
 _JOB: Final = {field.name for field in fields(Job)} - {"queries", "sinks", "memory"}
 
 

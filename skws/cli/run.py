@@ -67,7 +67,7 @@ def run_search(
 
 
 ALL: Final = sys.maxsize
-"""The limit of a search without a limit."""
+"""The effective limit of a search without a limit."""
 
 
 def run_best(

@@ -177,7 +177,7 @@ def search(context: typer.Context, opts: SearchOptions, query: options.SourceAnd
 def _asks_what_is_there(
     context: typer.Context, opts: SearchOptions, schema: Schema, engine: EngineName, written: SearchFormat
 ) -> bool:
-    """True if a search is for the best results at the end of files, not for all results as they arise.
+    """True if a search is for the best results at the end of files, not for all results as they are found.
 
     Without a window, rows live until they are deleted. Programs get all results in order of time unless they
     set a limit.

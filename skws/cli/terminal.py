@@ -71,7 +71,7 @@ def tell_bad(bad: BadRecordLog) -> None:
 
 
 class ProgressBar:
-    """A bar on stderr while work is in progress; nothing off a terminal."""
+    """A bar on stderr while work is in progress; nothing without a terminal."""
 
     running: ClassVar[int] = 0
 
@@ -123,7 +123,7 @@ class ProgressBar:
 
 
 class StepsLine:
-    """A line on stderr during a long analysis; nothing off a terminal or beside a bar. ``clock``: seconds."""
+    """A line on stderr during a long analysis; none without a terminal or beside a bar. ``clock``: seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock

@@ -85,6 +85,6 @@ def _check_query(request: UiRequest) -> None:
 
 
 def _need_terminal(command: str) -> None:
-    """Raises UsageError off a terminal."""
+    """Raises UsageError without a terminal."""
     if not on_terminal():
         raise UsageError(f"{command} needs a terminal; without one, use skws watch, or skws serve for a page")

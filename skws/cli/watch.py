@@ -224,20 +224,20 @@ def _sinks(output_format: OutputFormat, output: Path | None, sinks: list[str]) -
 
 _AFTER: Final = 10 * MICROSECOND
 _MOST: Final = 5
-"""The most queries that are explained; the others are only counted."""
+"""The maximum number of queries that are explained; the others are only counted."""
 
 
 class EmptyResultDiagnosis:
-    """Tells why standing queries have no results: once in a run, and at its end."""
+    """Logs why standing queries have no results: once during a run, and at its end."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._told: dict[str, Sequence[str]] = {}
-        self._at: int | None = None  # the time of the next look, in microseconds
+        self._at: int | None = None  # the time of the check, in microseconds
         self._looked = False
 
     def each_step(self, now: int, host: Host) -> None:
-        """Look ten seconds after the first record. ``now``: microseconds of the job's clock."""
+        """Check ten seconds after the first record. ``now``: microseconds of the job's clock."""
         if self._at is None and host.event_time is not None:
             self._at = now + _AFTER
         if not self._looked and self._at is not None and now >= self._at:

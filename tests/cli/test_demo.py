@@ -1,4 +1,4 @@
-"""``skws demo``: its stream has something to watch, and off a terminal it prints results at once."""
+"""``skws demo``: its stream has something to watch, and without a terminal it prints results at once."""
 
 from __future__ import annotations
 

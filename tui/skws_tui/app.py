@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from skws_tui.services.live_job import LiveJob
 
 _LEAST_GAP: Final = 0.1
-"""The least seconds between two drawings of events: fast enough to watch."""
+"""The shortest time between two drawings of events, in seconds: fast enough to watch."""
 _MOST_GAP: Final = 1.0
 _SHARE: Final = 4
 _SPEED_STEP: Final = 2.0
 _SHOWN: Final[dict[SeverityLevel, float]] = {"information": 3.0, "warning": 10.0, "error": 10.0}
 """Seconds for which a message is shown."""
 _QUICK_CHECK: Final = 0.5
-"""The seconds after which a check shows a message."""
+"""The time after which a running check shows a message, in seconds."""
 
 
 class SkwsApp(FencedApp):
@@ -117,7 +117,7 @@ class SkwsApp(FencedApp):
         """Start the job after the first picture, which loading its modules would delay."""
         if self.job is not None:
             self.job.start()
-        self._events_ready()  # for events from before the queue had a listener
+        self._events_ready()  # for events that came before the queue had a listener
 
     def _events_ready(self) -> None:
         """Called by the thread of the job."""
@@ -132,7 +132,7 @@ class SkwsApp(FencedApp):
             self._waiting = self.set_timer(wait, self.take_events)
 
     def take_events(self) -> None:
-        """Update the view by all events, and the screen by the view."""
+        """Apply all events to the view, and draw the view."""
         self._waiting = None
         self._drawn_at = time.monotonic()
         events = self.events.take()
@@ -238,7 +238,7 @@ class SkwsApp(FencedApp):
         return not (action == "go" and parameters == (self.current_mode,))
 
     def action_help(self) -> None:
-        """The menu of the actions that are possible here."""
+        """Open the menu of the actions that are possible here."""
         entries = {entry.text: entry for entry in menu_of(self)}
         choices = [(entry.text, entry.note) for entry in entries.values()]
         self.push_screen(
@@ -400,7 +400,7 @@ def run_app(
 ) -> None:
     """Run the app on this terminal until the user quits. Raises UsageError; SkwsError if the app breaks."""
     app = SkwsApp(request, new_job)
-    with hooks(app), watch_steps(None):  # the output of others would overwrite the screen
+    with hooks(app), watch_steps(None):  # other output would overwrite the screen
         app.run(mouse=mouse)
     if app.broken:
         raise SkwsError(app.broken)

@@ -1,4 +1,4 @@
-"""The door of the terminal UI, by which the command line opens it."""
+"""Opens the terminal UI for the command line."""
 
 from __future__ import annotations
 

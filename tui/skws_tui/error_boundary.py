@@ -123,7 +123,7 @@ class FencedApp(App[None]):
 
 @contextmanager
 def hooks(app: FencedApp) -> Iterator[None]:
-    """Inside, the app also reports errors of threads and finalisers."""
+    """Inside the block, the app also reports errors of threads and finalisers."""
     before = threading.excepthook, sys.unraisablehook
 
     def of_thread(raised: threading.ExceptHookArgs) -> None:
@@ -162,7 +162,7 @@ T = TypeVar("T")
 
 
 class TooLongError(SkwsError):
-    """Work has passed its time limit."""
+    """Work has exceeded its time limit."""
 
     @classmethod
     def over(cls, seconds: float) -> TooLongError:

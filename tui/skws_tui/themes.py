@@ -20,7 +20,7 @@ from skws_tui.services.result_drawing import Palette
 DARK: Final = "skws-dark"
 LIGHT: Final = "skws-light"
 ANSI: Final = "ansi-dark"
-"""A theme of Textual that draws borders in black, and is replaced by ours."""
+"""A theme of Textual that draws borders in black; one of ours replaces it."""
 _DARK_KEYWORDS: Final = (
     *("#ffb454", "#59c2ff", "#d2a6ff", "#7fd962"),
     *("#ff8f40", "#f07178", "#95e6cb", "#e6e1a3"),

@@ -74,7 +74,7 @@ MODES: Final[dict[str, ScreenMaker]] = {
 
 
 _ALIGNED: Final = 46
-"""The cells of a choice before its note."""
+"""The width of a choice before its note, in cells."""
 
 AnswerT = TypeVar("AnswerT")
 

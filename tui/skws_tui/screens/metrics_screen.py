@@ -58,7 +58,7 @@ class MetricsScreen(LiveScreen):
 class _Row(NamedTuple):
     """One metric.
 
-    ``history``: the name of its values over time; ``value``: now, ``total``: so far; may be empty.
+    ``history``: the name of its time series. ``value``: the current one, ``total``: the sum so far, or empty.
     """
 
     name: str

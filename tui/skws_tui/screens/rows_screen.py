@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from skws_tui.services.live_rows import LiveRows
 
 _WIDTH = 40
-"""The cells of a value."""
+"""The width of a value, in cells."""
 
 
 class RowsScreen(FilteredScreen):

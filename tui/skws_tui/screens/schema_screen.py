@@ -28,7 +28,7 @@ from skws_tui.screens.live_screen import LiveScreen
 from skws_tui.services.analyzer import CheckedText, change_text, folded, inferred, read_draft
 
 _SAMPLING: Final = 120.0
-"""The most seconds for a sample of a source, which may be remote."""
+"""The time limit for sampling a source, which may be remote, in seconds."""
 
 
 class YamlEditor(TextArea, inherit_bindings=False):

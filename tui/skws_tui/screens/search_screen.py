@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # they load after the first picture
     from skws_tui.services.live_rows import LiveRows
 
 _EXPLAINED: Final = 3
-"""The most queries for which an empty list shows reasons."""
+"""The maximum number of queries for which an empty list shows reasons."""
 _SHARE: Final = 4
 """The time before reasons are searched again, as a multiple of the time that they took."""
 _ALL: Final = "all of them"

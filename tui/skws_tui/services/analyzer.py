@@ -127,9 +127,9 @@ class QueryAnalyzer:
 
 
 _CONTINUED: Final = {"├": "│", "│": "│"}
-"""Signs of a tree that continue in the line below."""
+"""Lines of a tree that continue in the line below."""
 _LEAST: Final = 12
-"""The cells for the joins of a folded line."""
+"""The minimum width for the joins of a folded line, in cells."""
 
 
 @dataclass(frozen=True, slots=True)

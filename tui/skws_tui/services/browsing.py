@@ -12,7 +12,7 @@ from skws_schema.model import Schema
 from skws_tui.services.live_rows import LiveRows
 
 MOST_ROWS: Final = 500
-"""The most rows of a page; the filter finds the others."""
+"""The maximum number of rows of a page; the filter finds the others."""
 
 
 class RowPlace(NamedTuple):

@@ -1,6 +1,6 @@
-"""What the job of the app reads of its host: the latest rows, the meshes of queries, the best results.
+"""Reads the host of the app's job: the latest rows, the meshes of queries, the best results.
 
-The job loads this module with its host, behind the app's first picture: plans and engines come with it.
+The job loads this module with its host, after the app's first picture, since it imports plans and engines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from skws_windows.window import ExpressionWindow
 class HostView:
     """Reads a host in the thread of its job. ``rows``: its live rows.
 
-    ``latest``: the same, if they are stored here, since the session of the host has none in this process.
+    ``latest``: the same rows if they are stored here: the host then has no session with rows in this process.
     """
 
     def __init__(self, request: UiRequest, host: Host) -> None:
@@ -39,7 +39,7 @@ class HostView:
         self.rows = self._rows()
 
     def moved(self) -> None:
-        """The host begins again, elsewhere in its stream."""
+        """Read the new session of a host that has moved in its stream."""
         self.rows = self._rows()
 
     def _rows(self) -> LiveRows:
@@ -96,7 +96,7 @@ class HostView:
         )
 
     def _missing(self, plan: Plan) -> tuple[str, ...]:
-        """Keywords that no live tuple carries; none over an expression, where live tuples are unknown."""
+        """Keywords that no live tuple contains; none over an expression, whose live tuples are unknown."""
         if isinstance(plan.window, ExpressionWindow):
             return ()
         carried = 0

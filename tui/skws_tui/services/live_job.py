@@ -47,7 +47,7 @@ MOST_BEST: Final = 20
 """The best results of a query: one page."""
 _BEST_SECONDS: Final = 10.0
 _LEARNED: Final = 2_000
-"""Rows whose words are learned in a step without records: a tenth of a second."""
+"""The number of rows whose words are learned in a step without records: a tenth of a second."""
 _SHARE: Final = 4
 """The time before searches are repeated while rows arrive, as a multiple of the time that they took."""
 _FAILED: Final = "the search has failed: quit with ctrl+q and start again to use other queries"
@@ -95,8 +95,8 @@ class LiveJob:
         self._bad = 0
         self._stepped = False
         self._observing: SimpleQueue[str] = SimpleQueue()
-        # For best results: the position of the stream at the search for each query, and lately; the time to
-        # repeat it.
+        # For best results: the position of the stream at the last search of each query, and at the last step;
+        # the time of the next searches.
         self._searched: dict[str, int] = {}
         self._position = -1
         self._reached: int | None = None  # the event time after the last step

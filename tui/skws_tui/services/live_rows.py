@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 KEPT_ROWS: Final = 50_000
 _LEARNED: Final = 20_000
-"""Rows whose words are learned between two turns of the job."""
+"""The number of rows whose words are learned between two turns of the job."""
 _COMPLETIONS: Final = 8
 _SECONDS: Final = 5.0
 """Seconds to wait for a turn."""
@@ -37,8 +37,8 @@ Turn = Callable[[float], AbstractContextManager[None]]
 class LiveRows:
     """Live rows, which any thread may read. All reads raise TimeLimitError while the job is busy.
 
-    ``session``: returns the session with the rows, None before it is ready; ``turn``: a time in which it does
-    not change. ``since``: the event time before which rows have expired. ``cut``: some live rows may be
+    ``session``: returns the session with the rows, None before it is ready. ``turn``: the session does not
+    change inside it. ``since``: the event time before which rows have expired. ``cut``: some live rows may be
     missing.
     """
 

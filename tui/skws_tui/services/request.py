@@ -13,7 +13,7 @@ from skws_tui.services.typed import parse_typed
 
 
 def live_job(schema: Schema, source: str = "", **options: Any) -> Job:
-    """A live search: local, and skipping bad records, unless ``options``, fields of a job, say otherwise.
+    """A live search. It is local and skips bad records, unless ``options``, fields of a job, override this.
 
     It has neither sinks nor queries: these are added by commands, so that each can be refused separately.
     """

@@ -176,7 +176,7 @@ class ResultBuffer:
         return new
 
     def become(self, query: str, results: Sequence[Result]) -> None:
-        """Replace the results of a query; others leave at once."""
+        """Replace the results of a query; its former results leave at once."""
         stay = {result.id for result in results}
         for name, one in [key for key in self._rows if key[0] == query and key[1] not in stay]:
             row = self._rows[name, one]

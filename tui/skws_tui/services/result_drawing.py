@@ -42,9 +42,9 @@ _SCORE: Final = 8
 _GAP: Final = "  "
 _LABEL: Final = 9
 _VALUE: Final = 60
-"""The cells of a value in a tree."""
+"""The width of a value in a tree, in cells."""
 _NARROW: Final = 12
-"""The cells of a value if there is less room."""
+"""The width of a value if there is less room, in cells."""
 _WIDE: Final = 10_000
 _CHANGED: Final = "reverse"
 _WHOLE: Final = 2_000
@@ -77,7 +77,7 @@ class TableColumns:
 
     @property
     def sentence(self) -> int:
-        """The cells of the column that takes the remaining width."""
+        """The width in cells of the column that takes the remaining space."""
         others = (_TIME + 2) * self.time + 1 + _SIZE + _SCORE * self.score
         others += sum(cells + 2 for cells in (self.query, self.badge) if cells)
         return max(self.width - others, 8)
@@ -455,7 +455,7 @@ SEPARATOR: Final = " · "
 GAP: Final = "…"
 """Replaces connecting phrases; no separators are next to it."""
 _CONNECTING: Final = 32
-"""The most cells of a phrase without keywords."""
+"""The maximum width of a phrase without keywords, in cells."""
 _SHORTEST: Final = 10
 _SHORTEST_BESIDE_THINGS: Final = 7
 

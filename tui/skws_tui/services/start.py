@@ -12,9 +12,9 @@ from skws_schema.model import Join, Relation, Row, Schema, key_getter
 
 _TRIALS: Final = 3
 LOOKED_AT: Final = 2_000
-"""The rows of each relation that are examined: enough to find words, and fast at every size of data."""
+"""The number of rows examined in each relation: enough to find words, and fast at every size of data."""
 _LETTERS: Final = 4
-"""The least length of an offered word; shorter ones are codes, or match too much."""
+"""The minimum length of an offered word; shorter ones are codes, or match too much."""
 
 
 @dataclass(frozen=True, slots=True)

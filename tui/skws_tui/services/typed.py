@@ -116,7 +116,7 @@ def _scored(typed: TypedText) -> Query:
 class SlotAnalysis:
     """A slot and the number of live tuples that match it.
 
-    ``meant``: a word of the data to use if none does.
+    ``meant``: a similar word of the data if no tuple matches.
     """
 
     text: str

@@ -28,7 +28,7 @@ _HISTORY: Final = 200
 _VERSION: Final = 1
 ADVICE: Final = "try again, or another query"
 _AGAIN: Final = 10.0
-"""The seconds before the same line is reported again."""
+"""The time before the same line is reported again, in seconds."""
 _MOST: Final = 500
 """The number of faults in that time that ends the app."""
 _LARGEST: Final = 1_000_000

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skws_tui.services.analyzer import QueryAnalyzer
 
 KEPT_RESULTS: Final = 5_000
-"""The most results that wait for the app; beyond that, the oldest are dropped and counted."""
+"""The maximum number of results that wait for the app; beyond it, the oldest are dropped and counted."""
 _KEPT_LINES: Final = 500
 
 
@@ -110,7 +110,7 @@ class EventQueue:
 
 
 POINTS: Final = 240
-"""The points of a number's history: a minute at four a second."""
+"""The number of points in a number's history: a minute at four a second."""
 _LOG_LINES: Final = 2_000
 
 
@@ -142,9 +142,9 @@ class View:
         self.skipped = 0
         self.failure = ""
         self.step = ""
-        """The last notice of the job about its work; errors of queries are not among them."""
+        """The last notice of the job about its work; errors of queries are not shown here."""
         self.waited = 0.0
-        """The seconds that the engine has taken to start."""
+        """The time that the engine has taken to start, in seconds."""
         self._began: float | None = None
         self._analyzer: QueryAnalyzer | None = None
         self._own_windows: dict[str, bool] = {}

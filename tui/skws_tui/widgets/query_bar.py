@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 _WIDTH: Final = 32
-"""The most cells of a query's name."""
+"""The maximum width of a query's name, in cells."""
 _GAP: Final = "   "
 
 
@@ -131,14 +131,14 @@ class WindowDrawing(Static):
 
 
 def draw_windows(view: View, query: str | None, palette: Palette, width: int) -> Text | None:
-    """A line a key, open windows first; None if the query has no windows of its own.
+    """A line for each key, open windows first; None if the query has no windows of its own.
 
     ``query``: None for all queries, if they share the windows of the schema or only one has any.
     """
     if query is None and (
         len(view.windows) == 1 or isinstance(view.request.job.plan_window, ExpressionWindow)
     ):
-        query = next(iter(view.windows), None)  # the oldest query has seen the most
+        query = next(iter(view.windows), None)  # the oldest query has the most windows
     if query is None or query not in view.windows:
         return None
     windows = list(view.windows[query])

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from skws_tui.services.live_job import LiveJob
 
 _DRAWN: Final = 600
-"""Drawn results in the cache, since a page is drawn again at every key."""
+"""The number of drawn results in the cache, since a page is drawn again at every key."""
 _MARGIN: Final = 2
-"""The cells before a line, for the mark of the cursor."""
+"""The width of the margin before a line, for the mark of the cursor, in cells."""
 _MARK: Final = Style(bold=True)
 _SEEN: Final = 0.01
 """The smallest visible change of a scroll bar, as a share of its length."""
@@ -103,7 +103,7 @@ class ResultList(ScrollView, can_focus=True):
 
     @property
     def row_width(self) -> int:
-        """The cells of a line; before the first layout, as if the list filled its surroundings."""
+        """The width of a line in cells; before the first layout, as if the list filled its surroundings."""
         around = self.parent
         width = self.scrollable_content_region.width
         if not width and isinstance(around, Widget):

@@ -80,7 +80,7 @@ class FilterBox(LineInput):
 
 _COMPLETIONS: Final = 3
 _NAMED: Final = 56
-"""The most characters of the attributes that the empty box names."""
+"""The maximum length of the list of attributes in the empty box."""
 
 
 class _Completions(Suggester):

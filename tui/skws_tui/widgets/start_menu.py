@@ -18,7 +18,7 @@ from skws_tui.services.start import RelationShown, StartContents, Trial
 
 _EARLIER: Final = 3
 _NAMED: Final = 56
-"""The most characters of the attributes in the line of a relation."""
+"""The maximum length of the list of attributes in the line of a relation."""
 _INTRODUCTION: Final = "Type words to search for: results are joined rows that together contain all of them."
 
 

@@ -27,7 +27,7 @@ def demo(
         typer.Argument(
             metavar="QUERY",
             help="Keywords; several arguments are one query.",
-            show_default="four queries; off a terminal, " + PAPER_QUERY,
+            show_default="four queries; without a terminal, " + PAPER_QUERY,
         ),
     ] = None,
     plain: Annotated[bool, typer.Option("--plain", help="Print the results as trees and exit.")] = False,
@@ -37,7 +37,7 @@ def demo(
 ) -> None:
     """Watch half a century of films arrive in a minute, with standing queries. Add your own.
 
-    Off a terminal, or with --plain, print the results of one query.
+    Without a terminal, or with --plain, print the results of one query.
     """
     text = query_text(query) if query else ""
     chosen = engine_of(options.EngineOptions(engine))

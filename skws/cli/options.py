@@ -299,7 +299,7 @@ class InputOptions:
         data_option(
             "--lateness",
             metavar="D",
-            help="Take records in order of arrival; drop those later than this ('30 s', '0 s').",
+            help="Process records in order of arrival; drop those later than this ('30 s', '0 s').",
             show_default="0 s; a replay is sorted by time",
         ),
     ] = None
@@ -481,7 +481,7 @@ class LiveOptions(MeshOptions, StreamOptions):
         data_option(
             "--idle",
             metavar="D",
-            help="Wait this long for a file or partition that brings nothing while others go on.",
+            help="Wait this long for a file or partition without new records while others have some.",
         ),
     ] = "10 seconds"
     speed: Annotated[

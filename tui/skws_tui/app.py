@@ -68,7 +68,7 @@ class SkwsApp(FencedApp):
     MODES: ClassVar[dict[str, ScreenMaker]] = MODES
     DEFAULT_MODE = "search"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "pause", "Pause the stream, or play on", show=False, id="pause"),
+        Binding("space", "pause", "Pause or resume the stream", show=False, id="pause"),
         Binding("plus,equals_sign", "faster(1)", "Double the speed of a replay", show=False, id="faster"),
         Binding("minus", "faster(-1)", "Halve the speed of a replay", show=False, id="slower"),
         *GOING,
@@ -192,7 +192,7 @@ class SkwsApp(FencedApp):
         """Choose among rows with a join value, and show them."""
         by_text = {place.text: place for place in places}
         if not by_text:
-            self.notify("no join continues from here")
+            self.notify("no joins lead from here to other rows")
             return
         self.push_screen(
             PickScreen("Rows with", [(text, "") for text in by_text]),
@@ -210,7 +210,7 @@ class SkwsApp(FencedApp):
     def export(self, results: Sequence[Result], path: str) -> None:
         """Write results to a file. Raises SkwsError."""
         if not results:
-            raise UsageError("the list has no result to export")
+            raise UsageError("there are no results to export")
         write_results(results, Path(path).expanduser())
         self.tell("info", f"{counted(len(results), 'result')} written to {path}", shown=True)
 
@@ -303,7 +303,7 @@ class SkwsApp(FencedApp):
         """Quit; ask first if the schema has unsaved edits."""
         schema = self._screen_of("schema")
         if isinstance(schema, LiveScreen) and schema.is_mounted and schema.dirty:
-            question = "The schema has edits that are not saved. Quit and lose them?"
+            question = "The schema has unsaved edits. Quit and lose them?"
             self.push_screen(ConfirmScreen(question), lambda yes: self.exit() if yes else None)
         else:
             self.exit()

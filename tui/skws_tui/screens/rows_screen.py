@@ -31,7 +31,7 @@ class RowsScreen(FilteredScreen):
 
     name_shown = "rows"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "relation(-1)", "Relation before", show=False),
+        Binding("left_square_bracket", "relation(-1)", "Previous relation", show=False),
         Binding("right_square_bracket", "relation(1)", "relation"),
         FilterBox.SLASH,
         Binding("j", "cursor(1)", "Down", show=False),

@@ -115,7 +115,7 @@ class SchemaScreen(LiveScreen):
             "infer",
             "infer",
             priority=True,
-            tooltip="Infer it from the source",
+            tooltip="Infer the schema from the source",
             id="infer-schema",
         ),
         Binding(

@@ -113,7 +113,7 @@ class SearchLine(LineInput):
             tooltip="Replace the selected query",
             id="replace-query",
         ),
-        Binding("ctrl+s", "save", "save", tooltip="Save the query, or no longer", id="save-query"),
+        Binding("ctrl+s", "save", "save", tooltip="Save or unsave the query", id="save-query"),
         Binding("ctrl+d", "correct", "Correct unknown words", show=False, id="did-you-mean"),
         Binding("escape", "leave", "results"),
     ]

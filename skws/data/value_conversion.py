@@ -67,7 +67,7 @@ LATEST: Final = 253_402_300_799_999_999
 
 _NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without an offset are UTC by definition
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NOT_FINITE: Final = "NaN and infinity are no numbers, so they are missing"
+NOT_FINITE: Final = "NaN and infinity are not numbers, so they are missing"
 _INTEGER = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _TRUTH: Final = {
@@ -92,7 +92,7 @@ def shown(value: object) -> str:
     except RecursionError:
         return TOO_DEEP
     except ValueError:  # Python does not convert integers of more than 4,300 digits
-        return "a number of thousands of digits"
+        return "a number with thousands of digits"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

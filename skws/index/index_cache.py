@@ -211,7 +211,7 @@ def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, i
         yield from zip(some.tolist(), values[some].tolist(), some_rows, strict=True)
 
 
-_REMEDY: Final = "the source of a table has rows of that table only, whatever --on-error says"
+_REMEDY: Final = "the source of a table must have only rows of that table, whatever --on-error says"
 _FORMAT: Final = 9
 _SPACE: Final = 1 << 20
 """The space for tuples of a stream after the rows of tables; beyond it, all columns are copied."""
@@ -328,7 +328,7 @@ def database_index(
     """
     path = kept if kept is not None else _cached(database, schema)
     if path.exists() and not _is_index(path):
-        raise UsageError(f"--index {path}: the file is no index; expected an index or a new name")
+        raise UsageError(f"--index {path}: the file is not an index; expected an index or a new name")
     states = [_state(database, schema, number) for number in range(len(schema.relations))]
     mark = " ".join([__version__, str(_FORMAT), *states])
 
@@ -431,7 +431,7 @@ def table_source(schema: Schema, number: int) -> TableSource:
     if is_postgres(address) or is_sqlite(address):
         return _InDatabase(database_at(address), schema, number)
     if "://" in address:
-        raise UsageError(f"{redacted(address)}: a table is in files, sqlite:FILE or postgresql://...")
+        raise UsageError(f"{redacted(address)}: expected files, sqlite:FILE or postgresql://... for a table")
     return _Files(Path(address), schema, number)
 
 
@@ -511,7 +511,7 @@ class _Files:
         for record in records:
             if record.relation != self.number:
                 raise SourceError(
-                    f"{split.path}: holds a record of {relations[record.relation].name}; expected rows of"
-                    f" {relations[self.number].name} alone"
+                    f"{split.path}: holds a record of {relations[record.relation].name}; expected only rows"
+                    f" of {relations[self.number].name}"
                 )
             yield record.row

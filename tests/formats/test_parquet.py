@@ -183,7 +183,7 @@ def test_what_is_no_number_costs_its_row_only_in_a_key(tmp_path: Path, key: str,
         assert first.row == (1, None)  # type: ignore[union-attr]
         assert [bad.passed_over for bad in rest if isinstance(bad, BadRecord)] == [1]
     else:
-        assert first.reason == "r.v: NaN and infinity are no numbers, so they are missing"  # type: ignore[union-attr]
+        assert first.reason == "r.v: NaN and infinity are not numbers, so they are missing"  # type: ignore[union-attr]
 
 
 def test_a_name_of_a_column_that_is_not_utf_8_is_told(tmp_path: Path) -> None:

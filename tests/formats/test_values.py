@@ -102,7 +102,7 @@ def test_refused(kind: T, given_: Any) -> None:
 
 @pytest.mark.parametrize("kind", T)
 def test_a_number_of_thousands_of_digits_is_refused(kind: T) -> None:
-    with pytest.raises(MalformedError, match=r"expected.* got a number of thousands of digits"):
+    with pytest.raises(MalformedError, match=r"expected.* got a number with thousands of digits"):
         conversion(kind, int)(10**5000)
 
 

@@ -208,7 +208,7 @@ def test_indexed_once_and_again_when_the_data_has_changed(skws: Skws, tmp_path: 
         ("p.csv", "pid,name\n1,a\n", 0, ""),
         ("p.jsonl", '{"relation": "sale", "time": 1, "row": {"oid": 1}}\n', 5, "p.jsonl"),
         ("p.sqlite", "no database", 4, "p.sqlite: file is not a database"),
-        ("ftp://x/y", None, 2, "ftp://x/y: a table is in files, sqlite:FILE or postgresql://"),
+        ("ftp://x/y", None, 2, "ftp://x/y: expected files, sqlite:FILE or postgresql://... for a table"),
     ],
 )
 def test_bad_sources(skws: Skws, tmp_path: Path, source: str, text: str | None, code: int, told: str) -> None:
@@ -282,7 +282,7 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
     with running(asked(tmp_path, "p.csv"), wanted=2) as run:
         run.results(2)
     assert sorted(r.tuples[0].id for r in run.sink.results) == ["product:2", "product:3"]
-    assert sum("product.price: NaN and infinity are no numbers" in line for line in run.notes.lines) == 1
+    assert sum("product.price: NaN and infinity are not numbers" in line for line in run.notes.lines) == 1
 
 
 @given(
@@ -336,7 +336,9 @@ def test_what_is_missing_in_a_table_is_told_each_time(skws: Skws, tmp_path: Path
         for _ in range(2):
             done = skws("search", "gift", "lamp", "--replay", sales, "--schema", schema)
             assert done.code == 0, done.err
-            assert "product.price: NaN and infinity are no numbers, so they are missing (1 value)" in done.err
+            assert (
+                "product.price: NaN and infinity are not numbers, so they are missing (1 value)" in done.err
+            )
 
 
 def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> None:
@@ -344,7 +346,7 @@ def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> No
     with (tmp_path / "p.csv").open("a") as file:
         file.write("9,lamp,NaN\n")
     schema, sales = shop(tmp_path, "p.csv")
-    told = "product.price: NaN and infinity are no numbers, so they are missing"
+    told = "product.price: NaN and infinity are not numbers, so they are missing"
     results = skws.search("gift lamp", sales, schema=schema)
     assert list(results)
     assert results.bad.passed_over == {told: 1}

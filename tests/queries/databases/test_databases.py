@@ -245,7 +245,7 @@ def test_joins_of_a_catalog_that_declares_none_are_those_of_names_and_values(
         (4, ("--database", "none.sqlite"), "no such SQLite file"),
         (4, ("--database", __file__), "not a database"),
         (2, ("--database", "BOOKS", "--window", "none"), "--window does not apply to a database"),
-        (2, ("--database", "BOOKS", "--index", __file__), "no index"),
+        (2, ("--database", "BOOKS", "--index", __file__), "not an index"),
         (2, ("--database", "BOOKS", "--rank", "relevanz"), "did you mean"),
     ],
 )
@@ -295,7 +295,7 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
         assert (
             "passed over: movie.until: times outside of the years 1 to 9999, and infinity, are missing"
             " (3 values)\n"
-            "passed over: movie.worth: NaN and infinity are no numbers, so they are missing (2 values)\n"
+            "passed over: movie.worth: NaN and infinity are not numbers, so they are missing (2 values)\n"
         ) in done.err
     found = library.search("kettle", database.uri())
     assert len(found) == 3
@@ -303,7 +303,7 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
     database.run("INSERT INTO movie VALUES ('NaN', 'kettle', NULL, NULL)")
     done = skws(*asked)
     assert done.code == 4
-    assert "row 4: movie.mid: NaN and infinity are no numbers" in done.err
+    assert "row 4: movie.mid: NaN and infinity are not numbers" in done.err
 
 
 def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> None:
@@ -316,8 +316,8 @@ def test_infinity_in_a_sqlite_file_is_missing(skws: Skws, tmp_path: Path) -> Non
     done = skws("search", path, "kettle", "-f", "jsonl")
     assert len(done.records) == 3
     assert {one["tuples"][0]["row"].get("worth") for one in done.records} == {None}
-    assert "thing.worth: NaN and infinity are no numbers, so they are missing (2 values)" in done.err
-    assert "odd.value: NaN and infinity are no numbers, so they are missing (1 value)" in done.err
+    assert "thing.worth: NaN and infinity are not numbers, so they are missing (2 values)" in done.err
+    assert "odd.value: NaN and infinity are not numbers, so they are missing (1 value)" in done.err
 
 
 def test_joins_of_postgresql_without_foreign_keys_stay_as_its_rows_change(

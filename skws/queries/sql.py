@@ -86,7 +86,7 @@ def _lines(union: Union, verdict: Verdict, repairs: Sequence[Repair]) -> Iterato
     yield f"{_HEADINGS[verdict.bounded]}: {_REASONS[verdict.bounded, verdict.distinct]}"
     yield from reasons(union, verdict)
     if verdict.bounded is False and not verdict.certain:
-        yield "  the theorem is about synopses of one form; others might do: skws bounds run --force-synopses"
+        yield "  the theorem covers one form of synopses; to run the query: skws bounds run --force-synopses"
     if verdict.failures:
         yield from offers(repairs)
 
@@ -205,7 +205,7 @@ class SqlEvaluator(Evaluator):
         for record in arrived.batch.records():
             if record.delete and self._finite:
                 raise UsageError(
-                    "the replay deletes tuples; a query in constant memory takes insertions only"
+                    "the replay deletes tuples; a query in constant memory only accepts insertions"
                 )
             name = self._schema.relations[record.relation].name
             if name not in self._used:
@@ -213,7 +213,7 @@ class SqlEvaluator(Evaluator):
             if record.delete:
                 raise BadRecordsError(
                     f"a record deletes a tuple of {name}; query {self._query.name!r} runs in constant memory,"
-                    " and takes insertions only"
+                    " and only accepts insertions"
                 )
             if record.time != self._now:
                 yield from self.end()

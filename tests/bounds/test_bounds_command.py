@@ -170,7 +170,7 @@ def test_deletions_are_refused(folder: Folder) -> None:
     folder.write("replay.jsonl", line + "\n")
     code, _, err = folder.bounds("run", "SELECT s.a FROM s")
     assert code == 2
-    assert "takes insertions only" in err
+    assert "only accepts insertions" in err
 
 
 def test_other_commands_load_no_sql_parser() -> None:

@@ -175,7 +175,7 @@ def test_bad_records_fail_or_are_skipped(skws: Skws, bank: tuple[object, ...], t
         (("--pattern", "branch b"), "branch is a static table"),
         (("--pattern", "Q(i) <- branch(i, _)"), "branch is a static table"),
         (("--pattern", 'login l where l:"the"'), "the"),
-        (("--pattern", 'login l where l:"a1 ; b1"'), "';' orders several, in the pattern itself"),
+        (("--pattern", 'login l where l:"a1 ; b1"'), "use ';' in the pattern to order tuples"),
         (("--pattern", 'refund r where r:"x"'), "refund has no attribute that is searched"),
         (
             ("--pattern", "Q(u, i) <- login(u, _), transfer(i, u, _), refund(i)"),
@@ -208,10 +208,10 @@ def test_explain_shows_the_tree_and_the_automaton(skws: Skws, bank: tuple[object
     lines = outcome.out.splitlines()
     assert lines[:3] == [f"pattern: {FORMAL}", "window: 100 tuples", "compact q-tree:"]
     assert lines[3:7] == ["  u", "    0: login(u, _)", "    1: transfer(_, u, _)", "    2: refund(u)"]
-    assert lines[7:9] == ["shared out by the value of u", "automaton: 4 states, 6 transitions, final: u"]
+    assert lines[7:9] == ["divided by the value of u", "automaton: 4 states, 6 transitions, final: u"]
     assert skws("explain", "--pattern", URGENT, "--schema", bank[1]).out.startswith(
         f"pattern: {URGENT}\nwindow: 1 hour\n"
-        "shared out by the value of l.user = t.user = r.user\nautomaton: 3 states"
+        "divided by the value of l.user = t.user = r.user\nautomaton: 3 states"
     )
     dot = skws("explain", "--pattern", URGENT, "--schema", bank[1], "--format", "dot").out
     assert dot.startswith("digraph automaton {")

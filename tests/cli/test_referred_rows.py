@@ -28,7 +28,7 @@ relations:
   badge: {attributes: {nr: integer, post: integer, name: text}, key: [nr], table: true}
 joins: [post.parent = post.id, badge.post = post.id]
 """
-NOTE = "also: 1 row of post with 'neural' is joined to these results; post.title:neural asks for it"
+NOTE = "also: 1 row of post with 'neural' is joined to these results; post.title:neural finds it"
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_evaluators(skws: Skws) -> None:
     refused = skws(*SEARCH, "--evaluator", "delta", "--mesh", "full")
     assert (refused.code, "--evaluator delta cannot be combined with --mesh full" in refused.err) == (2, True)
     shown = skws("explain", "tarantino", "travolta", "--schema", SCHEMA, "--evaluator", "mesh").out
-    assert "never by delta joins, since the mesh was asked for" in shown
+    assert "never by delta joins, since the mesh was requested" in shown
 
 
 def test_dropped_words_are_told(skws: Skws) -> None:

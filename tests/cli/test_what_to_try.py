@@ -76,7 +76,7 @@ def test_large_files_are_looked_at_in_place_of_what_small_ones_leave(tmp_path: P
     asked = Plan(schema, parse_query("zzyzx", schema), Unbounded())
     assert why_nothing(asked, Replay([*large, *small], schema), 10).reasons == ("no row matches 'zzyzx'",)
     assert why_nothing(asked, Replay([*large, *small], schema), 8).reasons == (
-        "no row of the 8 looked at matches 'zzyzx'",
+        "no row of the 8 examined matches 'zzyzx'",
     )
 
 

@@ -343,7 +343,7 @@ def test_the_option_goes_before_the_schema(searched: Searched) -> None:
 @pytest.mark.parametrize(
     ("schema", "options", "said"),
     [
-        ("none.yaml", ["--window", "every open when login close when logout"], "again and again:"),
+        ("none.yaml", ["--window", "every open when login close when logout"], "repeatedly:"),
         ("none.yaml", ["--window", "open when logn close when logout"], "did you mean 'login'"),
         ("none.yaml", ["--window", "open when login"], "expected"),
         ("shop.yaml", ["--lateness", "1 s"], "window expression"),

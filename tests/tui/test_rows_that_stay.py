@@ -47,7 +47,7 @@ def test_below_the_list_stands_how_to_ask_for_what_results_hide(
             await driver.advance(2)
             text = " ".join(driver.text().replace("│", " ").split())
             assert "also: 1 row of question with 'neural' is joined to these results;" in text
-            assert "question.title:neural asks for it" in text
+            assert "question.title:neural finds it" in text
             await driver.write("question.title:neural engineer")
             await driver.press("enter")
             await driver.advance(1)

@@ -228,7 +228,7 @@ class _PatternReader:
         if relation is None:
             raise self._fault(name, f"there is no relation {str(name)!r}{nearest(name, self._schema.index)}")
         if self._schema.relations[relation].table:
-            raise self._fault(name, f"{name} is a static table: a pattern is over streams")
+            raise self._fault(name, f"{name} is a static table: a pattern matches tuples of streams")
         return OneTuple(TupleLetter(relation, variable))
 
     def _any(self, token: Token, variable: str, *, searched: bool = False) -> Expression:

@@ -167,8 +167,8 @@ def _named(plan: Plan) -> Iterator[str]:
     names = reduce(or_, Matcher(query, plan.schema).names)
     texts = [repr(slot.text) for number, slot in enumerate(query.slots) if names >> number & 1]
     if texts:
-        are = "is a name" if len(texts) == 1 else "are names"
-        yield f"{', '.join(texts)} {are} in the schema, too: try --match-names"
+        are = "is also a name" if len(texts) == 1 else "are also names"
+        yield f"{', '.join(texts)} {are} in the schema: try --match-names"
 
 
 def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
@@ -180,7 +180,7 @@ def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
                 if " " in heading and fold(text) in {token.word for token in tokens(heading)}:
                     yield (
                         f"{text!r} is in {heading!r}, which names a column of {relation.name}: if that is a"
-                        " row, put a line with names of columns before it"
+                        " row, put a line with the column names before it"
                     )
                     return
 
@@ -207,7 +207,7 @@ class RecordSample:
         return self._counts.tuples - before
 
     def why_nothing(self) -> EmptyResult:
-        where = "" if self.whole else f" of the {self._counts.tuples:,} looked at"
+        where = "" if self.whole else f" of the {self._counts.tuples:,} examined"
         return self._counts.why_nothing(lambda: self._words, where)
 
 

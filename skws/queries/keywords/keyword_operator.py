@@ -594,5 +594,5 @@ def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows:
     tree = queries[number].mesh.network(operator)
     plan = plans[number]
     network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)
-    others = f" (beside {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
+    others = f" (besides {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
     return f"query {plan.query.text!r}{others}, most of it for the network {network}, holds"

@@ -95,7 +95,7 @@ class LiveKeywords(LiveOperator):
         if self._engine is None:
             raise UsageError(NOTHING_LIVES)
         if plan.search is None:
-            raise UsageError(f"{plan.query.text!r}: only keywords can be searched for among live tuples")
+            raise UsageError(f"{plan.query.text!r}: only keyword queries can search the live tuples")
         return self._engine.search(ordered_by_sample(plan.search, self._state.stream.sample), most)
 
     def why_nothing(self, plan: QueryPlan) -> EmptyResult | None:

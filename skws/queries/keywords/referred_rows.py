@@ -56,7 +56,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
     return tuple(
         f"also: {counted(each.rows, 'row')} of {each.text.partition('.')[0]} with"
         f" {each.text.partition(':')[2]!r} {'is' if each.rows == 1 else 'are'} joined to these results;"
-        f" {each.text} asks for {'it' if each.rows == 1 else 'them'}"
+        f" {each.text} finds {'it' if each.rows == 1 else 'them'}"
         for each in islice(best.values(), _NOTES)
     )
 

@@ -278,7 +278,7 @@ def _plan(query: Query, stream: Stream) -> Plan:
     own = query.options.get(WINDOW)
     window = stream.window if own is None else parse_window(own)
     if isinstance(window, ExpressionWindow):
-        raise UsageError(f"window {window.text!r}: the best are of a length of time or tuples")
+        raise UsageError(f"window {window.text!r}: the best results need a window of time or of tuples")
     if isinstance(window, CountWindow) != stream.by_count:
-        raise UsageError(f"window {own!r}: the job's is of {'a count' if stream.by_count else 'time'}")
+        raise UsageError(f"window {own!r}: the job has a window of {'tuples' if stream.by_count else 'time'}")
     return keyword_plan(query, stream, window, ranking)

@@ -33,20 +33,20 @@ def why_no_delta_joins(plan: Plan) -> str:
 
 
 _REASONS: Final[tuple[tuple[Callable[[Plan], bool], str], ...]] = (
-    (lambda plan: bool(plan.query.sequence), "its keywords come in an order"),
+    (lambda plan: bool(plan.query.sequence), "the order of its keywords matters"),
     (lambda plan: plan.query.match_names, "its keywords may be names in the schema"),
     (lambda plan: plan.ranking is not None, "its results have scores"),
     (
         lambda plan: plan.evaluated_by == EvaluatorName.MESH or plan.mesh is not None,
-        "the mesh was asked for",
+        "the mesh was requested",
     ),
     (
         lambda plan: any(
             isinstance(each, Condition) for slot in plan.query.slots for each in slot.alternatives
         ),
-        "many tuples satisfy a condition that stands for a keyword",
+        "many tuples satisfy a condition used as a keyword",
     ),
-    (lambda plan: bool(sourced(plan.schema)), "its schema has tables with a source of their own"),
+    (lambda plan: bool(sourced(plan.schema)), "its schema has tables with their own source"),
 )
 
 

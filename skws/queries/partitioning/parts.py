@@ -132,7 +132,7 @@ class KeyPartitioning:
 def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
     """Why no key can divide the queries, whatever the schema; empty if there is no such reason."""
     if any(query.kind != KEYWORDS for query in queries):
-        return "a query of its kind depends on the order of all tuples"
+        return "a query of this kind depends on the order of all tuples"
     if any(query.scored for query in queries):
         return "scores depend on the statistics of all tuples"
     if not isinstance(window, TimeWindow | Unbounded):
@@ -158,7 +158,7 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     there is no division.
     """
     if own := sourced(schema):
-        return f"the table {schema.relations[own[0]].name} has a source of its own"
+        return f"the table {schema.relations[own[0]].name} has its own source"
     evolution = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
     schema = replace(schema, evolution=evolution)
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)

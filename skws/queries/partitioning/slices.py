@@ -154,7 +154,7 @@ def plan_parts(
 def why_whole(queries: Sequence[Query], window: Window) -> str:
     """The reason why the queries prevent any stream from being cut; empty if there is none."""
     if any(one.kind not in (KEYWORDS, PATTERN, TOP) for one in queries):
-        return "a query of its kind keeps a state of the whole stream"
+        return "a query of this kind keeps a state of the whole stream"
     if not isinstance(window, TimeWindow | CountWindow):
         return "no window bounds the records that a result depends on"
     return ""
@@ -165,7 +165,7 @@ def _why_uncut(records: Sequence[PackedPiece], queries: Sequence[Query], window:
         return "a deletion of a row without a key ends the oldest equal row, however old"
     in_order = all((a.last, a.place) < (b.first, b.place) for a, b in pairwise(records))
     if _by_position(queries, window) and not in_order:
-        return "positions in a stream out of order are known only when it is sorted"
+        return "positions in a stream out of order are only known after sorting"
     return ""
 
 

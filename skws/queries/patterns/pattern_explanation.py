@@ -119,7 +119,7 @@ def pattern_text(text: str, schema: Schema, window: Window | None, default: Wind
         tree = drawing(query.source, compact(qtree(query.source)), names)
         parts.append("compact q-tree:\n" + "\n".join(f"  {line}" for line in tree.splitlines()))
     shared = f"the value of {query.root.name}" if query.root else "time: not all tuples share a value"
-    parts.append(f"shared out by {shared}")
+    parts.append(f"divided by {shared}")
     parts.append(f"automaton: {AutomatonDrawing(query.pcea, schema).text()}")
     return "\n".join(parts) + "\n"
 

@@ -135,7 +135,7 @@ class PatternPlan(SeparatePlan):
         if isinstance(self._window, ExpressionWindow):
             raise UsageError(
                 f"pattern {query.text!r}: a window expression is for keywords; "
-                "expected a window of the pattern's own, such as: within 10 minutes"
+                "expected a window in the pattern, such as: within 10 minutes"
             )
 
     @property
@@ -147,7 +147,7 @@ class PatternPlan(SeparatePlan):
         of_text = pattern_notes(self.query.text, self.stream.schema)
         if self.stream.finite or not isinstance(self._window, Unbounded):
             return of_text
-        remedy = "within 10 minutes in its text, or --window, lets them expire"
+        remedy = "use --window, or within 10 minutes in its text, to let them expire"
         return (*of_text, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
 
     @property

@@ -57,7 +57,7 @@ def read_query(text: str, schema: Schema) -> PatternQuery:
         tables = [a.relation for a in query.atoms if schema.relations[a.relation].table]
         if tables:
             name = schema.relations[tables[0]].name
-            raise PatternError(f"{name} is a static table: a pattern is over streams")
+            raise PatternError(f"{name} is a static table: a pattern matches tuples of streams")
         return PatternQuery(text, automaton_of(query), None, query, {}, root_of_query(query))
     pattern = parse_pattern(text, schema)
     compiled = compile_pattern(pattern, schema, text_match(schema))
@@ -92,15 +92,17 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
         described = schema.relations[relation]
         names = tuple(described.attributes[column].name for column in columns)
         if not names:
-            raise PatternError(f"{described.name} has no attribute that is searched for {text!r}")
+            raise PatternError(
+                f"{described.name} has no attribute that is searched, so none contains {text!r}"
+            )
         searched = [*schema.relations]
         searched[relation] = replace(described, search=names)
         query = parse_query(text, schema)
         if query.without or query.without_joins:
             what = "relation" if query.without else "join"
-            raise PatternError(f"one tuple is to contain {text!r}: there is no {what} to leave out")
+            raise PatternError(f"one tuple must contain {text!r}: there is no {what} to leave out")
         if query.sequence:
-            raise PatternError(f"one tuple is to contain {text!r}: ';' orders several, in the pattern itself")
+            raise PatternError(f"one tuple must contain {text!r}: use ';' in the pattern to order tuples")
         for slot in (*query.slots, *query.exclusions):
             if not any(_says(each, relation, columns) for each in slot.alternatives):
                 where = ", ".join(f"{described.name}.{name}" for name in names)

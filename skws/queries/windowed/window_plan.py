@@ -173,7 +173,7 @@ def _matcher(keyword: str, analyzer: Analyzer) -> Matcher | str:
     except QueryError as error:
         return str(error)
     if query.sequence:
-        return f"one text is to contain {keyword!r}: ';' orders several records, with 'match'"
+        return f"one text must contain {keyword!r}: to order several records, use ';' with 'match'"
     return Matcher(query, schema)
 
 

@@ -36,7 +36,7 @@ class WindowedPlan(SearchPlan):
         if query.scored or SIZE in query.options:
             raise UsageError(
                 "--rank and --top cannot be combined with a window expression: "
-                "the results of a window are given when it ends, all of them"
+                "all results of a window are emitted when it ends"
             )
         self._warning = admit(nameable(stream.schema), self._window, allowed=ALLOWED in query.options)
 
@@ -166,5 +166,5 @@ def _answer(engine: WindowedEngine, plans: Iterable[QueryPlan]) -> None:
 def _window(query: Query) -> ExpressionWindow:
     text = query.options.get(WINDOW)
     if text is None:
-        raise UsageError(f"query {query.name!r}: expected a window expression for it")
+        raise UsageError(f"query {query.name!r}: expected a window expression")
     return ExpressionWindow(text)

@@ -152,7 +152,7 @@ def witness_text(witness: Witness, alphabet: Alphabet) -> str:
     lines = []
     for number, record in enumerate(witness.records):
         position = number - witness.prefix
-        again = "   again and again:" if position == 0 else ""
+        again = "   repeatedly:" if position == 0 else ""
         if position == witness.loop * witness.repetitions:
             again = "   then:"
         if position >= witness.loop and position < witness.loop * witness.repetitions:

@@ -41,7 +41,7 @@ FILES = [
     ("q: {query: ada, top: 3, window: ''}", "window: '': expected a text"),
     ("q: {query: ada, top: 3, window: 5}", "window: 5: expected a text"),
     ("q: {query: ada, top: 3, window: soon}", "window 'soon': expected a duration such as '"),
-    ("q: {query: ada, top: 3, window: 5 tuples}", "window '5 tuples': the job's is of time"),
+    ("q: {query: ada, top: 3, window: 5 tuples}", "window '5 tuples': the job has a window of time"),
     ("q: {query: ada, window: null}", "window: no value: expected one, or no such line"),
     ("q: {query: ada, rank: null}", "rank: no value: expected one, or no such line"),
     ("q: {query: ada, rank: ''}", "rank: '': expected a text"),

@@ -117,7 +117,7 @@ def test_a_cache_that_cannot_be_is_told(skws: Skws, books: Path, cache: Path) ->
     [
         (("solarix",), "no row matches 'solarix'; did you mean 'solaris'?"),
         (("lem", "dispossessed"), "every keyword matches some row, but no 5 joined rows have all"),
-        (("author", "lem", "fine"), "'author', 'fine' are names in the schema, too: try --match-names"),
+        (("author", "lem", "fine"), "'author', 'fine' are also names in the schema: try --match-names"),
     ],
 )
 def test_why_nothing_is_found(skws: Skws, books: Path, query: tuple[str, ...], told: str) -> None:

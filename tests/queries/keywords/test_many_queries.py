@@ -103,8 +103,8 @@ def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
         ("alpha*  beta~", ""),
         ("alpha beta gamma", ""),
         (" ".join(f"word{number}" for number in range(8)), ""),
-        ("alpha ; beta", "its keywords come in an order"),
-        ("alpha !plain.x<2", "many tuples satisfy a condition that stands for a keyword"),
+        ("alpha ; beta", "the order of its keywords matters"),
+        ("alpha !plain.x<2", "many tuples satisfy a condition used as a keyword"),
     ],
 )
 def test_which_queries_one_mesh_answers(text: str, reason: str) -> None:

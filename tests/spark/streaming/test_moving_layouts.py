@@ -127,7 +127,7 @@ def test_by_key_if_asked_and_not_otherwise_refuses_it(tmp_path: Path) -> None:
         run.until(lambda: len(folder.answers()) >= 1)
         (answer,) = folder.answers()
         assert answer.error == (
-            "spark.skws.partitioning keys: no key divides the tuples: a query of its kind depends on the"
+            "spark.skws.partitioning keys: no key divides the tuples: a query of this kind depends on the"
             " order of all tuples"
         )
 

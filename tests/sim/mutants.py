@@ -79,17 +79,17 @@ _mutant(
 )
 _mutant(
     "no-checksums",
-    "checkpoints are read without a look at their checksums",
+    "checkpoints are read without a check of their checksums",
     ("skws.durable:_first", '== b"%08x " % _checksum(text, of, at)', "is not None"),
 )
 _mutant(
     "state-not-checked",
-    "the state of a run is read without a look at its checksums",
+    "the state of a run is read without a check of its checksums",
     ("skws.state_database:StateDatabase.get", "rows[0] != _row(kind, name, value)", "False"),
 )
 _mutant(
     "short-write",
-    "a write that the system cut short is taken for whole",
+    "a write that the system cut short counts as complete",
     (
         f"{_FILES}:written",
         "rest = rest[os.write(handle, rest) :]",
@@ -103,7 +103,7 @@ _mutant(
 )
 _mutant(
     "results-before-journal",
-    "results leave before their records are in the journal for good",
+    "results leave before their records are durable in the journal",
     (f"{_LOCAL}._write", "self._checkpoint.journal.sync()", "pass"),
 )
 _mutant(
@@ -118,12 +118,12 @@ _mutant(
 )
 _mutant(
     "replaced-not-synced",
-    "a file takes another's place before its bytes are on the disk",
+    "a file replaces another before its bytes are on the disk",
     (f"{_FILES}:_write", "os.fsync(handle)", "pass"),
 )
 _mutant(
     "rename-not-synced",
-    "a file that took another's place goes back to the old one at a loss of power",
+    "a loss of power undoes the replacement of a file",
     (f"{_FILES}:replaced", "synced(path.parent)", "pass"),
 )
 _mutant(
@@ -135,7 +135,7 @@ _mutant(
 )
 _mutant(
     "commit-before-flush",
-    "the checkpoint commits a batch that sinks do not have for good",
+    "the checkpoint commits a batch that is not durable in the sinks",
     (f"{_LOCAL}._flush_sinks", "self._writing.flush()", "pass"),
     (
         f"{_LOCAL}.commit",
@@ -145,28 +145,28 @@ _mutant(
 )
 _mutant(
     "committed-batch-again",
-    "a run that resumes writes the last committed batch once more",
+    "a run that resumes writes the last committed batch again",
     ("skws.jobs.worker:resume", "entry.number <= committed", "entry.number < committed"),
     (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
 )
 _mutant(
     "batch-skipped",
-    "a run that resumes does not write the first batch behind the committed one",
+    "a run that resumes does not write the first batch after the committed one",
     ("skws.jobs.worker:resume", "entry.number <= committed", "entry.number <= committed + 1"),
 )
 _mutant(
     "batch-repeated",
-    "a sink writes the last batch that it has once more",
+    "a sink writes its last batch again",
     (f"{_SINKS}.base:BatchSink.write", "batch > self._done", "batch >= self._done"),
 )
 _mutant(
     "letters-repeated",
-    "dead letters of a batch that is repeated are written again",
+    "dead letters of a repeated batch are written again",
     ("skws.jobs.fanout:SinkFanout.write", " and not self._letters.has(batch)", ""),
 )
 _mutant(
     "tail-kept",
-    "what a broken run wrote behind its mark is not known again",
+    "the lines of a broken run after its mark are not recognised",
     (
         f"{_SINKS}.file_sinks:_Behind.left",
         "self._before if self.cut_at is not None else self._before + self._after",
@@ -175,13 +175,13 @@ _mutant(
 )
 _mutant(
     "journal-tail-kept",
-    "an unfinished entry stays in the journal, and others come behind it",
+    "an unfinished entry stays in the journal, and others follow it",
     (f"{_JOURNAL}.repair", "read(path)[: self._end(path)]", "read(path)"),
     host="local",
 )
 _mutant(
     "damaged-end-dropped",
-    "a damaged entry at the end of the journal is taken for one that was never whole",
+    "a damaged entry at the end of the journal counts as one that was never complete",
     (f"{_JOURNAL}._check_end", "if not is_torn(data, end, self._of(path))", "if False"),
     host="local",
 )
@@ -199,7 +199,7 @@ _mutant(
 )
 _mutant(
     "parquet-forgotten",
-    "a run that resumes does not look which Parquet files there are",
+    "a run that resumes does not check which Parquet files exist",
     (f"{_SINKS}.file_sinks:ParquetSink._opened", "default=NONE)", "default=NONE) and NONE"),
 )
 _mutant(
@@ -222,17 +222,17 @@ _mutant(
 )
 _mutant(
     "limits-forgotten",
-    "the limit of an alert begins anew with each process",
+    "the limit of an alert starts again in each process",
     ("skws.jobs.fanout:Routing._restore", "self._limiters[name].restore(state)", "pass"),
 )
 _mutant(
     "output-repeated",
-    "standard output does not keep which batches it has",
+    "standard output does not record which batches it has",
     (f"{_SINKS}.formats:StdoutSink._keep", "self._marks.keep(batch)", "pass"),
 )
 _mutant(
     "flush-after-failure",
-    "a run that fails flushes results whose records may go",
+    "a failing run flushes results whose records may be lost",
     (f"{_LOCAL}.close", "failed=failed and self._journal_synced()", "failed=failed"),
 )
 _mutant(
@@ -242,13 +242,13 @@ _mutant(
 )
 _mutant(
     "count-window-end",
-    "a tuple of a count window goes one arrival too early",
+    "a tuple of a count window expires one arrival too early",
     ("skws_windows.window:ArrivalWindow.end", "(self.size + 1)", "self.size"),
     window="count",
 )
 _mutant(
     "lost-retraction",
-    "a result is not retracted when a tuple of it is deleted",
+    "a result is not retracted when one of its tuples is deleted",
     (
         "skws.queries.keywords.engine:KeywordEngine._batch",
         "retracted = self._results.retracted(ended, self._store.live.tuples.end)",
@@ -257,7 +257,7 @@ _mutant(
 )
 _mutant(
     "late-one-early",
-    "a record at the very time of the latest one counts as late",
+    "a record with the time of the latest one counts as late",
     (
         "skws.queries.order:StreamOrder._without_late",
         "late: Flags = time < reached",
@@ -271,7 +271,7 @@ _mutant(
 )
 _mutant(
     "snapshot-of-the-dead",
-    "the snapshot of a new query has results that are over",
+    "the snapshot of a new query has results that have ended",
     (
         "skws.queries.keywords.engine:KeywordEngine._begun",
         "results.end > self.now",
@@ -280,23 +280,23 @@ _mutant(
 )
 _mutant(
     "command-twice",
-    "the journal does not keep how far commands were read",
+    "the journal does not record how far commands were read",
     (f"{_LOCAL}._logged", "self._inbox.read_to,", "0,"),
 )
 _mutant(
     "command-not-durable",
-    "a command is answered before it is in the journal for good",
+    "a command is answered before it is durable in the journal",
     (f"{_LOCAL}._write", "results or dead_letters or entry.commands", "results or dead_letters"),
     host="local",
 )
 _mutant(
     "schema-forgotten",
-    "the journal's segments do not keep the schemas before them",
+    "the journal's segments do not contain the schemas before them",
     ("skws.jobs.worker:BatchWorker.before", "queries.schemas", "()"),
 )
 _mutant(
     "queries-forgotten",
-    "the journal's segments do not keep the standing queries before them",
+    "the journal's segments do not contain the standing queries before them",
     ("skws.jobs.worker:BatchWorker.before", "queries.shown()", "()"),
 )
 _mutant(
@@ -312,7 +312,7 @@ _mutant(
 )
 _mutant(
     "half-a-line",
-    "a line of a file that is half written counts as a record",
+    "a partially written line of a file counts as a record",
     ("skws.sources.growing_files:_lines_end", "not _is_object(line)", "not line"),
 )
 _mutant(
@@ -328,7 +328,7 @@ _mutant(
 )
 _mutant(
     "bad-not-counted",
-    "bad records of a batch are passed over without a dead letter",
+    "bad records of a batch are dropped without a dead letter",
     (
         "skws.jobs.intake:BadRecordPolicy.refuse",
         "return self.letters(malformed(bad))",
@@ -360,19 +360,19 @@ _mutant(
 )
 _mutant(
     "snapshot-unsorted",
-    "the rows of a snapshot come in the order of their tables, and some count as late",
+    "the rows of a snapshot arrive in the order of their tables, and some count as late",
     (f"{_POSTGRES}.spool:SnapshotSpool.sort", "if not any(", "if True or not any("),
     source="postgres",
 )
 _mutant(
     "rewrite-unseen",
-    "a table that is rewritten beside a snapshot is missing in it",
+    "a table that is rewritten during a snapshot is missing in it",
     (f"{_POSTGRES}.spool:check_files", "if changed:", "if False:"),
     source="postgres",
 )
 _mutant(
     "replacement-without-entry",
-    "a segment that was to replace the log counts although its entry could not be written",
+    "a segment replaces the log although its entry could not be written",
     (f"{_JOURNAL}.open", "int(paths[-1].stem) <= self._last_of(paths[-2])", "False"),
 )
 _ROWS: Final = "skws.store.row_files:RowFile"
@@ -425,7 +425,7 @@ _mutant(
 )
 _mutant(
     "message-again",
-    "messages that a broker gives twice are read twice",
+    "messages that a broker delivers twice are read twice",
     (
         "skws.sources.kafka.topic_reader:PartitionReader.fill",
         "(message.offset() or 0) >= queue.fetched",
@@ -441,7 +441,7 @@ _mutant(
 )
 _mutant(
     "offset-not-kept",
-    "the offset of a partition does not move past what was given",
+    "the offset of a partition does not move past delivered messages",
     (
         "skws.sources.kafka.topic_feed:KafkaFeed.poll",
         "position = replace(position, next=reader.offsets(), horizon=horizon)",
@@ -452,19 +452,19 @@ _mutant(
 
 _mutant(
     "epoch-ignored",
-    "a shard's server works on from a micro-batch that Spark repeats",
+    "a shard's server continues after a micro-batch that Spark repeats",
     (f"{_SPARK}.shard_server:ShardServer._work", "if epoch != self.epoch:", "if self.epoch < 0:"),
     host="spark",
 )
 _mutant(
     "outbox-not-synced",
-    "Spark holds a micro-batch for done before its results are on the disk",
+    "Spark considers a micro-batch done before its results are on the disk",
     (f"{_SPARK}.run_directory:OutputLog.put", "size = self._file.sync()", "size = self._file.size"),
     host="spark",
 )
 _mutant(
     "outbox-trimmed",
-    "results go from the outbox before all sinks have them",
+    "results leave the outbox before all sinks have them",
     (f"{_SPARK}.run_directory:OutputLog.trim", "if last <= committed and", "if last <= committed + 1 and"),
     host="spark",
 )
@@ -476,7 +476,7 @@ _mutant(
 )
 _mutant(
     "later-commands",
-    "a micro-batch that is repeated has commands that came later",
+    "a repeated micro-batch has commands that arrived later",
     (
         f"{_SPARK}.reader:FeedReader.readBetweenOffsets",
         'self._commands(start["commands"], end["commands"])',
@@ -486,7 +486,7 @@ _mutant(
 )
 _mutant(
     "chunk-forgotten",
-    "a shard that is made anew is not told the last chunk of its log",
+    "a rebuilt shard does not get the last chunk of its log",
     (
         f"{_SPARK}.processor:MeshProcessor._log",
         "range(mark.oldest, mark.next)",
@@ -498,14 +498,14 @@ _mutant(
 
 _mutant(
     "settled-too-early",
-    "records that come within the lateness find what they join swept out",
+    "records within the lateness find the tuples that they join swept out",
     ("skws.queries.order:StreamOrder.horizon", "- self._lateness", "- self._lateness // 4"),
     lateness="yes",
     window="time",
 )
 _mutant(
     "out-of-order",
-    "patterns take records as they come, and not in order of time",
+    "patterns read records in order of arrival instead of time",
     (
         "skws.queries.order:Order.in_order",
         'waiting = waiting.take(np.argsort(waiting.time, kind="stable"))',
@@ -539,28 +539,28 @@ _mutant(
 )
 _mutant(
     "given-up-at-once",
-    "results that a server cannot take now are passed over",
+    "results that a server cannot accept now are dropped",
     (f"{_SINKS}.webhook:WebhookSink._give_up", "self._dead_letters.write", "(lambda _: None)"),
     hook="letters",
 )
 _mutant(
     "limit-not-changed",
-    "another limit of an alert holds from the next start only",
+    "a changed limit of an alert takes effect only at the next start",
     ("skws.jobs.fanout:Routing._goes_on", "bool(same)", "bool(before)"),
 )
 _mutant(
     "limit-carried-over",
-    "a limit that changes right after a restart takes over the state of an earlier one",
+    "a limit that changes right after a restart inherits the state of an earlier one",
     ("skws.jobs.fanout:Routing.change", "self._forget(", "set("),
 )
 _mutant(
     "size-not-limited",
-    "a query that a command adds has the size of the job, and not its own",
+    "a query that a command adds has the size of the job instead of its own",
     ("skws.spec.query_spec:Query.named", "self.max_size or max_size", "max_size"),
 )
 _mutant(
     "memory-short",
-    "results are left out when memory runs short",
+    "results are omitted when memory runs short",
     (
         "skws_schema.budgets:memory_checked",
         "        check()",
@@ -569,7 +569,7 @@ _mutant(
 )
 _mutant(
     "pattern-position",
-    "a pattern that is rebuilt counts the tuples of its stream anew",
+    "a rebuilt pattern counts the tuples of its stream from the beginning",
     ("skws.queries.patterns.stream:PatternStream.seek", "self.position = position", "pass"),
     asks="all",
 )
@@ -585,7 +585,7 @@ _mutant(
 )
 _mutant(
     "pattern-behind-dropped",
-    "a pattern that is rebuilt does not count dropped records at the end of a micro-batch",
+    "a rebuilt pattern does not count dropped records at the end of a micro-batch",
     (
         "skws.queries.patterns.stream:PatternStream.begin",
         "map(self._placed, past)",
@@ -595,7 +595,7 @@ _mutant(
 )
 _mutant(
     "pattern-of-the-dead",
-    "a new pattern is given matches that have left the window",
+    "a new pattern gets matches that have left the window",
     ("skws.queries.patterns.stream:PatternStream.alive_after", "if end > self._now", "if True"),
     asks="all",
 )
@@ -617,12 +617,12 @@ _mutant(
 )
 _mutant(
     "never-swept",
-    "tuples that are over stay in memory",
+    "ended tuples stay in memory",
     ("skws.queries.keywords.keyword_operator:KeywordOperator.purge", "self.compact(horizon)", "pass"),
 )
 _mutant(
     "never-forgotten",
-    "tuples that may be deleted are followed for ever",
+    "tuples that may be deleted are tracked for ever",
     (
         "skws.queries.keywords.engine:KeywordEngine.reach",
         "self._settling.forget(horizon)",
@@ -653,17 +653,17 @@ _mutant(
 )
 _mutant(
     "removal-escapes",
-    "a file of a checkpoint that cannot be removed ends with a traceback",
+    "a file of a checkpoint that cannot be removed causes a traceback",
     (f"{_FILES}:removed", 'explained(f"{path}: cannot remove")', "suppress()"),
 )
 _mutant(
     "read-escapes",
-    "a file of a checkpoint that cannot be read ends with a traceback",
+    "a file of a checkpoint that cannot be read causes a traceback",
     (f"{_FILES}:read", 'explained(f"{path}: cannot read")', "suppress()"),
 )
 _mutant(
     "folder-escapes",
-    "a folder of a checkpoint that cannot be created ends with a traceback",
+    "a folder of a checkpoint that cannot be created causes a traceback",
     (f"{_FILES}:kept_folder", 'explained(f"{path}: cannot be created")', "suppress()"),
     host="spark",
 )
@@ -675,17 +675,17 @@ _mutant(
 )
 _mutant(
     "parquet-error-hidden",
-    "a failed removal hides why a Parquet file could not be written, and ends with a traceback",
+    "a failed removal hides why a Parquet file could not be written, and causes a traceback",
     (f"{_SINKS}.base:_whole", "with suppress(OSError):", "if True:"),
 )
 _mutant(
     "parquet-name-not-synced",
-    "a Parquet file that an earlier process renamed is not sure to last",
+    "a Parquet file that an earlier process renamed may not be durable",
     (f"{_SINKS}.file_sinks:ParquetSink._take_over", "synced(self._folder)", "pass"),
 )
 _mutant(
     "slot-unmarked",
-    "that a slot is being made is not on the disk before the slot is there",
+    "a slot is created before the note about it is on the disk",
     (f"{_POSTGRES}.spool:SnapshotSpool.begin", "synced(self.folder)", "pass"),
     source="postgres",
 )
@@ -708,7 +708,7 @@ _mutant(
 )
 _mutant(
     "commands-skipped",
-    "a run on Spark skips commands that came while it was down",
+    "a run on Spark skips commands that arrived while it was down",
     (
         f"{_SPARK}.run_directory:CommandLog.begin",
         "None if control is None else self._inbox.read_to",
@@ -719,7 +719,7 @@ _mutant(
 
 _mutant(
     "gone-counted-twice",
-    "records of a removed relation are counted by each shard that divides tuples",
+    "each shard that divides tuples counts the records of a removed relation",
     (
         "skws.queries.partitioning.parts:key_partitioning",
         "schema = replace(schema, evolution=evolution)",
@@ -759,7 +759,7 @@ _mutant(
 )
 _mutant(
     "past-sent-twice",
-    "a new query takes the records before it twice when the task that sent them has failed",
+    "a new query reads the records before it twice if the task that sent them has failed",
     (
         "skws.spark.streaming.shard_server:Shard.send_past",
         "self._sent[chunk.place] = ",
@@ -770,7 +770,7 @@ _mutant(
 )
 _mutant(
     "begins-before-settled",
-    "a run that resumes takes up begins of results before the records that waited, which have updated them",
+    "a run that resumes restores the begins of results before the waiting records that updated them",
     (
         "skws.jobs.worker:BatchWorker.replay",
         "settled=final,",
@@ -786,13 +786,13 @@ _mutant(
 )
 _mutant(
     "fronts-of-earlier",
-    "which of equal rows were oldest is not known again when the stream time has moved on without records",
+    "the oldest of equal rows is forgotten when the stream time has advanced without records",
     ("skws.queries.session:Session.settle", "each.seek()", "pass"),
     host="spark",
 )
 _mutant(
     "fronts-of-replay",
-    "which of equal rows were oldest is not known again by a run that ends as soon as it has resumed",
+    "the oldest of equal rows is forgotten by a run that ends right after it has resumed",
     (
         "skws.queries.session:Session.replay",
         "self.seek(self.position, self.now if reached is None else reached, settled)",
@@ -808,7 +808,7 @@ _mutant(
 )
 _mutant(
     "torn-command",
-    "half a line, left by a loss of power, hides the next command or answer",
+    "a partial line, left by a loss of power, hides the next command or answer",
     ("skws.jobs.control:ControlFolder._append", '(b"\\n" if _is_torn(path) else b"")', 'b""'),
 )
 

@@ -30,12 +30,12 @@ STORED: Final = {
 
 
 def integers(array: pa.Array) -> Ints:
-    """An int64 array without NULLs, as NumPy's; shares the memory."""
+    """An int64 array without NULLs, as a NumPy array that shares its memory."""
     return _shared(array, np.int64)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
-    """An array of numbers, as NumPy's; shares the memory. The numbers in place of NULL are undefined."""
+    """An array of numbers, as a NumPy array that shares its memory; undefined in place of NULLs."""
     return _shared(array, array.type.to_pandas_dtype())  # a NumPy type
 
 

@@ -197,7 +197,7 @@ def exhaust(groups: Mapping[str, Iterable[Result]]) -> None:
 NOTHING_LIVES: Final = "there are no live tuples to search: no keyword query has begun"
 
 SHARED: Final = ""
-"""The name under which results and state are kept that the queries of a group share; no query has it."""
+"""The name of results and state that the queries of a group share; no query has this name."""
 
 
 class Operator(ABC):

@@ -40,7 +40,7 @@ class LastingRecords:
     bitmaps: Callable[[Ints], KnownBitmaps | None]
 
     def waiting_for(self, waiting: RecordBatch) -> LastingRecords:
-        """These records, with ``waiting`` in place of the records from the first time in it on."""
+        """These records, with all from the first time of ``waiting`` on replaced by ``waiting``."""
         if not len(waiting):
             return self
         first = waiting.time[0]

@@ -438,7 +438,7 @@ class Journal:
             good = end
             yield entry
         if not last and good < segment.path.stat().st_size:
-            raise damaged(segment.path, f" behind byte {good:,}")
+            raise damaged(segment.path, f" after byte {good:,}")
 
     def _whole(self, entry: JournalEntry) -> JournalEntry:
         """An entry with the records that are in row files."""
@@ -477,7 +477,7 @@ class Journal:
         """Raises StateError if more than an unfinished entry is behind the last whole one."""
         data, end = read(path), self._end(path)
         if not is_torn(data, end, self._of(path)):
-            raise damaged(path, f" behind byte {end:,}")
+            raise damaged(path, f" after byte {end:,}")
 
     def _opened(self, path: Path) -> Segment:
         head, _ = next(self._frames(path), (None, 0))

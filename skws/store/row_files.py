@@ -55,7 +55,7 @@ class RowFile:
             self.firsts.append(self.firsts[-1] + len(times_in(data)))
             self.release()
         if self._ends[-1] < len(self._data):
-            raise damaged(path, f" behind byte {self._ends[-1]:,}")
+            raise damaged(path, f" after byte {self._ends[-1]:,}")
 
     @property
     def rows(self) -> int:

@@ -134,7 +134,7 @@ class OutputLog:
         if last:  # its writer may have been killed, or a sync of it have failed
             replaced(path, data[:end], durable=True, mode=PRIVATE)
         elif end < len(data):
-            raise damaged(path, f" behind byte {end:,}")
+            raise damaged(path, f" after byte {end:,}")
         for output in map(_UNPACKED, texts):
             if output.number != self.last + 1:
                 raise damaged(path)
@@ -234,7 +234,7 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
     """
     size = path.stat().st_size if path.exists() else 0
     if size < max(start, end or 0):
-        raise damaged(path, f" behind byte {size:,}")
+        raise damaged(path, f" after byte {size:,}")
     if size == start:
         return (), start
     with explained(f"{path}: cannot read"), path.open("rb") as file:
@@ -242,7 +242,7 @@ def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple
         data = file.read(-1 if end is None else end - start)
     texts, length = all_frames(data, name_of(run, path), start)
     if end is not None and start + length < end:
-        raise damaged(path, f" behind byte {start + length:,}")
+        raise damaged(path, f" after byte {start + length:,}")
     commands = (JobCommand.of(one) for text in texts for one in orjson.loads(text)["commands"])
     return tuple(commands), start + length
 
@@ -377,7 +377,7 @@ class Register:
         for text in texts:
             self._heed(text)
         if end < least:
-            raise damaged(path, f" behind byte {end:,}")
+            raise damaged(path, f" after byte {end:,}")
         # Its writer may have been killed, or a sync of it have failed.
         replaced(path, data[:end], durable=True, mode=PRIVATE)
 

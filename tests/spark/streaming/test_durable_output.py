@@ -210,9 +210,9 @@ def test_damage_to_commands_that_spark_has_planned_is_refused(tmp_path: Path) ->
                 given = path, place.checkpoint
                 if at < (planned or 0):
                     whole = max((end for end in ends if end <= at), default=0)
-                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged behind byte {whole}: "):
+                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged after byte {whole}: "):
                         Register(asked, *given)
-                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged behind byte {whole}: "):
+                    with pytest.raises(StateError, match=rf"commands\.jsonl: damaged after byte {whole}: "):
                         commands_between(path, place.checkpoint.id, 0, planned)
                 else:
                     Register(asked, *given).take([add("bob")], 9)
@@ -224,5 +224,5 @@ def test_the_source_reads_no_commands_that_are_gone(tmp_path: Path, offsets: tup
     path = tmp_path / "commands.jsonl"
     registered(path).take([add("ada")], None)
     read: Callable[[], object] = lambda: commands_between(path, "run", *offsets)  # noqa: E731
-    with pytest.raises(StateError, match=r"commands\.jsonl: damaged behind byte"):
+    with pytest.raises(StateError, match=r"commands\.jsonl: damaged after byte"):
         read()

@@ -294,7 +294,7 @@ def test_a_damaged_command_that_spark_has_planned_is_named(tmp_path: Path) -> No
     more = replace(asked, queries={**asked.queries, "chair": "chair", "green": "green"})
     for _ in range(2):
         with (
-            pytest.raises(StateError, match=r"commands\.jsonl: damaged behind byte"),
+            pytest.raises(StateError, match=r"commands\.jsonl: damaged after byte"),
             running(more) as run,
         ):
             run.results(1)

@@ -66,7 +66,7 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
     """One integer per row of some blocks of one relation, and flags of the rows without NULL.
 
     Equal values give equal integers. NULLs are equal to each other if there are several columns; for one
-    column the integer of NULL is undefined. Different integers in a single column have different integers.
+    column the integer of NULL is undefined. Different integers of a single column stay different.
     """
     parts = [_all(block, columns) for block in blocks]
     there = [np.logical_and.reduce([known for _, known in some]) for some in parts]

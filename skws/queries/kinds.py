@@ -14,7 +14,7 @@ from skws.spec.query_spec import KEYWORDS, PATTERN, SQL, TOP, WINDOWED, Query, S
 from skws_schema.errors import UsageError, nearest
 
 Kind: TypeAlias = Callable[[Query, Stream], QueryPlan]
-"""Plans a query of one kind: a class of ``QueryPlan``."""
+"""Plans a query of one kind: a subclass of ``QueryPlan``."""
 
 
 def _keywords() -> Kind:

@@ -475,7 +475,7 @@ class EvaluatorOperator(Operator):
         return list(memory_checked(self.evaluator.begin(self._past())))
 
     def remove(self, name: str) -> None:
-        """The operator goes with its query."""
+        """Does nothing: the operator is dropped with its query."""
 
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         return {self._name: self.evaluator.take(self._counted(arrived))}

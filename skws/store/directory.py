@@ -114,7 +114,7 @@ class FollowedTuples:
 
 
 class RowStore(Table):
-    """The rows of live tuples by slot, in the blocks in which they arrived; dropped with their last row.
+    """The rows of live tuples by slot, in the blocks of their arrival; a block is dropped with its last row.
 
     ``lasting``: rows live long, so rows that come a few at a time, as Python values, are turned into columns.
     """

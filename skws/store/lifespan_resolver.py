@@ -191,7 +191,7 @@ class LifespanResolver:
         self._objects = {key: known for key, known in self._objects.items() if key[0] not in removed}
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
-        """Apply the records of followed relations, in order of ticks, and sets the ends of tuples.
+        """Apply the records of followed relations, in order of ticks, and set the ends of tuples.
 
         ``places``: the order of arrival.
         """

@@ -157,7 +157,7 @@ class FileMatching:
 
 @dataclass(slots=True)
 class _MatchedFile:
-    """A file. ``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
+    """A row file. ``earlier``: bitmaps by an earlier process. ``keys``: of all queries, by number.
 
     ``missing``: matches the queries without stored bitmaps; None if all have some.
     """

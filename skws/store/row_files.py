@@ -68,7 +68,7 @@ class RowFile:
 
     @classmethod
     def write(cls, path: Path, parts: Iterable[RecordBatch]) -> RowFile:
-        """Write and syncs insertions, each part as a portion. Raises StateError."""
+        """Write and sync insertions, each part as a portion. Raises StateError."""
         portions = []
         with (
             explained(f"{path}: cannot write"),
@@ -275,7 +275,7 @@ class RowFiles:
                 file.release()
 
     def _worth_keeping(self, live: Mapping[RowFile, Flags]) -> set[RowFile]:
-        """The files that stay: at least half of their rows live, and there are at most ``MOST``."""
+        """The files that stay: at least half of their rows are live, and there are at most ``MOST``."""
         counts = {file: int(np.count_nonzero(flags)) for file, flags in live.items()}
         worthy = sorted((file for file in live if 2 * counts[file] >= file.rows), key=counts.__getitem__)
         return set(worthy if len(worthy) < MOST else worthy[len(worthy) - MOST // 2 :])

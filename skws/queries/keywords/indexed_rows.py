@@ -102,7 +102,7 @@ class IndexedTables:
             self._since += len(numbers)
 
     def compact(self, slots: Ints) -> None:
-        """Tuples have new slots; rows with a negative one were removed."""
+        """Note the new slots of tuples; rows with negative slots were removed."""
         if self.crowded:
             self._since = 0
         old, relation, number = self._taken.columns()

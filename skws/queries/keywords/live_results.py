@@ -236,9 +236,9 @@ class EmittedResults(LiveResults):
         return events
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
-        """Forget the results with tuples that live longer than assumed, and are to be inserted again.
+        """Forget the results with tuples that live longer than assumed and will be inserted again.
 
-        Returns those that need not be emitted again.
+        Returns the results that need not be emitted again.
         """
         slots = self._known.slots
         moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}

@@ -70,8 +70,8 @@ class AskedWord:
 class WordSearches:
     """Queries by number, their words, and the delta joins that answer them.
 
-    ``row``: the live rows, by slot. Conditions are evaluated for the tuples of results only: most tuples fail
-    one, for each query that has it.
+    ``row``: the live rows, by slot. Conditions are only evaluated for the tuples of results: each condition
+    would exclude most of all tuples, once for each query that has it.
     """
 
     def __init__(self, live: LiveTuples, schema: Schema, row: Callable[[int], Row]) -> None:

@@ -154,7 +154,7 @@ class TimedLines:
 
 @dataclass(frozen=True, slots=True)
 class SliceProgress:
-    """``counts``: of the slice's own records so far. ``number``: of new results, if they are only counted."""
+    """Counts of a slice's own records so far. ``number``: of new results, if these are only counted."""
 
     counts: Counts
     number: int = 0
@@ -169,7 +169,7 @@ class Updated:
 
 
 Emitted: TypeAlias = TimedLines | SliceProgress | Updated | Sequence[BadRecord] | int
-"""The number of bytes of the slice's own records that have been read."""
+"""A message of a task; an integer is the number of bytes of the slice's own records that it has read."""
 
 
 class BeginsOfSlices:

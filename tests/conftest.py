@@ -135,8 +135,13 @@ def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def spark(spark_session: SparkSession, spark_python: PreloadedPython) -> Iterator[SparkSession]:
+def spark(
+    request: pytest.FixtureRequest, spark_session: SparkSession, spark_python: PreloadedPython
+) -> Iterator[SparkSession]:
     """The session, and the Python for processes that are started beside it."""
+    assert unit(request.node.nodeid) == "spark", (
+        "name Spark in the test: another process starts a second session"
+    )
     with named(spark_python):
         yield spark_session
 

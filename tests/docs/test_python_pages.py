@@ -115,7 +115,7 @@ def in_process(names: dict[str, Any]) -> list[Alert]:
 
 
 @pytest.mark.spark
-def test_the_notebook_of_alerts_loses_and_doubles_none(
+def test_the_notebook_of_alerts_on_spark_loses_and_doubles_none(
     spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     morning, day = run_alerts(spark, code_cells(ALERTS))
@@ -128,7 +128,7 @@ def test_the_notebook_of_alerts_loses_and_doubles_none(
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_notebook_of_alerts_over_a_topic(spark: SparkSession) -> None:
+def test_the_notebook_of_alerts_on_spark_over_a_topic(spark: SparkSession) -> None:
     """Another address is all that changes."""
     code = "\0".join(code_cells(ALERTS))
     files = 'skws.spark.Source(folder / "records")'

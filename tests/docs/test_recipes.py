@@ -345,7 +345,7 @@ def ids(partitions: list[list[dict[str, object]]], folder: Path) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_64_partitions_ten_minutes_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_64_partitions_on_spark_ten_minutes_apart(spark: SparkSession, tmp_path: Path) -> None:
     page = RECIPES / "kafka-on-spark.md"
     program = files(page)["alerts.py"]
     partitions = traces(64, 60, 600)

@@ -412,15 +412,19 @@ _mutant(
     "PostgreSQL may forget what is not in the journal yet",
     (
         f"{_POSTGRES}.change_feed:PostgresFeed._from_log",
-        "return Chunk.of(items), reader.position",
-        "self._stream.confirm(reader.position.lsn)\n    return Chunk.of(items), reader.position",
+        "return chunk, reader.position",
+        "self._stream.confirm(reader.position.lsn)\n    return chunk, reader.position",
     ),
     source="postgres",
 )
 _mutant(
     "change-again",
     "a change of a transaction that was read in part comes again",
-    (f"{_POSTGRES}.changes:LogReader._changed", "self._number <= self._known", "self._number < self._known"),
+    (
+        f"{_POSTGRES}.changes:LogReader._next_moment",
+        "self._number <= self._known",
+        "self._number < self._known",
+    ),
     source="postgres",
 )
 _mutant(
@@ -603,7 +607,7 @@ _mutant(
     "truncation-unseen",
     "the truncation of a table is passed over",
     (
-        f"{_POSTGRES}.changes:ChangeDecoder.items",
+        f"{_POSTGRES}.changes:ChangeDecoder.truncation",
         "return [each.reader.truncation(at.time) for each in followed]",
         "return []",
     ),

@@ -32,6 +32,7 @@ from skws_windows.window import parse_duration
 from tests.jobs.watching import QUERY, SCHEMA, YAML, Collected, Notes, append, customer, opened, order, steps
 from tests.jobs.watching import request as job
 from tests.kafka import MockBroker
+from tests.sources.log_messages import encoded
 from tests.waiting import PATIENCE
 
 DAY = parse_duration("1 day")
@@ -211,11 +212,10 @@ def test_commit_times_far_ahead_raise_no_others() -> None:
 
     def read(horizon: Horizon) -> tuple[list[Item], LogPosition]:
         reader = LogReader(decoder, LogPosition(100), horizon)
-        found: list[Item] = []
         for lsn, time in ((110, 55), (120, 61), (130, 52)):
             for message in (BeginMessage(lsn, time), Insert(7, (b"1",)), Commit(lsn, lsn + 5, time)):
-                found += reader.take(message)
-        return found, reader.position
+                reader.take(encoded(message))
+        return list(reader.chunk()), reader.position
 
     found, end = read(Horizon(10, lambda: 50))
     assert not any(isinstance(item, BadRecord) for item in found)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skws.data.batch import BadRecord, Chunk, Item, Record
+from skws.data.batch import BadRecord, Chunk, Record
 from skws.data.blocks import ColumnBlock
 from skws.formats import plan, read_split
 from skws.sources.growing_files import FilesFeed
@@ -34,6 +34,7 @@ from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError
 from skws_schema.model import Attribute, AttributeType, Relation, Schema
 from tests.sources.followed_files import SCHEMA, Follower, append, line, numbers
+from tests.sources.log_messages import encoded
 from tests.strategies import examples
 
 
@@ -282,7 +283,7 @@ DESCRIBED = Described(7, "public", "movie", ReplicaIdentity.FULL, (RelationColum
 
 def following(position: LogPosition) -> LogReader:
     found = LogReader(ChangeDecoder(PLAIN, MatchedTables({0: TABLE}, {}, ())), position)
-    found.take(DESCRIBED)
+    found.take(encoded(DESCRIBED))
     return found
 
 
@@ -292,8 +293,9 @@ def transaction(lsn: int, time: int, *numbers: int) -> list[Change]:
 
 
 def taken(follower: LogReader, messages: list[Change]) -> list[tuple[object, int]]:
-    items: list[Item] = [item for message in messages for item in follower.take(message)]
-    return [(item.row[0], item.time) for item in items if isinstance(item, Record)]
+    for message in messages:
+        follower.take(encoded(message))
+    return [(record.row[0], record.time) for record in follower.chunk().records.records()]
 
 
 def test_event_time_does_not_go_back_where_commit_times_do() -> None:
@@ -325,7 +327,7 @@ def test_a_rest_moves_the_position_but_not_within_a_transaction() -> None:
     follower.skip_to(150)
     follower.skip_to(140)
     assert follower.position == LogPosition(150)
-    follower.take(BeginMessage(160, 50))
+    follower.take(encoded(BeginMessage(160, 50)))
     follower.skip_to(170)
     assert follower.position == LogPosition(150)
     parted = following(LogPosition(100, change=2, time=50))

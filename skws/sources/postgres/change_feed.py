@@ -134,7 +134,7 @@ class PostgresFeed(Feed):
             chunks.append(self._spool.read_rows(self._schema, first.spool, until))
             first = replace(first, spool=None)
         if last.spool is None and (first.lsn, first.change) != (last.lsn, last.change):
-            chunks.append(Chunk.of(self._replay_log(first, last)))
+            chunks.append(self._replay_log(first, last))
         return Chunk.concat(chunks)
 
     def commit(self, end: Offset) -> None:
@@ -183,13 +183,12 @@ class PostgresFeed(Feed):
         reader = self._at(position, self._horizon)
         if reader is None:
             return NOTHING, position
-        items: list[Item] = []
         try:
-            while len(items) < limit or (reader.in_transaction and len(items) < _WHOLE):
-                settled = bool(items) and not reader.in_transaction
+            while reader.waiting < limit or (reader.in_transaction and reader.waiting < _WHOLE):
+                settled = bool(reader.waiting) and not reader.in_transaction
                 message = self._stream.read(0 if settled else _WAIT_SECONDS)
                 if message is not None:
-                    items += reader.take(message)
+                    reader.take(message)
                 elif not reader.in_transaction:
                     reader.skip_to(self._stream.wal_end)
                     break
@@ -198,15 +197,16 @@ class PostgresFeed(Feed):
             self._on_error(error)
             return NOTHING, position
         except SourceError:
-            if not items:
+            if not reader.waiting:
                 raise
-            # Return the items before the fault first; the next poll raises it again.
+            # Return the records before the fault first; the next poll raises it again.
             self._drop()
+        chunk = reader.chunk()
         self._notices += reader.notices
         reader.notices.clear()
-        if not items:
+        if not len(chunk):
             self._look_for_tables()
-        return Chunk.of(items), reader.position
+        return chunk, reader.position
 
     def _look_for_tables(self) -> None:
         """Add notices of dropped tables and partitions."""
@@ -222,8 +222,8 @@ class PostgresFeed(Feed):
         ):
             self._notices += self._followed.gone(cursor)
 
-    def _replay_log(self, first: LogPosition, last: LogPosition) -> list[Item]:
-        """All items between two positions of the log; restarts if the connection breaks."""
+    def _replay_log(self, first: LogPosition, last: LogPosition) -> Chunk:
+        """All records between two positions of the log; restarts if the connection breaks."""
         self._drop()
         # a commit time beyond the horizon did not raise the times of others
         horizon = self._horizon.fixed(last.time)
@@ -236,8 +236,7 @@ class PostgresFeed(Feed):
             except psycopg2.Error as error:
                 self._on_error(error)
 
-    def _until(self, reader: LogReader, last: LogPosition) -> list[Item]:
-        items: list[Item] = []
+    def _until(self, reader: LogReader, last: LogPosition) -> Chunk:
         while not reader.reached(last, self._stream.wal_end):
             message = self._stream.read(_WAIT_SECONDS)
             if message is None:
@@ -247,9 +246,9 @@ class PostgresFeed(Feed):
                     f"{self._address.shown}: the log no longer holds the offset {last.offset()}"
                 )
             else:
-                items += reader.take(message)
+                reader.take(message)
         self._drop()
-        return items
+        return reader.chunk()
 
     def _at(self, position: LogPosition, horizon: Horizon) -> LogReader | None:
         """A reader of the log from ``position``; None while the server is unreachable."""

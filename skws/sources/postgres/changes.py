@@ -8,19 +8,37 @@ A change of a partition is logged as one of its root. This hides that the partit
 row than the identity of the root says: the other values are NULL. But each partition is described before its
 first change, directly after its root. So if one logs too little, old rows that may belong to it are bad
 records.
+
+Many changes of a table are decoded together, by columns, like the rows of a snapshot (``copied``). If a value
+is unusual, they are decoded one by one.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from skws.data.batch import BadRecord, Item, Record
+from skws.data.arrow import integers
+from skws.data.batch import (
+    BadRecord,
+    Chunk,
+    Flags,
+    Ints,
+    Item,
+    Record,
+    RecordBatch,
+    concat_batches,
+)
+from skws.data.blocks import ColumnBlock
 from skws.data.value_conversion import MalformedError
+from skws.formats.bare_columns import held, typed
 from skws.formats.rows import RowReader
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables
@@ -30,20 +48,28 @@ from skws.sources.postgres.pgoutput import (
     UNCHANGED,
     BeginMessage,
     Cells,
-    Change,
     Commit,
     Delete,
     Insert,
     RelationMessage,
     Truncate,
     Update,
+    decode,
+    is_row_change,
+    table_of,
 )
 from skws.sources.postgres.replica_identity import Partition, advice, identifies, written
+from skws.sources.postgres.row_messages import CellColumn, RowMessages
 from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError, nearest
-from skws_schema.model import Schema
+from skws_schema.model import AttributeType, Schema
 
-RowChange: TypeAlias = Insert | Update | Delete | Truncate
+_FEW: Final = 32
+"""Fewer changes of a table are decoded one by one, which then takes less time."""
+_MANY: Final = 1 << 13
+"""Changes that are decoded at once; more would only take memory."""
+_ZEROS: Final = r"(\.[0-9]*[1-9])0+$|\.0*$"
+"""The end that ``without_zeros`` removes, but for the group."""
 Name: TypeAlias = tuple[str, str]
 """Namespace and name of a table."""
 
@@ -52,8 +78,7 @@ def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - the signature of a lo
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """The origin of a change: its transaction's commit (LSN, microseconds), and its number there from 1."""
 
     lsn: int
@@ -153,28 +178,69 @@ class ChangeDecoder:
         self._partial[root.table.oid][table.oid] = partition
         return [] if partition in former.partitions else [fault]
 
-    def items(self, change: RowChange, at: Moment) -> list[Item]:
-        """The items of a change; none for tables that the schema does not have.
-
-        Raises SourceError for a change of a table that does not fit the schema.
-        """
+    def follows(self, oid: int) -> bool:
+        """True if the schema has a table. Raises SourceError if it no longer fits the schema."""
         self._described = 0
-        for oid in change.oids if isinstance(change, Truncate) else (change.oid,):
-            if oid in self._unfit:
-                raise self._unfit[oid]
-        if isinstance(change, Truncate):
-            followed = [self._followed[oid] for oid in change.oids if oid in self._followed]
-            return [each.reader.truncation(at.time) for each in followed]
-        table = self._followed.get(change.oid)
-        if table is None:
-            return []
-        match change:
-            case Insert():
+        if oid in self._unfit:
+            raise self._unfit[oid]
+        return oid in self._followed
+
+    def truncation(self, change: Truncate, at: Moment) -> list[Item]:
+        """The records of a truncation. Raises SourceError for a table that does not fit the schema."""
+        followed = [self._followed[oid] for oid in change.oids if self.follows(oid)]
+        return [each.reader.truncation(at.time) for each in followed]
+
+    def chunk(self, messages: Sequence[bytes], moments: Sequence[Moment]) -> Chunk:
+        """The records of row changes of tables that the schema has, in order.
+
+        Raises SourceError for a malformed message.
+        """
+        by_table: defaultdict[bytes, list[int]] = defaultdict(list)
+        for number, message in enumerate(messages):
+            by_table[message[1:5]].append(number)
+        batches, orders, rest = list[RecordBatch](), list[Ints](), list[int]()
+        for numbers in by_table.values():
+            table = self._followed[table_of(messages[numbers[0]])]
+            together = None
+            if len(numbers) >= _FEW:
+                ends_tuples = table.identifies and not self._partial.get(table.table.oid)
+                some = [messages[number] for number in numbers]
+                times = np.array([moments[number].time for number in numbers], dtype=np.int64)
+                together = _by_columns(table, some, times, ends_tuples=ends_tuples)
+            if together is None:
+                rest += numbers
+                continue
+            batch, places, done = together
+            batches.append(batch)
+            orders.append(2 * np.array(numbers).take(places) + ~batch.deletes())
+            rest += [number for number, its in zip(numbers, done.tolist(), strict=True) if not its]
+        items = [
+            (number, item)
+            for number in sorted(rest)
+            for item in self._items(messages[number], moments[number])
+        ]
+        chunk = Chunk.of(item for _, item in items)
+        if not batches:
+            return chunk
+        inserts = ~chunk.records.deletes()
+        numbers_of_records = [number for number, item in items if isinstance(item, Record)]
+        batches.append(chunk.records)
+        orders.append(2 * np.array(numbers_of_records, dtype=np.int64) + inserts)
+        order = np.argsort(np.concatenate(orders), kind="stable")
+        return Chunk(concat_batches(batches).take(order), chunk.bad)
+
+    def _items(self, message: bytes, at: Moment) -> list[Item]:
+        """The items of a row change. Raises SourceError for a malformed message."""
+        table = self._followed[table_of(message)]
+        match decode(message):
+            case Insert() as change:
                 return [self._inserted(table, change.new, None, at), *table.reader.notes(table.name)]
-            case Delete():
+            case Delete() as change:
                 return [self._deleted(table, change, at.time, at)]
-            case Update():
+            case Update() as change:
                 return self._updated(table, change, at)
+            case _:
+                return []
 
     def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
         new = self._inserted(table, change.new, change.old, at)
@@ -305,43 +371,116 @@ def _differences(name: str, before: RelationMessage, after: RelationMessage) -> 
     ]
 
 
-class LogReader:
-    """Makes items from the messages of the log; ``position`` advances past every change that was read.
+def _by_columns(
+    table: _Followed, messages: Sequence[bytes], times: Ints, *, ends_tuples: bool
+) -> tuple[RecordBatch, Ints, Flags] | None:
+    """Decodes changes of one table together; None if a value is unusual.
 
-    ``horizon``: commit times beyond it do not raise the times of later changes.
+    Returns the deletions, then the insertions; for each record the position of its message; and flags of the
+    messages that were decoded. The others lack a value, are malformed, or end a tuple that their old row does
+    not identify (``ends_tuples``: all do). An update deletes a row at the time of the new one.
+    """
+    rows = RowMessages(messages, len(table.table.columns))
+    done = rows.sound & (rows.inserts if not ends_tuples else True)
+    key = frozenset(table.reader.relation.key)
+    new, old = list[CellColumn](), list[CellColumn]()
+    for name, index in table.places:
+        after = rows.old[index].where(rows.whole & rows.new[index].unlogged, rows.new[index])
+        before = rows.old[index].where(rows.old_logged, rows.new[index])
+        if name not in key:  # an old row that is not whole has the columns of the identity alone
+            before = before.where(rows.whole, CellColumn.null(len(messages)))
+        done &= ~(after.unlogged & ~rows.deletes) & ~(before.unlogged & ~rows.inserts)
+        new.append(after)
+        old.append(before)
+    deleted, inserted = np.flatnonzero(done & ~rows.inserts), np.flatnonzero(done & ~rows.deletes)
+    columns = []
+    for attribute, (_, index), before, after in zip(
+        table.reader.relation.attributes, table.places, old, new, strict=True
+    ):
+        texts = rows.texts(before.take(deleted).followed_by(after.take(inserted)))
+        values = _typed(table, index, texts, attribute.type)
+        if values is None:
+            return None
+        columns.append(values)
+    times = times.copy()
+    if (column := table.reader.time_column) is not None:
+        of_new = columns[column][len(deleted) :]
+        if of_new.null_count:
+            return None
+        times[inserted] = integers(of_new)
+    places = np.concatenate([deleted, inserted])
+    deletes = np.arange(len(places)) < len(deleted)
+    block = ColumnBlock(
+        table.reader.index, [held(values) for values in columns], table.reader.relation.search_columns
+    )
+    batch = RecordBatch.of_block(block, times.take(places))
+    return replace(batch, delete=deletes), places, done
+
+
+def _typed(table: _Followed, index: int, texts: pa.Array, kind: AttributeType) -> pa.Array | None:
+    """The values of a column in the form of an attribute, as by ``_value``; None if one is unusual."""
+    try:
+        if table.table.columns[index].padded:
+            texts = pc.utf8_rtrim(texts, characters=" ")
+        if index in table.numerics:
+            texts = pc.replace_substring_regex(texts, pattern=_ZEROS, replacement=r"\1")
+    except pa.ArrowException:  # it is not UTF-8
+        return None
+    return typed(texts, kind)
+
+
+class LogReader:
+    """Makes records from the messages of the log; ``position`` is after every change that was taken.
+
+    ``horizon``: commit times beyond it do not raise the times of later changes. ``waiting``: about as many
+    records as ``chunk`` will give; a change counts as two, since an update deletes and inserts.
     """
 
     def __init__(self, decoder: ChangeDecoder, position: LogPosition, horizon: Horizon = ANY_TIME) -> None:
         self.position = position
         self._horizon = horizon
         self.notices: list[str] = []
+        self.waiting = 0
         self._decoder = decoder
         self._begun: BeginMessage | None = None
         self._number = 0
         self._known = position.change
         """Changes of the transaction that were read in an earlier connection."""
+        self._chunks: list[Chunk] = []
+        self._messages: list[bytes] = []
+        """Row changes that are decoded together, after the chunks."""
+        self._moments: list[Moment] = []
 
     @property
     def in_transaction(self) -> bool:
         return self._begun is not None
 
-    def take(self, message: Change) -> list[Item]:
-        """The items of a message; moves ``position``. Raises SourceError like the decoder."""
-        match message:
-            case BeginMessage():
-                self._begun, self._number = message, 0
-            case Commit():
+    def take(self, message: bytes) -> None:
+        """Reads a message; moves ``position``. Raises SourceError like the decoder."""
+        if is_row_change(message):
+            self._changed(message)
+            return
+        match decode(message):
+            case BeginMessage() as begun:
+                self._begun, self._number = begun, 0
+            case Commit() as commit:
                 if not self._known_whole:
                     self._known = 0
-                    self.position = replace(self.position, lsn=message.end, change=0)
+                    self.position = replace(self.position, lsn=commit.end, change=0)
                 self._begun = None
-            case RelationMessage():
-                self.notices += self._decoder.relation(message)
-            case Insert() | Update() | Delete() | Truncate():
-                return self._changed(message)
+            case RelationMessage() as table:
+                self._decode()
+                self.notices += self._decoder.relation(table)
+            case Truncate() as truncate:
+                self._truncated(truncate)
             case _:
                 pass
-        return []
+
+    def chunk(self) -> Chunk:
+        """The records of all messages since the last call. Raises SourceError for a malformed one."""
+        self._decode()
+        chunks, self._chunks, self.waiting = self._chunks, [], 0
+        return Chunk.concat(chunks)
 
     def skip_to(self, wal_end: int) -> None:
         """Advance to ``wal_end``, since nothing is committed before it."""
@@ -361,21 +500,52 @@ class LogReader:
             return self._begun.lsn >= last.lsn
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
-    def beyond(self, message: Change, last: LogPosition) -> bool:
+    def beyond(self, message: bytes, last: LogPosition) -> bool:
         """True if a message is after ``last``, which has not been reached."""
-        return isinstance(message, Commit) and message.lsn >= last.lsn
+        if is_row_change(message):
+            return False
+        change = decode(message)
+        return isinstance(change, Commit) and change.lsn >= last.lsn
 
-    def _changed(self, change: Insert | Update | Delete | Truncate) -> list[Item]:
+    def _changed(self, message: bytes) -> None:
+        moment = self._next_moment()
+        if moment is None:
+            return
+        if self._decoder.follows(table_of(message)):
+            self._messages.append(message)
+            self._moments.append(moment)
+            self.waiting += 2
+        self._advance(moment)
+        if len(self._messages) >= _MANY:
+            self._decode()
+
+    def _truncated(self, truncate: Truncate) -> None:
+        moment = self._next_moment()
+        if moment is None:
+            return
+        self._decode()
+        self._chunks.append(Chunk.of(self._decoder.truncation(truncate, moment)))
+        self.waiting += len(self._chunks[-1])
+        self._advance(moment)
+
+    def _next_moment(self) -> Moment | None:
+        """The origin of the next change; None if it was read before."""
         begun = self._begun
         if begun is None or self._known_whole:
-            return []
+            return None
         self._number += 1
         if self._number <= self._known:
-            return []
+            return None
         # Commit times may differ from the order of commits; event time never decreases.
-        time = max(self.position.time, begun.time)
-        accepted_time = time if time <= self._horizon.latest() else self.position.time
-        items = self._decoder.items(change, Moment(begun.lsn, time, self._number))
+        return Moment(begun.lsn, max(self.position.time, begun.time), self._number)
+
+    def _advance(self, moment: Moment) -> None:
+        """Move ``position`` after a change."""
         at = self.position  # ``replace`` takes as long as the rest of this method
-        self.position = LogPosition(at.lsn, self._number, accepted_time, at.spool, at.server)
-        return items
+        time = moment.time if moment.time <= self._horizon.latest() else at.time
+        self.position = LogPosition(moment.lsn, moment.number, time, at.spool, at.server)
+
+    def _decode(self) -> None:
+        if self._messages:
+            self._chunks.append(self._decoder.chunk(self._messages, self._moments))
+            self._messages, self._moments = [], []

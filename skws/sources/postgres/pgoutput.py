@@ -349,7 +349,21 @@ class Truncate:
     oids: tuple[int, ...]
 
 
-Change: TypeAlias = BeginMessage | Commit | RelationMessage | Insert | Update | Delete | Truncate | Other
+RowChange: TypeAlias = Insert | Update | Delete
+Change: TypeAlias = BeginMessage | Commit | RelationMessage | RowChange | Truncate | Other
+_ROW_CHANGES: Final = (b"I", b"U", b"D")
+
+
+def is_row_change(payload: bytes) -> bool:
+    """True if a message is a ``RowChange``, many of which may be decoded together (``RowMessages``)."""
+    return payload.startswith(_ROW_CHANGES)
+
+
+def table_of(payload: bytes) -> int:
+    """The number of the table of a row change. Raises SourceError if the message is truncated."""
+    wire = Wire(payload)
+    wire.byte()
+    return wire.uint32()
 
 
 def decode(payload: bytes) -> Change:

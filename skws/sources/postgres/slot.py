@@ -26,7 +26,7 @@ from skws.sources.feed import Clock, Offset, parse_offset, readable
 from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import LogHistory, check_server, lsn_of, lsn_text
-from skws.sources.postgres.pgoutput import Change, ReplicationMessages, decode
+from skws.sources.postgres.pgoutput import ReplicationMessages
 from skws.sources.postgres.publication import Publication, Wanted
 from skws.sources.postgres.spool import client_of, publishing
 from skws.sources.retry import Retry
@@ -270,7 +270,7 @@ class SlotStream:
         self._retry.attempt(lambda: self._open(start))
         return self._messages is not None
 
-    def read(self, seconds: float) -> Change | None:
+    def read(self, seconds: float) -> bytes | None:
         """The next message; None if there is none within ``seconds``.
 
         Raises psycopg2.Error when the stream breaks, or is not open.
@@ -286,7 +286,7 @@ class SlotStream:
             self._check_insisted(reply_requested=self._messages.asked > reply_requested)
             return None
         self._insisted = 0
-        return decode(payload)
+        return payload
 
     def request_status(self) -> None:
         """Have the server send its position now."""

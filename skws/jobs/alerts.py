@@ -64,7 +64,8 @@ _REMEMBERED: Final = 100_000  # results held back, so that their retractions are
 class Rate:
     """At most ``most`` results in each interval of ``length`` microseconds of event time.
 
-    ``by``: so many for each value of an attribute, ``relation.attribute`` or its name alone; empty for all.
+    ``by``: an attribute, ``relation.attribute`` or its name alone; each of its values then has its own
+    limit. Empty for one limit over all results.
     """
 
     most: int
@@ -81,7 +82,7 @@ class Rate:
         return cls(int(match[1]), parse_duration(length, what="limit"), match[3] or "")
 
     def check(self, schema: Schema) -> None:
-        """Raises UsageError if the schema has no such attribute, or several of its name."""
+        """Raises UsageError if the schema has no such attribute, or several of that name."""
         removed = schema.evolution.removed_relations
         numeric = [
             (relation.name, attribute.name)
@@ -97,7 +98,7 @@ class Rate:
             raise UsageError(f"limit: {self.by!r} is in several relations; write one of {', '.join(named)}")
 
     def value(self, result: Result) -> str:
-        """What is counted by itself, as JSON: the values of the attribute in a result, perhaps none."""
+        """The group that a result counts in, as JSON: the values of the attribute in it, if any."""
         owner, _, name = self.by.rpartition(".")
         rows = [each.row for each in result.tuples if not owner or each.relation == owner]
         values = {row[name] for row in rows if name in row}
@@ -107,7 +108,7 @@ class Rate:
 class Limiter:
     """Passes the results of one query, up to a rate. Intervals begin at multiples of their length.
 
-    Of the values that a rate is by, the latest ``_REMEMBERED`` are counted.
+    If each value of an attribute has the limit, only the latest ``_REMEMBERED`` values are counted.
     """
 
     def __init__(self, rate: Rate) -> None:
@@ -118,7 +119,7 @@ class Limiter:
         self.held_back = 0
 
     def let(self, result: LiveResult) -> LiveResult | None:
-        """The result with the number of those held back since the last one; None if it is held back.
+        """The result, with the number of results held back before it; None if it is held back itself.
 
         A retraction or an update passes unless its result was held back.
         """
@@ -140,7 +141,7 @@ class Limiter:
         self._passed[value] = passed + 1
         if len(self._passed) > _REMEMBERED:
             del self._passed[next(iter(self._passed))]
-        self._held.pop(result.id, None)  # it may have expired, and come again
+        self._held.pop(result.id, None)  # it may have expired and come back
         return self._numbered(result.parsed) if self.held_back else result.parsed
 
     def state(self) -> dict[str, Any]:
@@ -154,7 +155,7 @@ class Limiter:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a ``state``, unless it is of another rate."""
+        """Restore a ``state`` unless the rate has changed since."""
         if state["rate"] == self._of:
             told = state["told"]
             self._interval, self._passed = state["stretch"], dict(told) if self._rate.by else {"": told}
@@ -162,11 +163,11 @@ class Limiter:
 
     @property
     def _of(self) -> list[int | str]:
-        """What a state is of."""
+        """Identifies the rate in a state."""
         return [self._rate.most, self._rate.length, *filter(None, [self._rate.by])]
 
     def _numbered(self, result: Result) -> Result:
-        """The result with the number of those held back."""
+        """The result, with the number of results held back before it."""
         numbered = structs.replace(result, held_back=self.held_back)
         self.held_back = 0
         return numbered
@@ -180,7 +181,7 @@ class Limiter:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A query of the file. ``sinks``: its own addresses; empty for the job's sinks.
+    """A query of the file. ``sinks``: the addresses it is sent to; empty for the job's sinks.
 
     ``updates``: web hooks and programs get updates of results, too.
     """
@@ -230,7 +231,7 @@ def _alerts(path: Path) -> dict[str, Alert]:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Reads by libyaml, and refuses keys that are written twice, of which only the last one would count."""
+    """Parses with libyaml, and refuses duplicate keys, which libyaml would overwrite silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         mapping = super().construct_mapping(node, deep)
@@ -240,13 +241,13 @@ class _Loader(yaml.CSafeLoader):
 
 
 def _loaded(text: str, source: str) -> object:
-    """The data of a file, whose queries may be very many. Raises YAMLError; UsageError with places."""
+    """Parse a file, which may have very many queries. Raises YAMLError; UsageError with line numbers."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - it is safe
     except RecursionError:
         raise UsageError(f"{source}: nested too deeply") from None
     except yaml.YAMLError:
-        document: object = yaml.safe_load(text)  # in Python, ten times as slow, which words faults
+        document: object = yaml.safe_load(text)  # in Python: ten times as slow, but its messages are better
     problems = locate(text, source).problems
     if problems:
         raise UsageError("\n".join(map(str, problems)))
@@ -267,13 +268,13 @@ def _of_mapping(entry: Mapping[Any, Any]) -> Alert:
         if key not in _KNOWN:
             raise UsageError(f"no {key!r}{nearest(str(key), _KNOWN)}")
         if entry[key] is None:
-            raise UsageError(f"{key}: no value: expected one, or no such line")
+            raise UsageError(f"{key}: no value: give one, or remove the line")
     texts = [key for key in _TEXT if key in entry]
     if len(texts) != 1:
         raise UsageError(_EXPECTED)
     if "options" in entry and "kind" not in entry:
         raise UsageError(
-            "options are for a kind of another package; rank, top and others are keys of their own"
+            "options only apply to a kind of another package; rank, top and others are separate keys"
         )
     read = _of_kind if "kind" in entry else {PATTERN: _pattern, SQL: _sql}.get(texts[0], _keywords)
     limit = entry.get("limit")
@@ -294,11 +295,11 @@ def _keywords(entry: Mapping[Any, Any]) -> Query:
 
 def _pattern(entry: Mapping[Any, Any]) -> Query:
     if "without" in entry:
-        raise UsageError("without is for keywords: a pattern names its relations")
+        raise UsageError("without only applies to keywords; a pattern names its relations")
     if "max_size" in entry:
-        raise UsageError("max_size is for keywords: a pattern names its tuples")
+        raise UsageError("max_size only applies to keywords; a pattern names its tuples")
     if any(key in entry for key in ("top", "window", *_TEXTS, *_FLAGS)):
-        raise UsageError("rank, top and window are for keywords; a pattern says 'within' in its text")
+        raise UsageError("rank, top and window only apply to keywords; a pattern has 'within' in its text")
     return Query.of_pattern(_text(PATTERN, entry[PATTERN]))
 
 
@@ -312,7 +313,7 @@ def _of_kind(entry: Mapping[Any, Any]) -> Query:
     _only(entry, "query", "kind", "options", "max_size")
     if (kind := _text("kind", entry["kind"])) in KINDS:
         raise UsageError(
-            f"kind: {kind!r}: expected one of another package; leave it out for query, pattern and sql"
+            f"kind: {kind!r}: expected a kind of another package; leave it out for query, pattern and sql"
         )
     options = entry.get("options", {})
     if not isinstance(options, dict):
@@ -322,7 +323,7 @@ def _of_kind(entry: Mapping[Any, Any]) -> Query:
 
 
 def _only(entry: Mapping[Any, Any], first: str, *others: str) -> None:
-    """Raises UsageError for a key that does not go with the first one."""
+    """Raises UsageError for a key that cannot be combined with the first one."""
     for key in entry:
         if key not in (first, *others, *_DELIVERY):
             raise UsageError(f"{key} cannot be combined with {first}")
@@ -341,8 +342,8 @@ def _options(entry: Mapping[Any, Any]) -> dict[str, str]:
     if isinstance(entry.get("group"), str | list):
         raise UsageError(
             f"group: {entry['group']!r}: expected true or false: it folds near-duplicates of the best;"
-            " results are not grouped by an attribute, since one that ends could hide others that hold;"
-            f" 'limit: 1 per day by {_first(entry['group'])}' tells one for each value"
+            " results are not grouped by an attribute, since an expired one could hide others that are alive;"
+            f" 'limit: 1 per day by {_first(entry['group'])}' reports one for each value"
         )
     options = {option: _text(key, entry[key]) for key, option in _TEXTS.items() if key in entry}
     for key, option in _FLAGS.items():
@@ -367,11 +368,11 @@ def _first(names: str | list[object]) -> object:
 
 
 def _expression(entry: Any) -> str:
-    """The window expression of keywords; all those over windows of time or tuples share the job's window."""
+    """The window expression of a keyword query; queries without one share the job's window."""
     text = _text("window", entry)
     if not isinstance(parse_window(text), ExpressionWindow):
         raise UsageError(
-            "window: all keyword queries of a job share its window: expected an expression, or top"
+            "window: expected a window expression, or top: all other keyword queries share the job's window"
         )
     return text
 
@@ -384,7 +385,7 @@ def _sinks(entry: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def _several(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ...]:
-    """One text, or a list of them; none if the key is not there."""
+    """One text, or a list of texts; empty if the key is missing."""
     if key not in entry:
         return ()
     texts = [entry[key]] if isinstance(entry[key], str) else entry[key]
@@ -392,7 +393,7 @@ def _several(entry: Mapping[Any, Any], key: str, expected: str) -> tuple[str, ..
         raise UsageError(f"{key}: {entry[key]!r}: expected {expected}, or a list of them")
     twice = next((each for at, each in enumerate(texts) if each in texts[:at]), None)
     if twice is not None:
-        raise UsageError(f"{key}: {twice!r} stands twice")
+        raise UsageError(f"{key}: {twice!r} occurs twice")
     return tuple(texts)
 
 
@@ -450,7 +451,7 @@ class Reloading:
             commands = self._commands(alerts)
             self._changed(alerts)
         except SkwsError as error:
-            self._log.warning("queries", f"{error}; the queries stay as they were")
+            self._log.warning("queries", f"{error}; the queries are unchanged")
             return
         self._alerts = alerts
         for command in commands:

@@ -1,11 +1,11 @@
 """The folder from which a run resumes: its state, the journal, the files of the source.
 
-state.db        what the run remembers of itself: settings, progress, sinks, static tables (``StateDatabase``)
+state.db        the run's own state: settings, progress, sinks, static tables (``StateDatabase``)
 journal/        the live records, in micro-batches
 source/         files of the source
 lock            held by the running process
 
-All are private to their owner, and have checksums. ``state.db`` names the first micro-batch of the journal
+All are private to their owner and have checksums. ``state.db`` names the first micro-batch of the journal
 that is needed and the last one that is committed, which reveals a journal that is older or has lost its end.
 """
 
@@ -61,7 +61,7 @@ def read_tables(folder: Path) -> Iterator[Record]:
 
 
 VERSION: Final = 13
-"""Of the forms in the checkpoint and in Spark's log."""
+"""The version of the formats of the checkpoint and of Spark's log."""
 _WORK: Final = ("journal/*.log", "outbox/*.out", "commands/commands.jsonl", "spark/offsets")
 """Files that cannot exist before a run has begun; some belong to the host on Spark."""
 _SETTINGS, _GIVEN, _COMMITTED, _COMMANDS = "settings", "given", "committed", "commands"
@@ -149,7 +149,7 @@ class Checkpoint:
         return first
 
     def committing(self) -> AbstractContextManager[None]:
-        """Inside, sinks record their progress as they open or flush, then the run commits: in one go."""
+        """Inside, sinks record their progress as they open or flush; then the run commits, all at once."""
         return self.state.gathering()
 
     def commit(self, batch: int, states: Mapping[str, bytes], first: int = 1) -> None:
@@ -175,17 +175,17 @@ class Checkpoint:
         return None if self._given["schema"] == self._described["schema"] else self._described["schema"]
 
     def give(self, names: Iterable[str]) -> None:
-        """Record the queries and the schema of this start, once they are applied."""
+        """Record the queries and the schema of this start; call it once they are applied."""
         self._given = {"names": list(names), "schema": self._described["schema"]}
         self.state.put_json(StateKind.RUN, _GIVEN, self._given)
 
     def commands(self) -> int:
-        """The bytes that the host's file of commands must have; 0 if it has none."""
+        """The least size of the host's command file in bytes; 0 if it has none."""
         size: int = self.state.get_json(StateKind.RUN, _COMMANDS) or 0
         return size
 
     def keep_commands(self, size: int) -> None:
-        """Record the size of the host's file of commands, which is durable."""
+        """Record the size of the host's command file, which has been synced to disk."""
         self.state.put_json(StateKind.RUN, _COMMANDS, size)
 
     def first_schema(self) -> Schema:
@@ -210,7 +210,7 @@ class Checkpoint:
             raise UsageError(f"{self.folder}: another process runs from this checkpoint") from None
 
     def _clean(self) -> None:
-        """Remove temporary files of a killed process, of whatever keeps something here."""
+        """Remove the temporary files of a killed process, whichever component wrote them."""
         for path in self.folder.rglob(".*.partial"):
             with suppress(OSError):
                 path.unlink()
@@ -229,7 +229,7 @@ class Checkpoint:
         """Raises StateError if a run has begun but its settings are gone."""
         if self._has_work():
             raise damaged(self.state.path, f" ({StateKind.RUN}: {_SETTINGS})")
-        with self.state.transaction():  # of a start that ended before the run began
+        with self.state.transaction():  # left by a start that ended before the run began
             self.state.clear(StateKind.SINKS)
             self.state.clear(StateKind.TABLES)
 
@@ -250,12 +250,12 @@ class Checkpoint:
 
 
 def _fixed(source: str) -> str:
-    """The part of a source that must stay: a replay's speed and the settings for topics may change."""
+    """The part of a source that must not change; a replay's speed and the settings for topics may."""
     return source.partition("?")[0] if source.startswith(("replay:", KAFKA)) else redacted(source)
 
 
 def _described(request: Job) -> dict[str, str]:
-    """The settings that must stay the same for a run to resume."""
+    """The settings that must not change if a run is to resume."""
     return {
         "schema": to_yaml(request.schema),
         "window": window_text(request.plan_window),

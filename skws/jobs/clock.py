@@ -1,4 +1,4 @@
-"""The time of a job: a clock that stops with it, the pace of a replay, rests, signals, turns of threads."""
+"""The time of a job: a clock that can be stopped, the pace of a replay, rests, signals, a fair lock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StoppableClock(SystemClock):
 
 
 class Pace:
-    """Time that runs ``rate`` times as fast as ``clock``, and stands still while ``paused``."""
+    """Time that runs ``rate`` times as fast as ``clock``, and stops while ``paused``."""
 
     def __init__(self, clock: Clock, rate: float = 1.0) -> None:
         self._clock = clock
@@ -122,7 +122,7 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     """Inside, Ctrl-C, SIGTERM and a closed terminal call ``stop``; a second one raises KeyboardInterrupt.
 
     ``stop`` is called in a thread of its own: it may need a lock that the interrupted code holds, such as
-    that of the event which ends a sleep. Yields the list of signals received. Other threads than the main
+    that of the event that ends a sleep. Yields the list of signals received. Threads other than the main
     one receive none.
     """
     received: list[int] = []
@@ -134,7 +134,7 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
         received.append(number)
         if len(received) > 1:
             raise KeyboardInterrupt
-        start_new_thread(stop, ())  # of all ways to start a thread the one that takes no lock
+        start_new_thread(stop, ())  # the only way to start a thread without taking a lock
 
     former = {
         number: signal.getsignal(number)
@@ -151,7 +151,7 @@ def ending_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
 
 
 class Turns:
-    """A lock that is given in the order in which it was asked for: one thread at a time is inside ``turn``.
+    """A fair lock: one thread at a time is inside ``turn``, in the order of their requests.
 
     A job that always has work would take a plain lock again before another thread wakes up.
     """
@@ -168,7 +168,7 @@ class Turns:
 
     @contextmanager
     def turn(self, seconds: float | None = None) -> Iterator[None]:
-        """Wait for the turn, at most so long. Raises TimeLimitError."""
+        """Wait for the turn. Raises TimeLimitError after the time limit."""
         self._take(-1 if seconds is None else max(0.0, seconds))
         try:
             yield

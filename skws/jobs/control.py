@@ -31,7 +31,7 @@ from skws.spec.job import Job
 from skws.spec.query_spec import KEYWORDS, Query
 from skws_schema.errors import SourceError
 
-if TYPE_CHECKING:  # what a host is made of loads with it
+if TYPE_CHECKING:  # the parts of a host are loaded with it
     from skws.data.batch import Record, RecordBatch
     from skws.jobs.metrics import Metrics
     from skws.queries.keywords.diagnosis import EmptyResult
@@ -52,16 +52,16 @@ _HOSTS: Final = {
     EngineName.LOCAL: ("skws.jobs.local", "LocalWatch"),
     EngineName.SPARK: ("skws.spark.streaming.spark_watch", "SparkWatch"),
 }
-"""Module and class of each host. A host loads when a job asks for it."""
+"""Module and class of each host. A host is loaded when a job asks for it."""
 _JOIN_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """Add a query, remove the query of a name, or change to a schema (YAML text).
+    """Add a query, remove the query with a name, or change to a schema (YAML text).
 
-    ``query``: what to add; its ``name`` is that of the command, and its ``max_size`` None for the job's own.
+    ``query``: the query to add, with the ``name`` of the command; its ``max_size`` is None for the job's.
     """
 
     op: Op
@@ -76,7 +76,7 @@ class JobCommand:
 
     @property
     def added(self) -> Query:
-        """The query of a command that adds one."""
+        """The query of an ``add`` command."""
         assert self.query is not None  # noqa: S101 - it adds one
         return self.query
 
@@ -135,7 +135,7 @@ class Status:
 
 
 class JobListener(Protocol):
-    """Sees the good records of a job, in the thread that runs it."""
+    """Receives the good records of a job, in the thread that runs it."""
 
     def load_tables(self, records: Sequence[Record]) -> None:
         """Rows of static tables."""
@@ -144,21 +144,21 @@ class JobListener(Protocol):
         """Records of a micro-batch, once its results are written."""
 
     def moved(self) -> None:
-        """The job has moved to another instant: all that it gave before no longer holds.
+        """The job has moved to another instant: everything that it passed before is void.
 
         The live records and the live results of that instant follow.
         """
 
 
 class BatchListener(Protocol):
-    """Sees each micro-batch once its results are known, before they are written to sinks.
+    """Receives each micro-batch once it has results, before they are written to sinks.
 
-    Called in the job's thread. Numbers grow; after a start from a checkpoint, batches that were not
-    committed come again with the same numbers and results.
+    Called in the job's thread. Numbers increase; after a start from a checkpoint, uncommitted batches are
+    passed again with the same numbers and results.
     """
 
     def open(self, run: SinkRun) -> None:
-        """Called once, first."""
+        """Called once, before all other methods."""
 
     def take(
         self,
@@ -167,13 +167,13 @@ class BatchListener(Protocol):
         results: Sequence[LiveResult],
         standing: Callable[[], Sequence[Query]],
     ) -> None:
-        """A batch: its commands, and the results, whose queries they name.
+        """A batch: its commands and its results, which name their queries.
 
         ``standing``: the queries before the commands.
         """
 
     def flush(self) -> None:
-        """Make all batches durable: they will not come again."""
+        """Make all batches durable: they will not be passed again."""
 
     def close(self) -> None: ...
 
@@ -196,7 +196,7 @@ class Host(Protocol):
 
     @property
     def silent(self) -> list[Query]:
-        """The standing queries of which nothing was told so far, in this order."""
+        """The standing queries without any result so far, in this order."""
 
     def run(self) -> None:
         """Run until the source ends, the limit is reached or the control stops it.
@@ -213,10 +213,10 @@ class Host(Protocol):
         """The state of each operator in the mesh of a keyword query, which other queries may share."""
 
     def why_nothing(self, name: str) -> EmptyResult | None:
-        """Why a keyword query has no results among the live tuples; None if this process has none of them."""
+        """Why a keyword query has no results among the live tuples; None if this process has no tuples."""
 
     def bad_reason(self) -> str:
-        """Why the latest reported bad record was bad; empty if unknown."""
+        """The reason of the latest reported bad record; empty if unknown."""
 
     def forget(self, text: str) -> None:
         """Count the results of a query from zero if it is added again."""
@@ -233,11 +233,11 @@ def open_host(job: Job, control: RunControl, **options: Any) -> Host:
 
 
 Move: TypeAlias = int | Literal["next", "previous"]
-"""An instant of a replay, in microseconds; or the next or previous one that has records."""
+"""An instant of a replay, in microseconds; or the next or previous instant with records."""
 
 
 class RunControl:
-    """Controls a job from any thread. The job, which acts between two micro-batches, reads from it.
+    """Controls a job from any thread. The job reads from it between two micro-batches.
 
     ``run``: the work of the thread that ``start`` begins. Raises UsageError for a speed without a replay.
     """
@@ -254,7 +254,7 @@ class RunControl:
         self._status = Status()
         self._move: Move | None = None
         self.times: TimeBuckets | None = None
-        """The times of all records, of a replay; None until they are known, and for other sources."""
+        """The times of all records of a replay; None until they have been read, and for other sources."""
         self._thread = Thread(target=run, name="skws job", daemon=True)
 
     @property
@@ -271,7 +271,7 @@ class RunControl:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the job; one that runs in the background has ended afterwards."""
+        """End the job; waits for the end if it runs in the background."""
         self.clock.stopping.set()
         if self.running and self._thread is not current_thread():
             self._thread.join(_JOIN_SECONDS)
@@ -292,17 +292,17 @@ class RunControl:
         self.pace.set_rate(speed)
 
     def seek(self, move: Move) -> None:
-        """Move a replay to an instant, at which it goes on; the latest of several moves is carried out."""
+        """Move a replay to an instant, where it continues; of several moves the latest is carried out."""
         self._move = move
 
     def take_move(self) -> Move | None:
-        """The move that is wanted; for the job's thread."""
+        """The requested move; for the job's thread."""
         move, self._move = self._move, None
         return move
 
     @property
     def moving(self) -> bool:
-        """True if a move is wanted."""
+        """True if a move is requested."""
         return self._move is not None
 
     def status(self) -> Status:
@@ -318,7 +318,7 @@ class RunControl:
     ) -> list[Future[Answer]]:
         """Carry out commands in one micro-batch, in this order; the futures resolve in the job's thread.
 
-        ``plans``: of queries to be added that were planned already, by name.
+        ``plans``: existing plans of queries to be added, by name.
         """
         numbered = [command if command.id else replace(command, id=uuid4().hex) for command in commands]
         futures: list[Future[Answer]] = [Future() for _ in numbered]
@@ -336,9 +336,9 @@ class RunControl:
         return futures
 
     def take_commands(self) -> tuple[list[JobCommand], Mapping[str, QueryPlan]]:
-        """All submitted commands, and the plans of their queries that are known, by name.
+        """All submitted commands, and the plans that came with their queries, by name.
 
-        For the job's thread, as all that follows.
+        For the job's thread, as are all methods below.
         """
         if not self._commands:
             return [], {}
@@ -355,11 +355,11 @@ class RunControl:
         return future is not None
 
     def publish(self, metrics: Metrics) -> None:
-        """Show metrics in the status."""
+        """Put metrics into the status."""
         self._status = replace(self._status, metrics=metrics)
 
     def end(self, reason: str) -> None:
-        """Take no more commands; all that wait are refused with the reason."""
+        """Take no more commands; refuse all waiting ones with the reason."""
         with self._lock:
             self._status = replace(self._status, ended=reason)
         for identity in list(self._futures):
@@ -368,7 +368,7 @@ class RunControl:
 
 @dataclass(frozen=True, slots=True)
 class ReadCommands:
-    """Commands read up to the offset ``end``. ``faults`` answers the lines that are no commands."""
+    """Commands read up to the offset ``end``. ``faults``: answers to lines that are not commands."""
 
     commands: tuple[JobCommand, ...]
     faults: tuple[Answer, ...]
@@ -376,7 +376,7 @@ class ReadCommands:
 
 
 class ControlFolder:
-    """Both ends of a control folder: the job's and its users'. Raises SourceError."""
+    """A control folder, for the job and for its users. Raises SourceError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -392,7 +392,7 @@ class ControlFolder:
     def read(self, start: int) -> ReadCommands:
         """The commands after an offset; an unfinished last line is left for later.
 
-        A file that is shorter, or has no end of a line there, was emptied: its commands are new.
+        If the file is shorter, or the offset is not the end of a line, it was emptied: its commands are new.
         """
         whole = self._after(_COMMANDS, max(0, start - 1))
         if start and whole.startswith(b"\n"):
@@ -441,7 +441,7 @@ class ControlFolder:
         replaced(self.folder / _QUERIES, queries, mode=PRIVATE)
 
     def standing(self) -> list[Query]:
-        """The queries that the job published last. Raises SourceError if no job has published any."""
+        """The queries as the job last published them. Raises SourceError if no job has."""
         path = self.folder / _QUERIES
         none = f"{self.folder}: no job has used this folder; expected the --control of a job"
         with explained(f"{path}: cannot read", SourceError):
@@ -454,7 +454,7 @@ class ControlFolder:
         return path.stat().st_size if path.exists() else 0
 
     def _append(self, name: str, line: bytes) -> None:
-        """Append a line for good."""
+        """Append a line, and sync it to disk."""
         path = self.folder / name
         with (
             explained(f"{path}: cannot write", SourceError),
@@ -475,13 +475,13 @@ class ControlFolder:
 
 
 def _is_torn(path: Path) -> bool:
-    """True if a file ends within a line, as a loss of power may leave it."""
+    """True if a file ends within a line, as after a loss of power."""
     with path.open("rb") as file:
         return file.seek(0, SEEK_END) > 0 and file.seek(-1, SEEK_END) >= 0 and file.read() != b"\n"
 
 
 def _loaded(line: bytes) -> Any:
-    """None if it is not JSON; zeros are what a loss of power leaves of lines whose sync had failed."""
+    """None if it is not JSON; after a loss of power, lines whose sync had failed are zeros."""
     try:
         return orjson.loads(line.lstrip(b"\0"))
     except ValueError:

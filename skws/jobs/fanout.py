@@ -1,4 +1,4 @@
-"""Results to the sinks of a job: to all of them, or to those of the query that found them."""
+"""Sends results to all sinks of a job, or to those of their query."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class SinkFanout:
 
     @property
     def every(self) -> float:
-        """Seconds between flushes, the most that any sink asks for."""
+        """Seconds between flushes: the longest interval that any sink asks for."""
         return max((sink.every for sink in self._sinks), default=1.0)
 
     def write(self, batch: int, results: Sequence[LiveResult], letters: Iterable[str]) -> list[BadRecord]:
-        """Write one batch; ``letters``: lines without line end.
+        """Write one batch; ``letters``: lines without line ends.
 
-        Gives the results that sinks refuse; they are told, and are in the dead letters.
+        Returns the results that sinks refuse; they have been reported and are in the dead letters.
         """
         self._batch = batch
         if self._run.repeating and self._run.then:
@@ -67,7 +67,7 @@ class SinkFanout:
             self._letters.flush(self._batch)
 
     def close(self, *, failed: bool) -> None:
-        """``failed``: the job broke; each sink still flushes its whole batches, if there were any."""
+        """``failed``: the job failed; each sink still flushes its complete batches, if there are any."""
         for sink in self._sinks:
             if failed and self._batch:
                 with suppress(SkwsError):
@@ -117,7 +117,7 @@ class Routing:
         return max((sink.every for sink in self._all()), default=1.0)
 
     def open(self, run: SinkRun) -> None:
-        """Raises UsageError for a limit by what the schema does not have."""
+        """Raises UsageError for a limit by an attribute that the schema does not have."""
         _check(self._alerts, run.schema)
         self._run = run
         self._marks = SinkProgress(run, _LIMITS)
@@ -143,7 +143,7 @@ class Routing:
             state = {name: limiter.state() for name, limiter in self._limiters.items()}
             new = {"batch": self._last, "limits": state}
             if new not in self._kept[:1]:
-                # A run that ends before this batch is committed resumes from the one before.
+                # A run that ends before this batch is committed resumes after the previous one.
                 self._keep([new, *self._kept[:1]])
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class Routing:
                 sink.close()
 
     def change(self, alerts: Mapping[str, Alert]) -> None:
-        """Change the alerts. Raises SkwsError for a limit or a sink that cannot be: then nothing changed."""
+        """Change the alerts. Raises SkwsError for an invalid limit or sink, and then changes nothing."""
         if self._run is not None:
             _check(alerts, self._run.schema)
         self._forget({name for name in self._limiters if not self._goes_on(name, alerts.get(name))})
@@ -190,7 +190,7 @@ class Routing:
         self._alerts, self._routes, self._limiters = dict(alerts), routes, limiters
 
     def _goes_on(self, name: str, alert: Alert | None) -> bool:
-        """Whether the limit of a name stays as it is."""
+        """Whether the limit of an alert is unchanged."""
         before = self._alerts.get(name)
         same = before and alert and (before.query, before.limit) == (alert.query, alert.limit)
         return bool(same) and name in self._limiters
@@ -204,7 +204,7 @@ class Routing:
                 self._limiters[name].restore(state)
 
     def _forget(self, names: Set[str]) -> None:
-        """Limits that change begin anew, also if the next process has them as they were."""
+        """A changed limit starts from zero, even if the next process changes it back."""
         left = [
             {**one, "limits": {name: state for name, state in one["limits"].items() if name not in names}}
             for one in self._kept

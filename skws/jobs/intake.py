@@ -1,4 +1,4 @@
-"""The input of a job: its source and the slot that it leaves; the size of batches; bad records."""
+"""The input of a job: its source and replication slot, the size of batches, bad records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ T = TypeVar("T")
 LEAST: Final = 256
 MOST: Final = 16_384  # larger batches gain little
 RESULTS: Final = 50_000
-"""Of one batch, roughly: all of them are in memory at once."""
+"""Of one batch, roughly; they are all in memory."""
 _LAG_EVERY: Final = 5 * MICROSECOND  # a database is asked for it
 
 
 @dataclass(slots=True)
 class BatchSizer:
-    """The number of records to ask for: as many as are processed in a fraction of a second.
+    """The number of records to ask for: those that can be processed in a fraction of a second.
 
     ``limit``: the current number, between ``least`` and ``most``. Batches that take less than ``short``
     seconds grow, those over ``long`` seconds shrink.
@@ -79,16 +79,16 @@ class BadRecordPolicy:
         self.bad = BadRecordLog(OnError.SKIP if self._letters_wanted else on_error)
 
     def refuse(self, bad: Sequence[BadRecord]) -> tuple[str, ...]:
-        """The dead letters of bad records, if they are wanted: lines without line end.
+        """The dead letters of bad records, if the policy keeps them: lines without line ends.
 
-        Raises BadRecordsError at the first one if the policy is to fail.
+        Raises BadRecordsError at the first bad record if the policy is to fail.
         """
         for one in bad:
             self.bad.add(one)
         return self.letters(malformed(bad)) if self._letters_wanted else ()
 
     def writable(self, results: Sequence[LiveResult]) -> tuple[list[LiveResult], list[BadRecord]]:
-        """The results that have a JSON form, each with it; the others are counted, whatever the policy."""
+        """The results that can be written as JSON, with their JSON; others are counted under any policy."""
         good, bad = encoded_each(results, _encoded)
         for one in bad:
             self.bad.note(one)
@@ -133,7 +133,7 @@ class Input:
 
         def attempt() -> tuple[Offset, list[Item]]:
             if self._feed is not None:
-                self._feed.close()  # its state may be why it could not start
+                self._feed.close()  # it may be the reason why the source could not start
             feed = self._feed = self._open(schema)
             offset = feed.start()
             self.opened = True
@@ -160,17 +160,17 @@ class Input:
         return [] if self._control.pace.paused else list(self.feed.tables())
 
     def change_schema(self, schema: Schema) -> None:
-        """Read by another schema from now on. Raises SourceError."""
+        """Read with another schema from now on. Raises SourceError."""
         if self._feed is not None:
             self._feed.change_schema(schema)
 
     def commit(self, offset: Offset) -> None:
-        """Let the source forget all up to an offset."""
+        """Let the source forget everything up to an offset."""
         if self._feed is not None:
             self._feed.commit(offset)
 
     def backlog(self, offset: Offset, now: int, *, ended: bool) -> Backlog:
-        """The backlog of the source, a few seconds old at most until it has ``ended``."""
+        """The backlog of the source, at most a few seconds old unless the source has ``ended``."""
         backlog, at = self._backlog
         if self._feed is not None and not ended and (not at or now - at >= _LAG_EVERY):
             backlog = self._feed.backlog(offset)

@@ -1,9 +1,9 @@
-"""The log of past records: for queries and schemas that come later, and for a run that is started again.
+"""The log of past records, for later queries and schemas and for a restart of the run.
 
 A ``Journal`` keeps its entries in segments: files named by the number of their first entry. A segment
-begins with the standing queries before that entry. Behind an entry stand the begins of the results that it
+begins with the standing queries before that entry. An entry is followed by the begins of the results that it
 updated. Old segments are dropped once nothing alive depends on them; where rows live long, ``rewrite``
-replaces all entries by one with the records of what lives, most of which are in row files. ``Recent`` keeps
+replaces all entries by one with the live rows, most of which are in row files. ``Recent`` keeps
 the same records in memory, for a run without a checkpoint.
 """
 
@@ -50,11 +50,11 @@ from skws_purging.retention import LogPart
 class JournalEntry:
     """A micro-batch: the input up to the offset ``end`` of the source and ``control`` of the control folder.
 
-    ``records``: a batch, unless it stands for all up to it and some are in row files.
+    ``records``: a batch, unless the entry replaces all earlier ones and some records are in row files.
     ``letters``: bad records as lines of the dead letter file. ``bad``: their number.
-    ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry stands
-    for all up to it. ``begins``: of the results that it updated. ``files``: row files that hold the other
-    records, as ``RowFiles`` tells them. ``recent``: as of ``LoggedBatch``, if it stands for all up to it.
+    ``ended``: the source has ended. ``reached``: the tick that the stream has reached, if the entry
+    replaces all earlier ones. ``begins``: of the results that it updated. ``files``: row files with the other
+    records, as ``RowFiles`` names them. ``recent``: as in ``LoggedBatch``, if it replaces all earlier ones.
     """
 
     number: int
@@ -85,7 +85,7 @@ class JournalEntry:
         return _latest([self.records.latest, *(one.batch.latest for one in self.recent)])
 
     def to_bytes(self) -> bytes:
-        """The form that the journal keeps: its fields as JSON, and the records by columns behind them."""
+        """The entry as the journal stores it: its fields as JSON, then the records by column."""
         recent = [_whole_words(laid_out(one.batch)) for one in self.recent]
         fields = {
             "number": self.number,
@@ -161,7 +161,7 @@ def _whole_words(data: bytes) -> bytes:
 
 
 _BEGINS: Final = b'{"begins":'
-"""How what stands behind an entry begins."""
+"""The first bytes of the begins that follow an entry."""
 
 
 def _with_begins(entry: JournalEntry, texts: Sequence[bytes]) -> JournalEntry:
@@ -175,7 +175,7 @@ def _with_begins(entry: JournalEntry, texts: Sequence[bytes]) -> JournalEntry:
 
 
 SEGMENT_BYTES: Final = 4 << 20
-_MANY: Final = 1024  # records of an entry, from which on they stay in memory as arrays
+_MANY: Final = 1024  # entries with at least this number of records stay in memory as arrays
 _SUFFIX: Final = ".log"
 
 
@@ -254,7 +254,7 @@ class Journal:
     def open(self, first: int = 1) -> None:
         """Find the segments, beginning with the one of entry ``first``.
 
-        An unfinished entry at the end is passed over. A damaged one is refused: its results may have left.
+        An unfinished entry at the end is skipped. A damaged one is refused: sinks may have its results.
         """
         segments = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         paths = [path for path in segments if int(path.stem) >= first]
@@ -262,7 +262,7 @@ class Journal:
         if paths and self._headless(paths[-1]):
             self._dropped.append(paths.pop())
         if len(paths) > 1 and int(paths[-1].stem) <= self._last_of(paths[-2]):
-            # It was to begin with an entry that replaces all before it, and may lack that entry.
+            # It was to begin with an entry that replaces all earlier ones, but may not have it.
             self._dropped.append(paths.pop())  # a commit would have dropped those before it
         if paths and self._path(first) not in paths:
             raise missing(self._path(first))
@@ -294,8 +294,8 @@ class Journal:
     def repair(self) -> None:
         """Remove an unfinished entry and dropped segments; before results are written or entries appended.
 
-        The last segment is written anew: the system takes a page for written whose sync failed, so a sync of
-        what an earlier process appended shows nothing.
+        The last segment is rewritten: after a failed sync the system considers the page written, so syncing
+        an earlier process's appends again proves nothing.
         """
         for path in self._dropped:
             removed(path)
@@ -333,9 +333,9 @@ class Journal:
                     yield from entry.recent
 
     def append(self, entry: JournalEntry, before: PriorState) -> JournalEntry:
-        """Append an entry; it survives a kill of this process. Gives it with many records as arrays."""
+        """Append an entry; it survives a kill of this process. Returns it; many records become arrays."""
         with self._writing():
-            if self._file is None and self.segments:  # of an earlier process, repaired
+            if self._file is None and self.segments:  # a repaired segment of an earlier process
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
             if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
                 path = self._path(entry.number)
@@ -364,10 +364,10 @@ class Journal:
         self.segments[-1].size += len(frame)
 
     def rewrite(self, whole: Whole) -> int:
-        """Begins a segment with an entry that replaces all up to the last one; gives the first entry to keep.
+        """Begins a segment with an entry that replaces the whole log; returns the first entry to keep.
 
         Call it before a commit, and ``trim`` after it.
-        Nothing happens if a segment begins with the last entry.
+        Does nothing if a segment already begins with the last entry.
         """
         entry, before, lasting = whole
         path = self._path(entry.number)
@@ -392,9 +392,9 @@ class Journal:
                 self._file.sync()
 
     def first_to_keep(self, over: Callable[[Segment], bool]) -> int:
-        """The first entry of the oldest segment that is not ``over``, or of the last. All is committed.
+        """The first entry of the oldest segment that is not ``over``, or of the last; all are committed.
 
-        The last segment may have lost its entries; the one before then tells where the run stands.
+        The last segment may have lost its entries; the previous one then has the position of the run.
         """
         nonempty = [segment for segment in self.segments if segment.size] or self.segments
         needed = (segment.first for segment in nonempty[:-1] if not over(segment))
@@ -407,7 +407,7 @@ class Journal:
         self._files.trim(self._kept)
 
     def release_pages(self) -> None:
-        """Releases the pages of row files, once all entries were read."""
+        """Release the pages of row files; call it once all entries have been read."""
         self._files.release_pages()
 
     def close(self) -> None:
@@ -447,10 +447,10 @@ class Journal:
         return replace(entry, records=self._files.read(entry.files, entry.records.whole))
 
     def _entries(self, path: Path, leading: list[bytes] | None = None) -> Iterator[tuple[JournalEntry, int]]:
-        """The entries of a segment, with the ends of what stands behind them.
+        """The entries of a segment, each with the end of its begins.
 
-        ``leading`` receives begins that stand before them, behind the last entry of the segment before: this
-        one had lost its entries when they were written.
+        ``leading`` receives the begins before the first entry. They belong to the last entry of the previous
+        segment: this one had lost its entries when they were written.
         """
         entry, at = None, 0
         for text, end in islice(self._frames(path), 1, None):
@@ -474,7 +474,7 @@ class Journal:
         return max((end for _, end in self._frames(path)), default=0)
 
     def _check_end(self, path: Path) -> None:
-        """Raises StateError if more than an unfinished entry is behind the last whole one."""
+        """Raises StateError if the last whole entry is followed by more than an unfinished one."""
         data, end = read(path), self._end(path)
         if not is_torn(data, end, self._of(path)):
             raise damaged(path, f" after byte {end:,}")
@@ -489,7 +489,7 @@ class Journal:
         return Segment(path, int(path.stem), before, after=before.position)
 
     def _headless(self, path: Path) -> bool:
-        """True for a segment without a whole head: its writer ended just after creating it."""
+        """True for a segment without a complete header: its writer ended just after creating it."""
         return next(self._frames(path), None) is None and b"\n" not in read(path).rstrip(b"\n")
 
     def _last_of(self, path: Path) -> int:
@@ -502,9 +502,9 @@ class Journal:
 
 
 class Recent:
-    """A log in memory. ``over`` tells on which parts nothing alive depends."""
+    """A log in memory. ``over`` is true for parts on which nothing alive depends."""
 
-    tail = 0  # nothing is replaced because of its bytes
+    tail = 0  # never replaced because of its size in bytes
 
     def __init__(self, over: Callable[[LogPart], bool]) -> None:
         self._over = over

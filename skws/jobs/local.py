@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 FEW_RECORDS: Final = 50_000
-"""Records of a log that are not worth looking at."""
+"""A log of this many records or fewer is not checked."""
 TAIL_BYTES: Final = 4 << 20
-"""Records in a log after those in row files: some tenths of a second of a start. Their rows move to a file
-in one step, so more of them would hold up the results of others for longer."""
+"""Bytes of the log that are not in row files: they add some tenths of a second to a start. Their rows move to
+a file in one step, so with more of them results would wait longer."""
 
 
 class LocalWatch:
@@ -120,8 +120,8 @@ class LocalWatch:
         self._late_warned = self._unwritable_warned = False
         self._offset: Offset = {}
         self._logged_to: Offset = {}
-        self._last: JournalEntry | None = None  # without its records
-        self._looked_at = 0  # records of the log that may live
+        self._last: JournalEntry | None = None  # the last entry, without its records
+        self._looked_at = 0  # records of the log that may be alive
         self._tail_kept = 0  # bytes of the log when it could not be replaced by what lives
         self._number = self._written = self._committed = 0
         self._committed_at = self.clock.now()
@@ -153,7 +153,7 @@ class LocalWatch:
 
     @property
     def ready(self) -> bool:
-        """True once the static tables are there, and the queries of the start are answered."""
+        """True once the static tables are loaded and the initial queries are answered."""
         return self._state != "starting" and self._start is None
 
     @property
@@ -195,7 +195,7 @@ class LocalWatch:
                 self.close(failed=failed)
 
     def open(self) -> None:
-        """Prepare everything, and answer the given queries. Waits for a source that is away."""
+        """Prepare everything, and answer the initial queries. Waits for a source that is away."""
         expect_long_lived_objects()
         return_large_arrays()
         request = self.request
@@ -281,7 +281,7 @@ class LocalWatch:
             self._inbox.done(commands, self.worker.standing)
 
     def _move(self, move: Move) -> None:
-        """Move a replay to an instant. A micro-batch under way is complete before."""
+        """Move a replay to an instant, after the current micro-batch is complete."""
         feed, now = self._input.feed, self.event_time
         times = feed.times if isinstance(feed, ReplayFeed) else None
         if (
@@ -300,7 +300,7 @@ class LocalWatch:
                 return
             move = following
         time = min(max(move, times.first), times.last)
-        # Event time does not pass in a gap between records: what was alive before it still is.
+        # Event time does not pass in a gap between records: tuples that were alive before it still are.
         start = self._needed_from(times.before(time))
         with self.turns.turn():
             self._state = "running"
@@ -323,11 +323,11 @@ class LocalWatch:
         lengths = [window.length for window in windows if isinstance(window, TimeWindow)]
         if len(lengths) < len(windows) or any(each.keeps is None for each in operators):
             return EARLIEST
-        # As in logs, since the number of a tuple among equal ones depends on those alive at its start.
+        # As in logs, since the number of a tuple among equal tuples depends on those alive at its start.
         return time - 2 * max(lengths) - self.request.stream.lateness
 
     def _rebuild(self, feed: ReplayFeed, start: int, time: int) -> None:
-        """Begin anew from the records since ``start``; queries then find what is alive at ``time``."""
+        """Start again from the records since ``start``; queries then return the results alive at ``time``."""
         queries = self.standing
         self._prepare(replace(self.request, schema=self.schema, queries={}))
         self.worker.load_tables(self._tables)
@@ -340,7 +340,7 @@ class LocalWatch:
     def _logged(
         self, commands: list[JobCommand], polled: Batch, records: RecordBatch, letters: tuple[str, ...]
     ) -> JournalEntry:
-        """The micro-batch, appended to the log. ``letters``: those of late records."""
+        """The micro-batch, appended to the log. ``letters``: the dead letters of late records."""
         bad = polled.read.bad
         dead_letters = (*self._table_letters, *self.intake.refuse(bad), *letters)
         self._table_letters = ()
@@ -364,7 +364,7 @@ class LocalWatch:
         return entry
 
     def _keep_begins(self) -> None:
-        """Log when the results began that the last micro-batch updated."""
+        """Log the begins of the results that the last micro-batch updated."""
         begins = self.worker.live.begins()
         if self._checkpoint is not None:
             self._checkpoint.journal.append_begins(begins)
@@ -375,8 +375,9 @@ class LocalWatch:
         """The first entry to keep if the log was replaced by its live records; otherwise None.
 
         The log is replaced if most of its records are dead. This is checked whenever it has twice as many
-        records as were alive at the last check, so each record is checked, and written again, twice at most
-        on average. Records that live long also move to row files once the log would delay a start.
+        records as were alive at the last check, so on average each record is
+        checked and rewritten at most twice. Records that live long also move to row files once the log would
+        delay a start.
         """
         if self._last is None:
             return None
@@ -407,7 +408,7 @@ class LocalWatch:
         return isinstance(self.request.plan_window, Unbounded)
 
     def _repeat(self, entry: JournalEntry, outcome: BatchOutcome) -> None:
-        """Write a micro-batch that an earlier process has logged; of late records the log has the letters."""
+        """Write a micro-batch that an earlier process logged, with the dead letters of its late records."""
         self.gauges.counters["late"] += sum(orjson.loads(one)["source"] == "late" for one in entry.letters)
         self._write(entry, outcome)
 
@@ -442,10 +443,10 @@ class LocalWatch:
             self._onlooker.add(records)
 
     def commit(self) -> None:
-        """Make all that was written durable in the sinks, then in the checkpoint, then in the source."""
+        """Make everything written durable in the sinks, then in the checkpoint, then in the source."""
         checkpoint = self._checkpoint
         if checkpoint is not None and self._offset != self._logged_to:
-            # The source moved past records of others; it may forget those too.
+            # The source skipped records of other tables; it may forget those, too.
             self._take([], Batch(NOTHING, self._offset))
         if checkpoint is not None:
             checkpoint.journal.sync()
@@ -468,7 +469,7 @@ class LocalWatch:
         self.gauges.spent("sinks", perf_counter() - began)
 
     def _commit_batch(self, checkpoint: Checkpoint) -> int:
-        """Commit what was written, if anything was; gives the first entry of the journal to keep."""
+        """Commit everything written, if anything; returns the first entry of the journal to keep."""
         if self._committed == self._written:
             return checkpoint.first_kept()
         first = checkpoint.journal.first_to_keep(lambda part: self._over(part.kept))
@@ -477,7 +478,7 @@ class LocalWatch:
         return first
 
     def close(self, *, failed: bool = False) -> None:
-        """Commit, unless the run ``failed``, and release everything."""
+        """Commit unless the run ``failed``, and release everything."""
         try:
             if not failed and self._state != "starting":
                 self.commit()
@@ -488,7 +489,7 @@ class LocalWatch:
             self._state = "ended"
             self.control.end("the job has ended: restart it to change queries")
             if self._out is not None:
-                # After a failure the sinks keep only what the journal holds for good.
+                # After a failure the sinks keep only results of durable journal entries.
                 self._out.close(failed=failed and self._journal_synced())
             if self._listener is not None:
                 self._listener.close()
@@ -548,7 +549,7 @@ class LocalWatch:
         return first
 
     def _new_run(self, request: Job) -> SinkRun:
-        """The run as its sinks see it."""
+        """The description of the run for its sinks."""
         checkpoint = self._checkpoint
         options: dict[str, Any] = (
             {"id": uuid4().hex, "state": None} if checkpoint is None else checkpoint.kept_run()
@@ -563,7 +564,7 @@ class LocalWatch:
         )
 
     def _starting_point(self, request: Job) -> RunStart | None:
-        """None if the job was stopped before its source was there."""
+        """None if the job was stopped before its source was available."""
         checkpoint = self._checkpoint
         if checkpoint is None or checkpoint.fresh:
             return self._first_start(request)
@@ -572,7 +573,7 @@ class LocalWatch:
             self._run.repeated()
         self._show_schema()
         schema = checkpoint.new_schema()
-        # By the schema that this start changes to: the source may no longer fit the one from before.
+        # With the schema that this start changes to: the source may no longer fit the old one.
         after = self.schema if schema is None else changed(self.worker.standing.stream, schema).schema
         if not self._input.resume(after):
             return None
@@ -593,7 +594,7 @@ class LocalWatch:
         return RunStart(offset)
 
     def _begin(self, start: RunStart) -> None:
-        """Go on from a point, with the queries that this start is given."""
+        """Continue from a point, with the queries of this start."""
         self._offset = self._logged_to = start.offset
         self._number = self._written = start.number
         checkpoint = self._checkpoint
@@ -628,7 +629,7 @@ class LocalWatch:
         return records
 
     def _fitting(self, commands: list[JobCommand]) -> list[JobCommand]:
-        """The commands without changes of the schema that the source refuses, which are answered."""
+        """The commands, without schema changes that the source refuses; these are answered here."""
         try:
             self._fit(commands)
         except SourceError as error:
@@ -639,7 +640,7 @@ class LocalWatch:
         return commands
 
     def _fit(self, commands: list[JobCommand]) -> None:
-        """Make the source read by the schema that commands change to. Raises SourceError."""
+        """Make the source read with the schema that commands change to. Raises SourceError."""
         before = stream = self.worker.standing.stream
         for command in commands:
             stream = changed(stream, command.schema) if command.op == "schema" else stream

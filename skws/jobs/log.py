@@ -1,4 +1,4 @@
-"""The log of a job on stderr: lines for people, or JSON lines for programs."""
+"""The log of a job on stderr: plain lines, or JSON lines for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of a job: counted while it runs, and one snapshot of them as JSON."""
+"""The metrics of a job: counters, and their snapshots as JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ State: TypeAlias = Literal["starting", "running", "paused", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class RelationMetrics:
-    """Tuples of a relation so far, and a second lately."""
+    """Tuples of a relation: total, and recently per second."""
 
     name: str
     tuples: int
@@ -37,7 +37,7 @@ class RelationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ResultMetrics:
-    """Results of a standing query so far, snapshots included, and a second lately."""
+    """Results of a standing query, snapshots included: total, and recently per second."""
 
     name: str
     query: str
@@ -48,7 +48,7 @@ class ResultMetrics:
 
 @dataclass(frozen=True, slots=True)
 class StageMetrics:
-    """Seconds spent in a stage so far, and the share of the time that it was busy lately.
+    """Seconds spent in a stage, and the share of recent time that it was busy.
 
     Stages: ``read`` (the source), ``journal``, ``engine``, ``sinks``; on Spark also ``spark``, the rest of a
     micro-batch with waiting for the sinks.
@@ -61,15 +61,16 @@ class StageMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A job at one moment; counts are since the process started.
+    """The state of a job at one moment; counters start with the process.
 
     ``at``: seconds since the epoch. ``event_time``: the latest of the stream, in seconds since the epoch,
     None before the first record. ``behind``: the backlog of the source, in its own words.
-    ``behind_bytes``: of a database's log that are not read; ``kept_bytes``: that the server keeps for it.
+    ``behind_bytes``: bytes of a database's log not read yet; ``kept_bytes``: bytes of log that the server
+    keeps for the job.
     ``batch_seconds``: of the last batch. ``latency_p50``, ``latency_p99``: seconds from reading a tuple to
-    writing a result that it completed, lately; None without results. ``operators``: those of the mesh that
-    ever had partials; ``waiting``: their partials. ``log_bytes``: records that a restart reads, of one
-    shard. ``restarts``: of the query on Spark, after failures.
+    writing a result that it completed, over recent batches; None without results. ``operators``: those of
+    the mesh that ever had partials; ``waiting``: their partials. ``log_bytes``: records that a restart
+    reads, of one shard. ``restarts``: of the query on Spark, after failures.
     """
 
     at: float
@@ -111,7 +112,7 @@ class Metrics:
         return msgspec.json.decode(text, type=cls)
 
     def write(self, path: Path) -> None:
-        """Replace a JSON file at once, so that it is always whole. Raises StateError."""
+        """Replace a JSON file atomically, so that readers never see part of it. Raises StateError."""
         replaced(path, self.to_json() + b"\n")
 
     def summary(self, seconds: float) -> str:
@@ -134,13 +135,13 @@ class Metrics:
 
 
 _COUNTERS: Final = {"+": "results", "-": "retractions", "~": "updates"}
-_SAMPLES: Final = 11  # one a second: rates are of the last ten seconds
+_SAMPLES: Final = 11  # one a second: rates cover the last ten seconds
 _LATENCIES: Final = 2048  # batches
 
 
 @dataclass(slots=True)
 class Rates:
-    """Growth of counters a second, from samples."""
+    """Rates of counters per second, from samples."""
 
     _samples: deque[tuple[int, dict[object, int]]] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
 
@@ -167,7 +168,7 @@ class Latencies:
             self._known.append((seconds, results))
 
     def quantile(self, quantile: float) -> float | None:
-        """Seconds over recent results, each counted once; None without results."""
+        """Latencies over recent results, each counted once; None without results."""
         ordered = sorted(self._known)
         rest = quantile * sum(count for _, count in ordered)
         for seconds, count in ordered:
@@ -183,7 +184,7 @@ def told(results: Iterable[LiveResult]) -> int:
 
 
 def up_to(results: list[LiveResult], most: int) -> list[LiveResult]:
-    """The first results: up to the one with which ``most`` are told."""
+    """The first results, up to the one that makes ``most`` results."""
     for index, result in enumerate(results):
         most -= result.op != "~"
         if most == 0:
@@ -245,7 +246,7 @@ class Gauges:
         self.counters["stage", stage] += round(seconds * MICROSECOND)
 
     def silent(self, queries: Iterable[Query]) -> list[Query]:
-        """Those of some queries of which nothing was told so far."""
+        """The queries among ``names`` without any result so far."""
         counters = self.counters
         return [one for one in queries if not (counters["+", one.name] or counters["-", one.name])]
 
@@ -255,7 +256,7 @@ class Gauges:
             del self.counters[op, name]
 
     def rate(self, key: object, now: int) -> float:
-        """Growth a second, over the last ten seconds."""
+        """Rates per second over the last ten seconds."""
         return round(self._rates.of(key, now, self.counters[key]), 3)
 
     def sample(self, now: int) -> None:

@@ -42,7 +42,7 @@ _FIELDS: Final = {
     "event_time_seconds": "event_time",
     "uptime_seconds": "uptime",
 }
-"""Those of ``Metrics`` that have another name."""
+"""Fields of ``Metrics`` with another name in Prometheus."""
 
 
 def text(metrics: Metrics) -> str:
@@ -51,7 +51,7 @@ def text(metrics: Metrics) -> str:
 
 
 class _Collected:
-    """Metrics as families, for the library that writes them."""
+    """The metrics as families of the client library, which writes them."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""The standing queries of a job, and the commands that change them: gathered, checked, applied, answered."""
+"""The standing queries of a job; collects, checks, applies and answers the commands that change them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StandingQueries:
     """Queries by name. ``live`` answers them; without it they are only recorded.
 
     ``stream`` has the current schema. ``schemas``: all schemas after the first, as YAML. ``plans``: of
-    queries that are to stand, by name.
+    queries that will be added, by name.
     """
 
     def __init__(
@@ -37,7 +37,9 @@ class StandingQueries:
         self._request = request
         self._live = live
         self._standing: dict[str, Query] = {}
-        self._plans = dict(plans or {})  # of queries that stand, or were checked and are to stand
+        self._plans = dict(
+            plans or {}
+        )  # of standing queries, and of queries that were checked and will be added
         self.stream = request.stream
         self.schemas: tuple[str, ...] = ()
 
@@ -48,7 +50,7 @@ class StandingQueries:
         return self._standing[name]
 
     def shown(self) -> tuple[Query, ...]:
-        """All, in the order in which they were added."""
+        """All queries, in the order in which they were added."""
         return tuple(self._standing.values())
 
     def apply(self, command: JobCommand) -> list[Result]:
@@ -66,7 +68,7 @@ class StandingQueries:
         return self.stand_all([self._named(command)])
 
     def apply_all(self, commands: Iterable[JobCommand]) -> list[Result]:
-        """Carry out commands; queries that are added one behind the other are added together."""
+        """Carry out commands; consecutive additions are carried out in one step."""
         results: list[Result] = []
         for op, together in groupby(commands, key=attrgetter("op")):
             if op == "add":
@@ -76,7 +78,7 @@ class StandingQueries:
         return results
 
     def after(self, commands: Iterable[JobCommand]) -> StandingQueries:
-        """What commands that can be carried out will make of these; nothing answers them."""
+        """The queries after commands that can be carried out; a copy that answers no queries."""
         later = StandingQueries(self._request)
         later._standing, later.stream = self._standing.copy(), self.stream
         for command in commands:
@@ -97,7 +99,7 @@ class StandingQueries:
         return "" if plan is None else many_networks(plan)
 
     def stand_all(self, queries: Sequence[Query]) -> list[Result]:
-        """Answer queries from now on; returns their snapshots. Raises SkwsError."""
+        """Start answering queries; returns their snapshots. Raises SkwsError."""
         results: list[Result] = []
         if self._live is not None:
             with making_long_lived_objects():
@@ -107,7 +109,7 @@ class StandingQueries:
         return results
 
     def arrange(self, names: Sequence[str]) -> None:
-        """Put all queries into an order, which is that of their results of one time."""
+        """Put all queries into an order, in which results of one time are emitted."""
         self._standing = {name: self._standing[name] for name in names}
         if self._live is not None:
             self._live.arrange(names)
@@ -117,7 +119,7 @@ class StandingQueries:
     ) -> tuple[list[JobCommand], list[Answer]]:
         """The commands that can be carried out in this order, and the answers that refuse the others.
 
-        ``plans``: of queries to be added that were planned already, by name.
+        ``plans``: existing plans of queries to be added, by name.
         """
         queries, stream, plans = self._standing.copy(), self.stream, plans or {}
         good: list[JobCommand] = []
@@ -134,7 +136,7 @@ class StandingQueries:
     def wanted(self, queries: Mapping[str, Query], before: Collection[str]) -> list[JobCommand]:
         """The commands that turn the queries of an earlier run into ``queries``.
 
-        ``before``: the names that were given to the earlier run. Queries added by command stay.
+        ``before``: the names of the queries at the start of that run. Queries added by command stay.
         """
         names = [*before, *(name for name in queries if name not in set(before))]
         removed = [
@@ -167,9 +169,9 @@ class StandingQueries:
     def _check(
         self, command: JobCommand, queries: dict[str, Query], stream: Stream, plan: QueryPlan | None
     ) -> Stream:
-        """Apply a command to ``known``; returns the stream afterwards. ``plan``: of its query, if known.
+        """Apply a command to ``queries``; returns the resulting stream. ``plan``: of its query, if any.
 
-        Raises SkwsError if it cannot be done.
+        Raises SkwsError if the command is refused.
         """
         if command.op == "schema":
             shards = self._request.engine is EngineName.SPARK
@@ -195,7 +197,7 @@ class StandingQueries:
         return stream
 
     def _planned(self, query: Query, stream: Stream) -> QueryPlan:
-        """The plan of a query, which is made once as long as the schema stays. Raises SkwsError."""
+        """The plan of a query, cached until the schema changes. Raises SkwsError."""
         plan = self._plans.get(query.name)
         if plan is None or not (
             (plan.query is query or plan.query == query)
@@ -206,7 +208,7 @@ class StandingQueries:
 
 
 class CommandQueue:
-    """The job's end of its control and of its control folder.
+    """Reads and answers the commands of a job's control and control folder.
 
     ``read_to``: the offset up to which the folder has been read.
     """
@@ -221,7 +223,7 @@ class CommandQueue:
         """``read_to``: where an earlier process stopped; None skips the commands that are there."""
         self._folder = folder
         if folder is not None:
-            end = folder.end()  # a loss of power may have cut off what an earlier process read
+            end = folder.end()  # a loss of power may have cut off commands that an earlier process read
             self.read_to = end if read_to is None else min(read_to, end)
 
     def commands(self, queries: StandingQueries) -> list[JobCommand]:
@@ -261,10 +263,10 @@ class CommandQueue:
 def check_change(
     stream: Stream, text: str, queries: Iterable[Query], window: Window | None, *, shards: bool = False
 ) -> Stream:
-    """The changed stream. Raises SchemaError, UsageError for a change that cannot be made.
+    """The changed stream. Raises SchemaError or UsageError if the change is impossible.
 
-    ``window``: the job's own, if any, which the schema's does not replace.
-    ``shards``: the search has shards, which are rebuilt under the new schema from older records.
+    ``window``: the job's own, if any; it takes precedence over the schema's.
+    ``shards``: True if the search has shards, which are rebuilt with the new schema from older records.
     """
     schema = parse_schema(text, default_name=stream.schema.name)
     change = SchemaChange.between(stream.schema, schema)

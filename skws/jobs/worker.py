@@ -1,4 +1,4 @@
-"""Processes micro-batches in a session, and rebuilds the session where an earlier run ended."""
+"""Processes micro-batches in a session, and rebuilds the session of an earlier run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from skws_purging.lifespans import ALWAYS
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """The results of a micro-batch, and its records that came too late.
+    """The results of a micro-batch, and its late records.
 
-    ``before``: the queries that stood before its commands; None if it has none.
+    ``before``: the standing queries before its commands; None if it has no commands.
     """
 
     results: list[Result]
@@ -37,7 +37,8 @@ class BatchOutcome:
 class BatchWorker:
     """Processes micro-batches in order.
 
-    ``past``: the log before the entry of a number, for queries that join. ``plans``: of queries that will.
+    ``past``: the log before an entry, by its number, for queries added later. ``plans``: of queries
+    that will be added.
     """
 
     def __init__(
@@ -64,11 +65,11 @@ class BatchWorker:
         return PriorState(self.live.position, self.live.now, queries.shown(), queries.schemas)
 
     def load_tables(self, records: Sequence[Record]) -> None:
-        """Load static tables before anything else; queries include them in their snapshots."""
+        """Load static tables, before anything else; snapshots of queries include them."""
         self.live.load_tables(records)
 
     def sort_out(self, records: RecordBatch) -> tuple[RecordBatch, list[Late]]:
-        """The records that do not come too late, and those that do, which no log has."""
+        """The records in time, and the late ones, which are not logged."""
         records = self.live.sort_out(records)
         late, self._late = self._late, []
         return records, late
@@ -82,7 +83,7 @@ class BatchWorker:
         return BatchOutcome(results, late, before)
 
     def alive(self, name: str) -> list[Result]:
-        """The results of a standing query that are alive now, as a new query would be given them."""
+        """The live results of a standing query, as a new query would get them."""
         self._number += 1  # the log up to and including the last entry
         try:
             return self.live.alive(name)
@@ -90,7 +91,7 @@ class BatchWorker:
             self._number -= 1
 
     def replay(self, entry: JournalEntry) -> None:
-        """Rebuild the state after an entry whose results an earlier process has written."""
+        """Rebuild the state after an entry whose results an earlier process wrote."""
         self._apply(entry)
         final = stream_time(entry.end)
         recent = list(self.as_logged(entry.recent))
@@ -108,20 +109,20 @@ class BatchWorker:
         self._late.clear()
 
     def as_logged(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
-        """Parts of a log. Where partitions were out of step, nothing in it is late, whatever came before."""
+        """Parts of a log. Logged records are never late, even where partitions were out of step."""
         for one in log:
             in_step = self.live.final is None
             yield one if in_step else replace(one, final=ALWAYS, recent=tuple(self.as_logged(one.recent)))
 
     def with_recent(self, log: Iterable[LoggedBatch]) -> Iterator[LoggedBatch]:
-        """Parts of a log that know the stream time before them, with what is recent in them as logged."""
+        """Parts of a log with the stream time before them; their recent records stay as logged."""
         for one in log:
             yield replace(one, recent=tuple(self.as_logged(one.recent))) if one.recent else one
 
     def whole(self, last: JournalEntry, log: Callable[[], Iterable[LoggedBatch]]) -> Whole | None:
-        """An entry that replaces the log up to the last one. None if some query needs all of the log.
+        """An entry that replaces the whole log. None if some query needs all of the log.
 
-        ``log``: gives the records in it as they came.
+        ``log``: returns its records as they came.
         """
         lasting = self.live.lasting_records()
         if lasting is None:
@@ -152,7 +153,7 @@ class RunStart:
     """The state of a run before its first new micro-batch.
 
     ``number``: of the last micro-batch. ``control``: the offset in the control folder, None if there was
-    none. ``given``: the names of the queries that the last start was given.
+    none. ``given``: the names of the queries of the last start.
     """
 
     offset: Offset
@@ -162,7 +163,7 @@ class RunStart:
 
 
 def known_standing(checkpoint: Checkpoint, request: Job) -> StandingQueries:
-    """The queries and the schema at the end of the run, without their results. Raises StateError."""
+    """The queries and the schema at the end of the run, without results. Raises StateError."""
     queries = StandingQueries(request)
     journal = Journal(checkpoint.journal.folder, checkpoint.id)
     journal.open(checkpoint.first_kept())
@@ -180,9 +181,9 @@ def resume(
     write: Callable[[JournalEntry, BatchOutcome], None],
     held: int,
 ) -> RunStart:
-    """Bring the session to the end of the run, and ``write`` what was not committed. Raises StateError.
+    """Bring the session to the end of the run, and ``write`` uncommitted results. Raises StateError.
 
-    ``held``: the last micro-batch that some sink has written.
+    ``held``: the last micro-batch that any sink has written.
     """
     committed = checkpoint.committed()
     journal = checkpoint.journal

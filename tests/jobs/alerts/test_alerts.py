@@ -77,13 +77,13 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: 7", "q: 7: expected keywords"),
         ("q: {query: ada, without: 7}", "without: 7: expected a relation, or a list of them"),
         ("q: {query: ada, without: 'a b'}", "'a b': expected the name of a relation"),
-        ("q: {pattern: a x, without: b}", "without is for keywords: a pattern names its relations"),
+        ("q: {pattern: a x, without: b}", "without only applies to keywords; a pattern names its relations"),
         ("1: ada", "expected a name as text"),
         ("q: {top: 3}", "q: expected keywords, or a mapping"),
         ("q: {query: ada, tops: 3}", "q: no 'tops'; did you mean 'top'?"),
         ("q: {query: ada, top: none}", "top: 'none': expected a number above 0"),
         ("q: {query: ada, group: true}", "need top"),
-        ("q: {query: ada, window: 1 hour}", "expected an expression, or top"),
+        ("q: {query: ada, window: 1 hour}", "expected a window expression, or top"),
         ("q: {sql: SELECT, top: 3}", "top cannot be combined with sql"),
         ("q: {sql: SELECT 1, query: ada}", "query, pattern or sql"),
         ("q: {query: ada, kind: new, top: 3}", "top cannot be combined with query"),
@@ -92,7 +92,7 @@ def test_what_a_file_may_say(tmp_path: Path) -> None:
         ("q: {query: ada, limit: often}", "limit 'often': expected a rate such as '10 per minute'"),
         ("q: {query: ada, sinks: [jsonl]}", "sink jsonl"),
         ("q: {query: ada, sinks: 7}", "sinks: 7"),
-        ("q: {query: ada, top: 3, group: source}", "'limit: 1 per day by source' tells one for each value"),
+        ("q: {query: ada, top: 3, group: source}", "'limit: 1 per day by source' reports one for each value"),
         ("q: {query: ada, updates: often}", "updates: 'often': expected true or false"),
         ("q: {query: ada, half_life: soon}", "half-life 'soon'"),
         ("q: [", "not valid YAML"),
@@ -272,7 +272,7 @@ def test_the_file_may_change_while_the_job_runs(tmp_path: Path) -> None:
 
     steps(watch)
     change("lamps: [", 2_000_000)
-    assert "the queries stay as they were" in str(notes.lines)
+    assert "the queries are unchanged" in str(notes.lines)
     change(f"{first}chairs: {{query: ada chair, sinks: 'jsonl:{chairs}'}}\n", 4_000_000)
     append(source, order(2, 1), order(2, 1, "chair"))
     steps(watch)

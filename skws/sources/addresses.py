@@ -94,10 +94,10 @@ def parse_source(
     resumable: bool = True,
     ahead: int | None = None,
 ) -> Source:
-    """The source at an address, which is not opened.
+    """The source at an address, not opened yet.
 
-    ``folder``: the folder for a database's snapshot while it is read; that of the run's offsets, if there is
-    one. ``resumable``: False for a run without offsets, which leaves nothing at the source. ``ahead``: how
+    ``folder``: the folder for a database's snapshot while it is read; the run's own if it keeps offsets.
+    ``resumable``: False for a run without offsets, which leaves nothing at the source. ``ahead``: how
     far, in microseconds, records of a live source may be ahead of the clock; None for any time. Raises
     UsageError for an invalid address, SourceError if a library for the source is missing.
     """
@@ -155,7 +155,7 @@ def is_sqlite(text: str) -> bool:
 def is_address(text: str) -> bool:
     """True if ``text`` has the form of a source other than a path."""
     scheme, colon, rest = text.partition(":")
-    if not colon:  # as most words: what other packages add is not looked for
+    if not colon:  # true of most words; sources of other packages are not looked up
         return text == "-"
     return scheme in _SCHEMES or rest.startswith("//") or extension(SOURCES, scheme) is not None
 

@@ -78,7 +78,7 @@ class BatchPlan:
 
 
 class FeedPart(Protocol):
-    """A part of the records between two offsets, for any process with access to the source.
+    """A part of the records between two offsets; any process with access to the source can read it.
 
     ``partition``: a number above 0 of the file or partition, whose parts are consecutive. None if the chunks
     have it (``Chunk.partitions``). ``lasting``: True if the partition may have more records later.
@@ -110,7 +110,7 @@ class Feed(Protocol):
 
     @property
     def partitioned(self) -> bool:
-        """True if its records come from several partitions, which do not keep step (``Chunk.partitions``)."""
+        """True if its records come from partitions that advance independently (``Chunk.partitions``)."""
         return False
 
     @property
@@ -119,7 +119,7 @@ class Feed(Protocol):
         return False
 
     def tables(self) -> Iterator[Item]:
-        """The rows of static tables, which are all loaded before the first poll, and after any ``start``."""
+        """The rows of static tables: all are loaded before the first poll, and after any ``start``."""
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """At most about ``limit`` records after ``start``; does not wait for more.

@@ -36,8 +36,10 @@ _PROBES: Final = 256  # positions at which a plan reads the time of a record
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """What parts of a file need to know of others: its number as a ``partition``; ``static`` relations,
-    whose rows are left out; ``unread``: see ``FeedPart.until``.
+    """How a file relates to the others of its batch.
+
+    ``partition``: its number. ``static``: relations whose rows are left out. ``unread``: see
+    ``FeedPart.until``.
     """
 
     partition: int
@@ -47,7 +49,7 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class FilePart(FeedPart):
-    """The records of ``split``. ``position``: that after the batch.
+    """The records of ``split``. ``position``: the position after the batch.
 
     Since the plan, the file may have been renamed or replaced, so it is identified by its beginning, and not
     by numbers of the file system, which differ between machines.
@@ -110,7 +112,7 @@ def divides(source_file: SourceFile, schema: Schema) -> bool:
 class _Step(NamedTuple):
     """A range of a file: the time at its start, its approximate number of records, and its bounds.
 
-    ``last``: its latest time, if it can only be read as a whole and the file has this time.
+    ``last``: its latest time, if the range can only be read as a whole and the file records this time.
     """
 
     time: int

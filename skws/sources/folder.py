@@ -325,7 +325,7 @@ class FileMatcher:
     def __init__(self) -> None:
         self._held: dict[
             int, tuple[FilePosition, tuple[int, int, int]]
-        ] = {}  # by id: what was true of which state
+        ] = {}  # by id: a position, and the file's state at its last check
         self._copies: dict[str, int] = {}  # by name of a waiting copy: the id of its file
 
     def match(self, positions: Positions, files: Sequence[SourceFile]) -> tuple[Positions, list[str]]:

@@ -454,7 +454,7 @@ class FilesFeed(Feed):
             if self._is_foreign(source_file):
                 notices += self._once(
                     f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
-                    f" {self._schema.name} is called so"
+                    f" {self._schema.name} has its name"
                 )
         return [f for f in fresh if not self._is_foreign(f)]
 
@@ -538,13 +538,13 @@ class FilesFeed(Feed):
 
 
 def _of_file(name: str, read: Chunk) -> Chunk:
-    """What was read of a file, with its partition: a file that takes the place of another goes on with it."""
+    """A chunk of a file, with its partition; a file that replaces another one continues its partition."""
     return replace(read, partitions=np.full(len(read.records), partition_of(name), dtype=np.int64))
 
 
 @lru_cache(maxsize=1 << 16)
 def partition_of(name: str) -> int:
-    """The number of the partition that a file of a name is; the same in all processes, and above 0."""
+    """The partition number of a file, from its name: above 0, and the same in all processes."""
     return int.from_bytes(blake2b(name.encode(), digest_size=5).digest()) + 1
 
 

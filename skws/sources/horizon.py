@@ -68,7 +68,7 @@ class RefusalMark(NamedTuple):
 
     @classmethod
     def of(cls, offset: Offset) -> RefusalMark | None:
-        """The mark in an offset. Raises like malformed offsets."""
+        """The mark in an offset. Raises the errors of malformed offsets."""
         stored = offset.get(HORIZON)
         return None if stored is None else cls(*map(int, stored))
 

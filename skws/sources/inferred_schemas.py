@@ -95,7 +95,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
 def schema_for(sources: Sequence[str]) -> Schema:
     """The schema of ``draft_of`` for data that is not followed; no file is written.
 
-    Raises like ``draft_of``.
+    Raises the errors of ``draft_of``.
     """
     places = [_place(source) for source in sources]
     path = _kept(places)

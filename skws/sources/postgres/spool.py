@@ -347,8 +347,8 @@ def _all_rows(connected: connection, table: CatalogTable) -> Iterator[None]:
         raise SourceError(
             f"the role {user!r} may not read all rows of {table.full_name}: {str(error).splitlines()[0]}; it"
             " needs the right to SELECT and, where row-level security hides rows, ALTER ROLE"
-            f" {written(user)} BYPASSRLS, or to own the table: the changes of hidden rows would come all the"
-            " same"
+            f" {written(user)} BYPASSRLS, or to own the table: changes of hidden rows would still"
+            " arrive"
         ) from None
 
 

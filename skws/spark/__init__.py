@@ -1,7 +1,7 @@
 """Spark: keyword search over DataFrames (``skws.spark.search``), and the jobs behind the command line.
 
-Nothing outside this package imports pyspark. Everything is loaded when it is asked for, since Java is started
-before anything of PySpark is loaded.
+Nothing outside this package imports pyspark. Modules are loaded on first use, since Java is started before
+any module of PySpark is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RECORDS", "Source", "search", "state"]
 
-# A search loads nothing of the state of shards.
+# A search does not load the module that reads the state of shards.
 _HOME: Final = {
     "RECORDS": "skws.spark.dataframe_search",
     "Source": "skws.spark.dataframe_search",
@@ -37,5 +37,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What a notebook completes."""
+    """The names for completion in a notebook."""
     return list(__all__)

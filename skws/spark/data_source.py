@@ -1,6 +1,6 @@
-"""The sources of skws as streaming DataFrames: ``spark.readStream.format("skws")``, and what a search reads.
+"""The sources of skws for Spark: ``spark.readStream.format("skws")``, and the input of a streaming search.
 
-Spark looks for data sources in every session, so what reads is loaded only where it does.
+Spark looks for data sources in every session, so the readers are loaded only where they read.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from skws.spark.source_reader import SourceReader
 
 PARTITION: Final = "skws_partition"
-"""A number of the partition that a record of a topic was in; NULL of other sources."""
+"""The number of a record's partition of a topic; NULL for other sources."""
 
 
 class SkwsSource(DataSource):
-    """Follows a source of skws; a row is a record as JSON, in the column ``value``; beside it is PARTITION.
+    """Follows a source of skws. A row is a record as JSON in the column ``value``, and its PARTITION.
 
     Options: ``source``, an address as ``skws watch --source`` takes it (``postgresql://...``, ``kafka://...``,
-    files, ``replay:...``); ``schema``, a path of YAML or its text; ``records``, about how many a micro-batch
-    has at most, 50,000 if not given; ``ahead``, how far a record may be ahead of the clock, ``1 day`` if not
-    given, ``none`` for any time; ``on_error``, ``fail`` (if not given) or ``skip`` for bad records. Rows of
+    files, ``replay:...``); ``schema``, a path of YAML or its text; ``records``, the approximate limit for a
+    micro-batch, 50,000 by default; ``ahead``, how far a record may be ahead of the clock, ``1 day`` by
+    default, ``none`` for any time; ``on_error``, ``fail`` (the default) or ``skip`` for bad records. Rows of
     static tables are left out.
     """
 
@@ -43,9 +43,9 @@ class SkwsSource(DataSource):
 
 
 def piece_source(pickled: bytes, called: str) -> type[DataSource]:
-    """A data source for one search, with the pieces of its ``SourceReader``.
+    """A data source for one search: the pieces of its ``SourceReader``.
 
-    That is pickled: processes that only pass it on load nothing.
+    The reader is pickled, so processes that only pass it on load no modules for it.
     """
 
     class PieceSource(DataSource):

@@ -69,26 +69,26 @@ COLUMNS: Final = (
 """The columns of results, as in ``skws.results.frames.COLUMNS``."""
 
 RECORDS: Final = "*"
-"""In place of the name of a relation, for a DataFrame of records of any relation."""
+"""The name, in place of a relation's, of a DataFrame with records of any relation."""
 
 _PROBE: Final = 1_000
-_LATE: Final = Path("late")  # has late rows come as dead letters, which become rows of the results
+_LATE: Final = Path("late")  # late rows are dead letters, which become rows of the results
 _SHUFFLE: Final = "spark.sql.shuffle.partitions"
 _FEW: Final = 8
 _RECORDS_A_SHARD: Final = 300_000
 _IDLE: Final = "1 minute"
-_OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of messages of Kafka
+_OF_TOPICS: Final = ("topic", "partition", "offset")  # columns of Kafka messages
 _PARTITION: Final = "partition of the row"
 _EXCERPT: Final = 100  # bytes of a bad record
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A live source in place of a streaming DataFrame of records; tasks read what can be divided of it.
+    """A live source in place of a streaming DataFrame of records; if it can be divided, tasks read it.
 
     ``address``: as ``skws watch --source`` takes it. ``ahead``: how far a record may be ahead of the clock;
-    ``none`` for any time. ``on_error``: ``fail`` or ``skip`` for bad records. ``records``: about how many a
-    micro-batch has at most; None adapts it to how long Spark takes.
+    ``none`` for any time. ``on_error``: ``fail`` or ``skip`` for bad records. ``records``: the approximate
+    limit for a micro-batch; None adapts it to the time that Spark takes.
     """
 
     address: str | Path
@@ -97,7 +97,7 @@ class Source:
     records: int | None = None
 
     def reading(self, schema: Schema, shards: int, tasks: int, idle: int) -> Reading:
-        """How it is read for a search with so many shards by so many tasks at a time. Raises UsageError."""
+        """The settings for reading it in ``tasks`` parallel tasks for ``shards``. Raises UsageError."""
         sizes = (FIRST, _RECORDS_A_SHARD * max(shards, 2))
         if self.records is not None:
             at_least(1, "records", self.records)
@@ -122,36 +122,35 @@ def search(
     memory: str | None = None,
     idle: str | None = None,
 ) -> DataFrame:
-    """Search DataFrames with keywords, patterns, or any other kind of query; gives a DataFrame with COLUMNS.
+    """Search DataFrames with keywords, patterns, or any other kind of query; returns one with COLUMNS.
 
     ``data``: by relation. Rows have times in the relation's time attribute or in a column ``time``; a
     DataFrame without them is a static table. ``op`` may be a column, too: "-" deletes, "truncate" deletes all
     rows. Columns that the schema does not name are left out. ``schema``: None infers one from the first rows
     of each DataFrame. ``window``: None for the schema's. ``max_size``: the most tuples of a result.
     ``limit``: the most results.
-    The data is read once, by this call; results are found when they are asked for.
+    This call reads the data, once; the results are computed when the DataFrame is used.
 
     A DataFrame by itself, or under the name ``RECORDS``, has records of any relation as JSON in its column
-    ``value``, as replay files and topics have them (``docs/replay.md``): lines of text, messages of Kafka.
+    ``value``, as in replay files and topics (``docs/records.md``): lines of text, messages of Kafka.
 
-    In place of it may be a ``Source``, or its address: a folder of files that grow, ``kafka://...``,
-    ``postgresql://...``. Tasks read and decode it, and its records do not pass through Spark's rows.
+    It may be replaced by a ``Source``, or its address: a folder of growing files, ``kafka://...``,
+    ``postgresql://...``. Tasks read and decode a source, and its records do not become rows of Spark.
 
-    If a DataFrame is streaming, so is the one with the results, and every DataFrame with times has to be.
-    ``lateness``: how late rows of streams may come, such as "5 s"; those that come later are left out, each
-    with a row of its own, ``op`` "late". State is kept by RocksDB, which this call sets for the session. A
-    restart from a checkpoint keeps the rows of static tables from its first start.
+    If one DataFrame is streaming, every DataFrame with times must be, and the results are streaming, too.
+    ``lateness``: how late rows of streams may be, such as "5 s"; later ones are dropped, and each is reported
+    as a row of the results with ``op`` "late". State is stored in RocksDB, which this call sets for the
+    session. A restart from a checkpoint uses the rows of static tables from its first start.
 
-    ``shards``: how many stateful tasks divide the rows of streams, by a key that all joins share (``skws
-    explain`` names it). None: as many as ``spark.sql.shuffle.partitions``, at most 4, or one if there is no
-    key; a checkpoint keeps these partitions, so a restart may have any number of them, and of cores.
+    ``shards``: the number of stateful tasks, which divide the rows of streams by a key that all joins share
+    (``skws explain`` names it). None: ``spark.sql.shuffle.partitions``, at most 4; one if there is no key. A
+    checkpoint keeps the number of partitions, so a restart may have other settings, and any number of cores.
 
-    ``idle``: for how long a partition of a topic that brings nothing is waited for, by the clock: until then,
-    what it brings is not late because others are ahead. None: a minute.
+    ``idle``: how long to wait, by the clock, for a partition of a topic without new records. Until then its
+    records are not late just because other partitions are ahead. None: a minute.
 
-    ``memory``: how much the processes that hold the rows of streams may take on each machine, together, such
-    as "8GiB" or "60%" of what is free there; None for the latter. So much is shared by the tasks of an
-    executor, too.
+    ``memory``: the memory on each machine for all processes that hold rows of streams together, such as
+    "8GiB", or "60%" of its free memory; None for the latter. The tasks of an executor share the same amount.
 
     Raises SchemaError, QueryError, PatternError, UsageError; SourceError, as Spark's exception, for a row
     that does not fit the schema.
@@ -168,9 +167,9 @@ def search(
         warn_of_missing({name: one.columns for name, one in _frames(frames).items()}, described, 2)
     live = any(_streams(frame) for frame in frames.values())
     if lateness is not None and not live:
-        raise UsageError("lateness: only rows of streaming DataFrames can come late; others are sorted first")
+        raise UsageError("lateness: only rows of streaming DataFrames can be late; others are sorted first")
     if idle is not None and not live:
-        raise UsageError("idle: only partitions of streaming DataFrames can bring nothing for a while")
+        raise UsageError("idle: only partitions of streaming DataFrames can be idle")
     stream = stream_of(described, window, max_size, finite=not live)
     queries = [one.named(name, max_size) for name, one in named_queries(query).items()]
     windows = {plan.window for plan in plans_over(queries, stream)}
@@ -214,7 +213,7 @@ def _named(data: object) -> dict[str, DataFrame | Source]:
             raise UsageError(
                 f"{name}: a source has records of any relation: give it by itself, or as {RECORDS!r}"
             )
-        # One of Spark Connect is of another class in some versions.
+        # In some versions, DataFrames of Spark Connect have another class.
         if not isinstance(name, str) or not (isinstance(source, Source) or hasattr(source, "mapInArrow")):
             raise UsageError(
                 "data: expected a DataFrame of Spark, or a mapping of relation names to DataFrames; found"
@@ -234,12 +233,12 @@ def _frames(data: Mapping[str, DataFrame | Source]) -> dict[str, DataFrame]:
 
 
 def _inferred(data: Mapping[str, DataFrame | Source]) -> Schema:
-    """A schema from the first rows of each DataFrame. Raises UsageError where there are none, SchemaError."""
+    """A schema from the first rows of each DataFrame. Raises UsageError for a stream, SchemaError."""
     columns, timed = {}, set()
     for name, frame in data.items():
         if name == RECORDS or isinstance(frame, Source) or frame.isStreaming:
             kind = "records of any relation" if name == RECORDS else "a streaming DataFrame"
-            raise UsageError(f"schema: {kind} cannot be looked into before the search; give one")
+            raise UsageError(f"schema: {kind} cannot be sampled before the search; give a schema")
         sample = frame.select(*_columns(name, frame, frame.columns)).limit(SAMPLED).toArrow()
         table = arrow_table(name, sample.rename_columns(frame.columns))
         columns[name] = sampled_columns(name, table)
@@ -270,13 +269,13 @@ def _streaming(
                 else f"{name}: has times, so it has to be a streaming DataFrame, as others are"
             )
     for name, value in STATE_STORE.items():
-        # A declarative pipeline says it in its spec, and allows no change.
+        # A declarative pipeline sets it in its spec, and allows no change.
         if spark.conf.get(name, None) != value:
             spark.conf.set(name, value)
     master = spark.conf.get("spark.master", None)
     on_local_disk = master is not None and is_local(master)
     for name, value in (STATE_FILES | (LOCAL_FILES if on_local_disk else {})).items():
-        if spark.conf.get(name, None) is None:  # those of the user stay
+        if spark.conf.get(name, None) is None:  # the user's own stay
             with suppress(PySparkException):
                 spark.conf.set(name, value)
     division = _division(spark, job, shards)
@@ -300,7 +299,7 @@ def _streaming(
 
 
 def _division(spark: SparkSession, job: Job, shards: int | None) -> Division:
-    """How stateful tasks divide the rows of streams. Raises UsageError."""
+    """The division of the rows of streams among stateful tasks. Raises UsageError."""
     partitions = int(spark.conf.get(_SHUFFLE) or 1)
     keys = plan_keys(list(job.named().values()), job.stream, job.plan_window)
     if shards is not None and not 1 <= shards <= partitions:
@@ -332,7 +331,7 @@ def _all_pieces(
 ) -> DataFrame:
     """The rows of all DataFrames as packed pieces, in the order of their partitions; columns SHARED.
 
-    ``layout`` is asked in tasks. ``lateness``: that of streams, None for data that is there.
+    ``layout`` is called in tasks. ``lateness``: that of streams; None for batch data.
     """
     return reduce(
         DataFrame.unionAll,
@@ -346,7 +345,7 @@ def _all_pieces(
 
 
 def _release(run: BatchRun) -> None:
-    """Let go of the pieces; a DataFrame derived from the results then reads the data again if it must."""
+    """Release the pieces; a DataFrame derived from the results then reads the data again if necessary."""
     with suppress(Exception):  # its session may have been stopped
         run.close()
 
@@ -385,9 +384,9 @@ def _pieces(
 
 
 def _columns(relation: str, frame: DataFrame, names: Sequence[str]) -> list[Column]:
-    """Columns in types that Arrow has, under names that Spark takes everywhere: a dot is none of these.
+    """Columns in types that Arrow has, with names that Spark accepts everywhere: without dots.
 
-    Raises UsageError for names that Spark cannot tell apart.
+    Raises UsageError for names that Spark cannot distinguish.
     """
     exact = frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     columns = defaultdict(list)
@@ -423,7 +422,7 @@ def _record_pieces(
     layout: Callable[[], Layout],
     lateness: int | None,
 ) -> DataFrame:
-    """Those of a DataFrame whose column ``value`` has records as JSON. Raises UsageError without one."""
+    """The pieces of a DataFrame whose column ``value`` has records as JSON. Raises UsageError without one."""
     if "value" not in frame.columns:
         raise UsageError(
             "a DataFrame of records needs a column value with JSON; it has "
@@ -450,26 +449,26 @@ def _record_pieces(
 
 
 def _of_topics(frame: DataFrame) -> bool:
-    """Whether rows tell a partition that may bring more at any time; a file brings all that it has."""
+    """True if rows name a partition that may have more records later; a file is read whole."""
     return PARTITION in frame.columns or set(_OF_TOPICS) <= set(frame.columns)
 
 
 def _told_apart(frame: DataFrame, columns: list[Column]) -> DataFrame:
-    """Columns of a stream, and a row's file or partition of a topic; 0 if nobody knows it."""
+    """Columns of a stream, and the file or topic partition of each row; 0 if it is unknown."""
     if PARTITION in frame.columns:
         return frame.select(*columns, sf.coalesce(PARTITION, sf.lit(0)).alias(_PARTITION))
     if _of_topics(frame):
         return frame.select(*columns, sf.hash(*_OF_TOPICS[:2]).alias(_PARTITION))
     file = sf.input_file_name()
-    with suppress(AnalysisException):  # if a row has several files, as joined ones may
+    with suppress(AnalysisException):  # if a row has several files, as joined rows may
         rows = frame.select(*columns, sf.when(file == "", 0).otherwise(sf.hash(file)).alias(_PARTITION))
-        if rows.columns:  # Connect looks at the plan only when it is asked
+        if rows.columns:  # Connect checks the plan only when it is executed
             return rows
     return frame.select(*columns)
 
 
 def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """The rows of each partition, without the column that tells them apart."""
+    """The rows of each partition, without the column that distinguishes partitions."""
     if _PARTITION not in batch.schema.names or not len(batch):
         yield None, batch
         return
@@ -490,7 +489,7 @@ def _packer(
     *,
     lasting: bool,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``lateness``: that of a stream, None for data that is there; ``lasting``: its partitions may go on."""
+    """``lateness``: that of a stream; None for batch data. ``lasting``: its partitions may continue."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
@@ -513,13 +512,13 @@ def _packer(
 
 
 def _tasks(spark: SparkSession) -> int:
-    """How many tasks run at a time: into so many parts Spark divides a range by default."""
+    """The number of tasks that run at a time: by default, Spark divides a range into this many parts."""
     parts = spark.range(_PROBE).select(sf.spark_partition_id().alias("part"))
     return len({row.part for row in parts.collect()})
 
 
 def share_packages(spark: SparkSession) -> None:
-    """Workers on other machines get the packages of this installation; once a session."""
+    """Send the packages of this installation to workers on other machines, once a session."""
     master = spark.conf.get("spark.master", None)
     if (master is None or not master.startswith("local")) and spark not in _SHARED:
         spark.addArtifacts(str(packages_zip()), pyfile=True)

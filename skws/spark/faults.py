@@ -1,7 +1,7 @@
-"""Errors out of Spark: our own as they were raised, others in one line, and which of them pass.
+"""Translates errors of Spark: our own as they were raised, others to one line; some are temporary.
 
-Spark's messages go on and on. Which processes a failure is about is read from the stack trace that comes with
-it: Java's own objects have the chain of causes only while Java runs, and not for errors of tasks.
+Spark's messages are very long. The process that failed is found in the stack trace of the error: Java's own
+objects have the chain of causes only while Java runs, and not for errors of tasks.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _OURS: Final = re.compile(
     re.M | re.S,
 )
 _NOT_STARTED: Final = ("Could not parse Master URL", "JAVA_GATEWAY_EXITED", "All masters are unresponsive")
-_STOPPED: Final = "stopped SparkContext"  # by Spark itself: where we stop it, nothing is called any more
-_ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as where there is no such method
+_STOPPED: Final = "stopped SparkContext"  # by Spark itself: after we stop it, nothing is called
+_ANSWERED: Final = "Trace:\n"  # Java refused the call itself, as if there is no such method
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 
-# Spark or the machine lost a process, or had no time for it; nothing of this comes from what was read.
+# Spark or the machine lost a process, or had no time for it: not caused by the data.
 _PASSING: Final = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
     "the server of a shard",
     "ExecutorLostFailure",
 )
-# What a traceback ends with.
+# The end of a traceback.
 _IN_PYTHON: Final = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.M)
 _ADVICE: Final = " Consider setting"
 _PLAN: Final = "=== Streaming Query ==="
 _FAILED: Final = "SparkFailedError: Spark failed: "
 _RAISED: Final = re.compile(r"^(?:[a-z_]\w*\.)*[A-Z]\w*: .*", re.M)
 
-# Of the line that names an exception of Java's the last one: a task's comes behind Spark's words.
+# The last exception of Java in a line: that of a task follows Spark's own words.
 _KIND: Final = re.compile(r".*(?<![\w.])((?:[a-z]\w*\.)+[A-Z][\w$]*(?:Exception|Error))\b(?:: (.*))?$", re.M)
-# What a call passes through on its way to the class that made it.
+# Frames between an exception and the class whose call failed.
 _BENEATH: Final = re.compile(
     r"at (?:[\w.@]*/)?(?:java|javax|jdk|sun|scala|org\.apache\.arrow|io\.netty|org\.apache\.spark\.errors)\."
 )
@@ -52,10 +52,10 @@ _IO: Final = re.compile(r"java\.(?:io|net|nio)\.")
 _STARTER: Final = "PythonWorkerFactory"
 _SOURCE: Final = "PythonStreamingSourceRunner"
 _NO_PROGRAM: Final = "java.lang.ProcessBuilder.start("
-_NAMED: Final = re.compile(r'Cannot run program ".*')  # what it is caused by does not name the program
+_NAMED: Final = re.compile(r'Cannot run program ".*')  # its cause does not name the program
 _SAID_WHY: Final = "Error from python worker"
 
-# Spark looks for these in the text of an error, to know that it was asked to stop.
+# Spark looks for these in the text of an error to recognise a requested stop.
 _INTERRUPTED: Final = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
 _AS_SPARK_KNOWS_IT: Final = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling collect: java.lang.InterruptedException"
@@ -63,20 +63,20 @@ _AS_SPARK_KNOWS_IT: Final = (
 
 
 class SparkFailedError(SkwsError):
-    """Spark, or the system that it runs on, gave up."""
+    """Spark or its system failed."""
 
 
 class PassingError(SparkFailedError):
-    """A failure of the system that the query runs on, after which it may resume."""
+    """A temporary failure of the system, after which the query can resume."""
 
 
-# By `brief_errors`, through Java.
+# As `brief_errors` raised it, after its way through Java.
 _PASSED_ON: Final = re.compile(rf"^{re.escape(__name__)}\.{PassingError.__name__}: (.*)", re.M)
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raises inside, coming from Spark, leave as SkwsError."""
+    """Turns errors of Spark into SkwsError."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionRefusedError) as error:
@@ -85,11 +85,11 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def brief_errors() -> Iterator[None]:
-    """Errors out of Spark's Java, within a batch, as short ones.
+    """Shortens errors of Spark's Java within a batch.
 
-    Spark looks for an interruption behind a Py4JJavaError by a regular
+    Spark searches the text of a Py4JJavaError for an interruption with a regular
     expression that needs stack for every character: a task's traceback
-    overflows it, and the query ends as if nothing had been wrong.
+    overflows it, and the query ends without an error.
     """
     try:
         yield
@@ -101,7 +101,7 @@ def brief_errors() -> Iterator[None]:
 
 
 def without_java(error: Exception) -> bool:
-    """Whether a call to Java failed because Java is gone."""
+    """True if a call to Java failed because Java has ended."""
     if isinstance(error, ConnectionError):
         return True
     answered = isinstance(error, Py4JJavaError) or _ANSWERED in str(error)
@@ -129,7 +129,7 @@ def translated(text: str) -> SkwsError:
 
 
 def passing(error: Exception) -> PassingError | None:
-    """The message of an error from Spark, if it is of a kind that passes."""
+    """The error to report if an error of Spark is temporary; None otherwise."""
     fault = _fault(str(error), _printed(error))
     return fault if isinstance(fault, PassingError) else None
 
@@ -141,10 +141,10 @@ def streaming_fault(error: StreamingQueryException) -> SkwsError:
 
 
 def lost_process(trace: str) -> str | None:
-    """That a process of Python's went while Spark talked to it or started it, by a trace of Java's.
+    """A message if Java's stack trace shows that Spark lost a Python process, running or starting.
 
-    None for anything else: where there is no such program, and where Python said why it does not start, it
-    would not the next time.
+    None for anything else: if the program does not exist, or Python said why it cannot start, another try
+    would fail as well.
     """
     head: list[str] = []
     for framed, lines in groupby(map(str.strip, trace.splitlines()), lambda line: line.startswith("at ")):
@@ -170,7 +170,7 @@ def lost_process(trace: str) -> str | None:
 
 def _fault(text: str, trace: str) -> SkwsError:
     error = translated(text)
-    if isinstance(error, NotYetError):  # raised where a micro-batch is read again
+    if isinstance(error, NotYetError):  # raised when a micro-batch is read again
         return PassingError(str(error))
     if type(error) is not SparkFailedError:
         return error

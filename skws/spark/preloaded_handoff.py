@@ -1,7 +1,7 @@
-"""Stands for a process that the server forks: hands on what it was started with, ends as that does.
+"""Represents a process that the server forks: sends its files, arguments and environment, and ends with it.
 
-Run by path and without site packages, so that nothing is loaded that need not be. Where there is no server
-any more, or it goes before it has forked, Python is started as if there had never been one.
+Run by path and without site packages, to load as little as possible. If the server has ended, or ends before
+it has forked, Python is started as usual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(path: str, arguments: list[str]) -> int:
 
     def pass_on(number: int, _: FrameType | None) -> None:
         if not process:
-            sys.exit(128 + number)  # the server kills what it has forked for one that has gone
+            sys.exit(128 + number)  # the server kills the fork of a program that has ended
         os.kill(process, number)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

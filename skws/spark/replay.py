@@ -36,10 +36,10 @@ def spark_run(
 ) -> Iterator[SlicedRun]:
     """A run of any kind of query; the session is stopped at the end, unless it was there before.
 
-    ``report`` hears of Spark's stages, ``read`` how many bytes tasks have read.
+    ``report`` gets the progress of Spark's stages, ``read`` the number of bytes that tasks have read.
 
-    Raises SourceError if Spark cannot start, and what the job's own workers
-    raise: SourceError, BadRecordsError.
+    Raises SourceError if Spark cannot start, and the errors of the job's own
+    workers: SourceError, BadRecordsError.
     """
     with plain_errors(), ExitStack() as stack:
         report(Progress("starting Spark", unit="tasks"))
@@ -67,7 +67,7 @@ def replay_run(
 ) -> SlicedRun:
     """A run over replay files in an existing session. ``least``: the fewest records of a slice.
 
-    ``known``: what a look at the first splits has found.
+    ``known``: the blocks of the first splits, as far as they have been read.
     """
     memory = worker_memory(spark)
     context = spark.sparkContext
@@ -87,7 +87,7 @@ def replay_run(
 
 
 def _as_executors_find_them(splits: Sequence[Split]) -> list[Split]:
-    """The job with absolute paths, since executors work in folders of their own."""
+    """The splits with absolute paths, since executors have other working directories."""
     return [replace(split, path=split.path.absolute()) for split in splits]
 
 
@@ -98,7 +98,7 @@ def _has_ranges(query: Query, stream: Stream, replay: Replay) -> bool:
 
 @contextmanager
 def _reported_stages(spark: SparkSession, report: ReportProgress) -> Iterator[None]:
-    """Call ``report``, from a thread, with the number of tasks done of the running stages."""
+    """Call ``report``, from a thread, with the number of completed tasks of the running stages."""
     if report is unreported:
         yield
         return

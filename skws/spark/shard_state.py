@@ -1,4 +1,4 @@
-"""The tuples and results that the shards of a streaming query hold, as rows. A task rebuilds each shard."""
+"""The live tuples and results of a streaming query's shards, as rows. Each shard is rebuilt in a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from skws_windows.window import parse_window
 
 STATE_COLUMNS: Final = f"shard int, kind string, relation string, row map<string, string>, {RESULT_COLUMNS}"
 """``kind``: ``tuple`` or ``result``. A tuple has its ``relation`` and ``row``, its lifespan from ``start`` to
-``end``, its ``id`` as in results, and itself in ``tuples``. A result is as a search gives it."""
+``end``, its ``id`` as in results, and is itself in ``tuples``. A result has the columns of a search."""
 
 _TUPLE, _RESULT = "tuple", "result"
 
@@ -39,16 +39,17 @@ def state(
     """The live tuples and open results of a streaming search: a DataFrame with STATE_COLUMNS.
 
     ``checkpoint``: the ``checkpointLocation`` of a streaming query, or the folder of ``skws watch
-    --checkpoint``; of a run with ``spark.skws.stateLocation``, what that says. The query may run meanwhile.
-    ``batch``: behind which micro-batch of Spark, one of the last ten or so; None for the last that is done.
+    --checkpoint``; for a run with ``spark.skws.stateLocation``, its value. The query may be running.
+    ``batch``: the micro-batch of Spark after which to read, one of the last ten or so; None for the last
+    completed one.
     ``operator``: the number of the search among the stateful operators of the query.
 
-    Each live tuple comes once, of the shard that has it, or of the first one if all have it. Rows of static
-    tables are not among them. A task for each shard makes it anew from its state, in the time and the memory
-    of a restart.
+    Each live tuple occurs once: from the shard that has it, or from the first one if all have it. Rows of
+    static tables are left out. A task for each shard rebuilds it from its state, which takes the time and the
+    memory of a restart.
 
-    Raises UsageError where no micro-batch is done; Spark's exceptions for a checkpoint that is none, and,
-    when rows are asked for, StateError inside of one for a state of an earlier version.
+    Raises UsageError if no micro-batch is complete; Spark's exceptions for a folder that is no checkpoint;
+    and when rows are read, StateError, wrapped in one of these, for a state of an earlier version.
     """
     where = _state_of(checkpoint)
     share_packages(spark)
@@ -60,12 +61,14 @@ def state(
 def _state_of(checkpoint: str | Path) -> str:
     """The folder of Spark's state; for a run of ``skws watch``, that of its last working layout."""
     folder = Path(checkpoint)
-    if not (folder / NAME).exists():  # it is not of skws watch
+    if not (folder / NAME).exists():  # not a folder of skws watch
         return str(checkpoint)
     layouts = sorted(folder.glob("spark*"), key=lambda path: int(path.name.partition("-")[2] or 0))
     done = [path for path in layouts if any(one.name.isdigit() for one in path.glob("commits/*"))]
     if not done:
-        raise UsageError(f"{folder}: no micro-batch is done yet, or its state is at spark.skws.stateLocation")
+        raise UsageError(
+            f"{folder}: no micro-batch is complete yet, or its state is at spark.skws.stateLocation"
+        )
     return done[-1].absolute().as_uri()
 
 
@@ -82,14 +85,14 @@ def _rows(blobs: pa.Table) -> pa.Table:
         request = described_job(job)
         shard = Shard(request, Part(number, shards, Partitioning(spread)))
         processor = MeshProcessor("", request, {})
-        processor.init(stored)  # type: ignore[arg-type]  # all that the processor uses of it
+        processor.init(stored)  # type: ignore[arg-type]  # it has all methods that the processor uses
         processor.rebuild(_InTask(shard), progress)
         tuples, results = shard.held()
         return pa.concat_tables([_table(number, _TUPLE, tuples), _table(number, _RESULT, results)])
 
 
 def described_job(text: bytes) -> Job:
-    """The job of a state, without its queries, which the state has apart."""
+    """The job of a state, without its queries, which the state stores separately."""
     fields: dict[str, Any] = orjson.loads(text)
     return Job(
         {},
@@ -115,7 +118,7 @@ def _table(shard: int, kind: str, results: list[Result]) -> pa.Table:
         "relation": pa.array([one and one.relation for one in own], pa.string()),
         "row": of_tuple,
     }
-    if kind == _TUPLE:  # they are of no query
+    if kind == _TUPLE:  # tuples belong to no query
         nothing = pa.nulls(len(results), pa.string())
         for name in ("name", "query", "op"):
             rows = rows.set_column(rows.schema.get_field_index(name), name, nothing)
@@ -150,7 +153,7 @@ class _InTask(RebuiltHere):
 
 
 class _KeptBlobs:
-    """Stands in for Spark's handle, and for the variable with the blobs of a shard."""
+    """Replaces Spark's handle, and its variable with the blobs of a shard."""
 
     def __init__(self, blobs: pa.Table) -> None:
         rows = blobs.select(["kind", "name", "head", "body"]).to_pylist()

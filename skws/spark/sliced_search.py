@@ -1,16 +1,17 @@
-"""A stream that ends, answered by parallel tasks, in slices of time.
+"""Searches a stream that ends in parallel tasks, one for each slice of time.
 
     in order:   look at times, a task a split -> plan slices -> read and search, a task a slice -> driver
     any other:  read and pack, a task a split -> plan slices -> search, a task a slice -> driver
 
-Where time cuts nothing off and a key divides the tuples, slices are parts of the key instead.
+If time does not divide the stream but a key does, slices are parts of the key instead.
 
 A packed piece is one row, so a shuffle moves few large rows, and nothing between reading and searching
-unpacks a record. Every slice runs the session of the in-process engine, so all kinds of queries come with it.
+unpacks a record. Every slice runs the session of the in-process engine, so it answers all kinds of
+queries.
 
-Of files in order no record moves, and Spark plans no SQL: every task is a job by itself. So the driver has
-the results of the first slices while tasks search later ones, and Java loads a third less until the first
-of them.
+Records of files in order never move, and Spark plans no SQL: every task is a job by itself. So the driver
+has the results of the first slices while tasks search later ones, and Java loads a third less before the
+first results.
 
 Docs: ``docs/architecture/spark.md``.
 """
@@ -80,9 +81,9 @@ _ARROW_PIECES: Final = pa.schema(
         ("packed", pa.binary()),
     ]
 )
-# Stands before all pieces, so that a task runs for a slice without any.
+# Sorted before all pieces, so that a task runs even for a slice without pieces.
 _SEED: Final = (-1, -1, -1, -1, -1, -1, -1, False, b"")
-_ROWS: Final = 5_000  # results made to rows at a time
+_ROWS: Final = 5_000  # results turned into rows at a time
 
 _Unpacked: TypeAlias = Iterator[tuple[PackedPiece, RecordBatch]]
 
@@ -114,7 +115,7 @@ class BatchRun(SlicedRun):
     """Queries over a stream of pieces, a task a slice.
 
     ``window``: that of the queries. ``tasks``: how many run at a time. ``least``: the fewest records of a
-    slice. ``slicing`` is known once the results are asked for.
+    slice. ``slicing`` is planned when the results are first used.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class BatchRun(SlicedRun):
 
         def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
             for message in search_pieces(one, queries, stream, pieces, counting=counting):
-                blob = compressed(pickle.dumps(message, protocol=5))  # Java pickles it byte by byte
+                blob = compressed(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
                 yield pa.RecordBatch.from_pydict({"message": [blob]})
 
         if any(piece.holds is Holds.BAD for piece in self.known):
@@ -181,7 +182,7 @@ class BatchRun(SlicedRun):
     def _mapped(
         self, search: Callable[[Slice, _Unpacked], Iterator[pa.RecordBatch]], columns: str
     ) -> DataFrame:
-        """Every slice with the pieces that it reads, in the order of its run; a task each."""
+        """Every slice with the pieces that it reads, in the order of reading; a task each."""
         slicing, memory = self.slicing, self._memory
 
         def divide(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -213,7 +214,7 @@ class BatchRun(SlicedRun):
 
 
 def _shared(slicing: Slicing, row: dict[str, Any]) -> Iterator[tuple[int, PackedPiece, bytes]]:
-    """A piece as slices read it, each by its number."""
+    """A piece for each slice that reads it, with the slice's number."""
     piece = _piece(row)
     if slicing.keys is not None:
         for number, part, own in slicing.parts_of(piece, unpack(row["packed"])):
@@ -281,7 +282,7 @@ def looked_at(splits: Sequence[Split]) -> Iterator[list[list[TimedBlock] | None]
     over = Event()
 
     def look() -> None:
-        with suppress(Exception):  # the task that looks at it next says why
+        with suppress(Exception):  # the task that reads it next reports the reason
             for split in splits:
                 blocks.append(timed_blocks(split))
                 if blocks[-1] is None or over.is_set():
@@ -302,9 +303,9 @@ def blocks_in_order(
     memory: MemoryShare,
     known: Sequence[list[TimedBlock] | None] = (),
 ) -> Blocks | None:
-    """The blocks of files of JSON lines, looked at by a task a split; None unless they are in order.
+    """The blocks of files of JSON lines, read by a task a split; None unless the files are in order.
 
-    ``known``: those of the first splits.
+    ``known``: the blocks of the first splits.
     """
 
     def look(split: Split) -> Iterator[list[TimedBlock] | None]:
@@ -328,7 +329,7 @@ def in_turn(tasks: RDD[M]) -> Iterator[list[M]]:
                     yield jobs.popleft().result()
             while jobs:
                 yield jobs.popleft().result()
-        except BaseException:  # of a job, an interrupt, or who takes no more of it
+        except BaseException:  # an error of a job, an interrupt, or a consumer that stops early
             pool.shutdown(wait=False, cancel_futures=True)
             context.cancelJobsWithTag(tag)
             raise

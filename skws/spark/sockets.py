@@ -1,4 +1,4 @@
-"""Where sockets of this machine are: their paths are short, and folders for temporary files may be deep."""
+"""The folder for sockets: their paths must be short, and folders for temporary files may have long paths."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ _USUAL: Final = Path("/tmp")  # noqa: S108 - each folder in it is closed to othe
 
 
 def temporary_folder() -> Path:
-    """That of this machine, if paths in it are short enough for a socket; else the usual one."""
+    """The folder for temporary files if its paths are short enough for a socket, otherwise ``/tmp``."""
     folder = Path(tempfile.gettempdir())
     return folder if len(os.fsencode(folder)) + _OWN <= _LONGEST else _USUAL

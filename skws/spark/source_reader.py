@@ -1,7 +1,7 @@
 """Reads a source of skws for Spark: planned beside the driver, read in tasks.
 
 A micro-batch is planned between two offsets of the feed; tasks of any executor read its parts. A source that
-cannot be divided, or has little to give, is polled beside the driver, and tasks get what it gave.
+cannot be divided, or has few records, is polled beside the driver, and tasks get these records.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ _POLICIES: Final = (OnError.FAIL, OnError.SKIP)
 class Reading:
     """How a source is read. ``ahead``: as ``skws watch --ahead``; ``on_error``: fail or skip.
 
-    ``records``: about how many a micro-batch has at most: first and last, between which it adapts to how long
-    Spark takes. ``tasks`` read a micro-batch. ``idle``: for how long a silent partition is waited for, in
-    microseconds; shards are told when all have been silent for so long. Raises UsageError.
+    ``records``: the approximate limits for the first micro-batch and for any other; the limit adapts to the
+    time that Spark takes. ``tasks``: the number of tasks that read a micro-batch. ``idle``: how long to wait
+    for a silent partition, in microseconds; shards are told once all have been silent for so long. Raises
+    UsageError.
     """
 
     source: str
@@ -72,7 +73,7 @@ class Reading:
         return RetryingFeed(source, self.schema, SystemClock())
 
     def bad_records(self) -> BadRecordLog:
-        return BadRecordLog(OnError(self.on_error), remedy=f"on_error={OnError.SKIP} leaves bad records out")
+        return BadRecordLog(OnError(self.on_error), remedy=f"on_error={OnError.SKIP} skips bad records")
 
 
 class Emit(Protocol):
@@ -81,11 +82,11 @@ class Emit(Protocol):
     def __call__(
         self, place: int, part: FeedPart, chunks: Iterator[tuple[int | None, Chunk]]
     ) -> Iterator[pa.RecordBatch]:
-        """Of ``part`` with its place in the micro-batch; its chunks come with the numbers of partitions."""
+        """``place``: that of ``part`` in the micro-batch. ``chunks``: with the number of the partition."""
 
 
 SILENCE: Final = "silence"
-"""In offsets: how often all partitions have been silent for so long that none is waited for."""
+"""In offsets: the number of times that all partitions became idle."""
 LINES: Final = "value string, skws_partition long"
 _LINES: Final = pa.schema([("value", pa.string()), ("skws_partition", pa.int64())])
 
@@ -129,7 +130,7 @@ class Given(FeedPart):
             entries.append(cls(pack(read.records.take(rows)), [] if at else read.bad, numbers))
         return entries
 
-    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - they were read by it
+    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - it was used for reading
         yield Chunk(unpack(self.records), self.bad, self.partitions)
 
 
@@ -137,7 +138,7 @@ class Given(FeedPart):
 class Silence(FeedPart):
     """A part without records: all partitions have been silent."""
 
-    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - there is nothing
+    def read(self, schema: Schema) -> Iterator[Chunk]:  # noqa: ARG002 - there are no records
         return iter(())
 
 
@@ -176,10 +177,10 @@ class SourcePartition(InputPartition):
 
 
 class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches beside the driver, reads their parts in tasks.
+    """Plans micro-batches beside the driver, and reads their parts in tasks.
 
-    Raises SourceError, BadRecordsError. Bad records that are left out are told on standard error, the first
-    few of each task.
+    Raises SourceError, BadRecordsError. Skipped bad records are reported on standard error, the first few of
+    each task.
     """
 
     def __init__(self, reading: Reading, emit: Emit) -> None:
@@ -189,13 +190,13 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, most = reading.records
         self._sizer = BatchSizer(first, least=first, most=most, short=_SHORT, long=_LONG)
         self._polled: tuple[Offset, Offset, Chunk] | None = None
-        self._at: Offset = {}  # as the feed gave it, which knows it again
+        self._at: Offset = {}  # the feed's own object, which it recognises
         self._rest = Rest(SystemClock())
-        # About so many records in the last micro-batch, and when.
+        # The approximate number of records in the last micro-batch, and its time.
         self._given: tuple[int, float] | None = None
-        self._silent_since: float | None = None  # None if nobody knows, and once shards were told
-        self._working = True  # on a micro-batch with records; perhaps on one of an earlier start
-        self._last = False  # read what is there now, and end
+        self._silent_since: float | None = None  # None if unknown, and once shards have been told
+        self._working = True  # on a micro-batch with records, perhaps of an earlier start
+        self._last = False  # read the records that exist now, and end
         self._over = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -203,11 +204,11 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         feed = self._feed()
         start = feed.start()
         for _ in feed.tables():
-            pass  # a source gives them before its stream
+            pass  # a source returns them before its stream
         return {"feed": start}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The reader limits a micro-batch itself."""
+        """No limit: the reader limits micro-batches itself."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -232,7 +233,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for notice in notices:
             _tell(notice)
         moved, self._at = end != at, end
-        # A server that is away says so, and has given nothing yet.
+        # A source that is away has returned a notice, and no records yet.
         self._over = self._last and answered and not rest and (moved or not notices)
         now = time.monotonic()
         silent = not moved and answered and self._is_silent(now)
@@ -243,7 +244,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif not answered:  # it may have records
             self._silent_since, self._working = None, True
         elif self._working:
-            # It is done, but its tasks may have read long after it was planned: so shards are told again.
+            # It is complete, but its tasks may have read long after it was planned: so shards are told again.
             self._silent_since, self._working = now, False
         elif silent:
             self._silent_since = None
@@ -265,7 +266,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SourcePartition(place, part) for place, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Read a part, in a task."""
         assert isinstance(partition, SourcePartition)  # noqa: S101 - as ``partitions`` makes them
         return self._emit(partition.place, partition.part, self._chunks(partition.part))
 
@@ -283,9 +284,9 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield part.partition, chunk
 
     def _poll(self, feed: Feed, start: Offset, most: int) -> Batch:
-        """Polls again while nothing has come only because it is being fetched, or the source is away.
+        """Polls again while records are still being fetched, or the source is away.
 
-        Spark takes an offset that stays for the end of what is there: ``availableNow`` would end early.
+        Spark takes an unchanged offset for the end of the records: ``availableNow`` would end early.
         """
         batch = feed.poll(start, most)
         for _ in range(_POLLS):
@@ -296,7 +297,7 @@ class SourceReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batch
 
     def _is_silent(self, now: float) -> bool:
-        """True once nothing has come for as long as partitions are waited for."""
+        """True once there have been no records for the ``idle`` time."""
         idle = self._reading.idle
         return (
             idle is not None
@@ -322,7 +323,7 @@ _OPTIONS: Final = ("source", "schema", "records", "ahead", "on_error")
 
 
 def reader_of(options: dict[str, str]) -> SourceReader:
-    """By the options of ``format("skws")``. Raises UsageError, SchemaError."""
+    """The reader for the options of ``format("skws")``. Raises UsageError, SchemaError."""
     for name in options:
         if name not in _OPTIONS:
             raise UsageError(f"format skws: no option {name!r}{nearest(name, _OPTIONS)}")

@@ -1,4 +1,4 @@
-"""The Spark session: local by default, a cluster's by ``--master`` or spark-submit."""
+"""The Spark session: local by default, on a cluster with ``--master`` or spark-submit."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PACKAGES = (
     "skws_bounds",
     "skws",
 )
-# A task whose Python worker was killed is run again, as it is on a cluster.
+# Repeats a task whose Python worker was killed, as on a cluster.
 _LIVE_MASTER: Final = "local[*,4]"
 
 Ahead: TypeAlias = Future[SparkSession]
-"""A session that is being started."""
+"""A session that is starting."""
 
 
 def start_session(
@@ -45,13 +45,13 @@ def start_session(
 ) -> SparkSession:
     """A session set up for skws; on a cluster, executors get the packages of this installation.
 
-    ``packages``: coordinates of connectors that Spark is to load.
+    ``packages``: coordinates of connectors for Spark to load.
 
     Raises SourceError if there is no Java.
     """
     use_java()
     options = java_options()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers pick another Python otherwise
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers choose another Python
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     submitted = "SPARK_ENV_LOADED" in os.environ and master is None
     builder = SparkSession.builder.appName("skws")
@@ -76,12 +76,12 @@ def start_session(
 
 
 def live_master(master: str | None) -> str | None:
-    """The master of a live search: the user's, or the default one. None: that of spark-submit."""
+    """The master of a live search: the user's, or the default. None: that of spark-submit."""
     return master or (None if "SPARK_ENV_LOADED" in os.environ else _LIVE_MASTER)
 
 
 def session_ahead(master: str | None) -> Ahead:
-    """One of a live search, which starts in a thread."""
+    """The session of a live search, which starts in a thread."""
     thread = ThreadPoolExecutor(1, "spark")
     started = thread.submit(start_session, live_master(master))
     thread.shutdown(wait=False)
@@ -89,7 +89,7 @@ def session_ahead(master: str | None) -> Ahead:
 
 
 def stopped(started: StreamingQuery | SparkSession) -> None:
-    """Stops Java, which may be gone already: the end of a service sends signals to Java, too."""
+    """Stops Java, which may have ended: the end of a service sends signals to Java, too."""
     with suppress(Py4JError, OSError):
         started.stop()
 
@@ -105,13 +105,12 @@ def worker_memory(session: SparkSession) -> MemoryShare:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """An interrupt inside is raised at the end; a second one at once.
+    """Inside, an interrupt is raised at the end; a second one at once.
 
-    PySpark loses track of a Java that it has started and not yet heard from:
-    interrupted there, it would leave that process running for ever. Afterwards
-    the former handler is back in place of PySpark's, which talks to Java in
-    the middle of whatever talks to Java; stopping the session cancels its jobs
-    just as well.
+    PySpark, interrupted between the start of Java and its first message, would
+    leave Java running for ever. Afterwards the former handler is restored in
+    place of PySpark's, which calls Java even during another call to Java;
+    stopping the session also cancels its jobs.
     """
     former = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread():
@@ -136,7 +135,7 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 def _convert_no_arrays() -> None:
-    """Keeps PySpark from testing each argument to Java for a NumPy array, for which it loads pandas."""
+    """Keeps PySpark from checking each argument to Java for NumPy arrays, which loads pandas."""
     of_numpy = NumpyArrayConverter, NumpyScalarConverter
     INPUT_CONVERTER[:] = (one for one in INPUT_CONVERTER if not isinstance(one, of_numpy))
 
@@ -154,9 +153,10 @@ def _end_unheard(session: SparkSession) -> None:
 
 
 def _fail_in_a_line(session: SparkSession) -> None:
-    """A thread that fails, as one does when its Python worker is killed, prints a traceback by itself.
+    """Has Spark's handler log the errors of Java's threads in our layout.
 
-    Spark's handler logs it, by the layout that is ours; it ends Java only where there is no memory left.
+    Otherwise a thread that fails, say because its Python worker is killed, prints a traceback. The handler
+    only ends Java if it is out of memory.
     """
     jvm: Any = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to it
     jvm.java.lang.Thread.setDefaultUncaughtExceptionHandler(
@@ -178,7 +178,7 @@ def _settings(options: str) -> dict[str, str]:
 
 
 def packages_zip() -> Path:
-    """The installed packages as one zip, so that executors need Python and the dependencies alone."""
+    """The installed packages as one zip, so that executors only need Python and the dependencies."""
     target = Path(tempfile.mkdtemp(prefix="skws-")) / "skws-packages.zip"
     with zipfile.ZipFile(target, "w") as packed:
         for package in PACKAGES:

@@ -149,5 +149,5 @@ def test_the_state_of_a_run_is_that_of_one_session(
 def test_a_run_that_has_done_nothing_has_no_state(tmp_path: Path) -> None:
     StateDatabase(tmp_path / NAME).close()
     (tmp_path / "spark" / "commits").mkdir(parents=True)
-    with pytest.raises(UsageError, match="no micro-batch is done yet"):
+    with pytest.raises(UsageError, match="no micro-batch is complete yet"):
         skws.spark.state(None, tmp_path)  # type: ignore[arg-type]  # nothing is asked of it

@@ -98,7 +98,7 @@ def test_a_schema_is_inferred_if_none_is_given(spark: SparkSession) -> None:
     }
     assert skws.spark.search(spark, data, "nottingham", limit=1).count() == 1
     values = spark.createDataFrame([("{}",)], "value string")
-    with pytest.raises(UsageError, match="records of any relation cannot be looked into"):
+    with pytest.raises(UsageError, match="records of any relation cannot be sampled"):
         skws.spark.search(spark, values, "byron")
     with pytest.raises(UsageError, match=r"expected a DataFrame of Spark, .* found list"):
         skws.spark.search(spark, {"customer": rows}, "byron")  # type: ignore[dict-item]

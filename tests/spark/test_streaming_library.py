@@ -392,7 +392,7 @@ def test_what_cannot_be_followed(spark_one: SparkSession, tmp_path: Path) -> Non
     complaints = spark_one.createDataFrame(frames["complaint"])
     with pytest.raises(UsageError, match="complaint: has times, so it has to be a streaming DataFrame"):
         skws.spark.search(spark_one, {**stream.frames(), "complaint": complaints}, "leaks", **_OPTIONS)
-    with pytest.raises(UsageError, match="only rows of streaming DataFrames can come late"):
+    with pytest.raises(UsageError, match="only rows of streaming DataFrames can be late"):
         skws.spark.search(spark_one, {"complaint": complaints}, "leaks", schema=SHOP, lateness="1 s")
     untimed = stream.frames()["purchase"].drop("time")
     with pytest.raises(UsageError, match="purchase: a streaming DataFrame needs times"):

@@ -2,9 +2,9 @@
 
     rows -> pieces, divided by a key (mapInArrow) -> transformWithState: shards of a live search -> results
 
-No driver takes part: the queries go with the processor, and its state says which it was last started with.
-Tasks that read send every shard how far the partitions have come that they read, so that shards agree on what
-comes too late: what is before the least of these, not before the latest record.
+There is no driver: the queries are part of the processor, and its state has those of the last start. Tasks
+that read send every shard the latest times of their partitions. So shards agree on which records are late:
+those before the least of these times, not those before the latest record.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from skws_schema.errors import UsageError
 from skws_schema.show import to_yaml
 
 LATE: Final = "late"
-"""Replaces "+" and "-": a row that came too late and was left out; ``tuples`` has it."""
+"""The ``op`` of a row that was too late and was dropped; ``tuples`` has it."""
 _MOST: Final = 200_000  # records in a micro-batch
 _FEW: Final = 10_000
-_RUN: Final = "sql.streaming.queryId"  # by Spark, for every task of a streaming query
+_RUN: Final = "sql.streaming.queryId"  # set by Spark for every task of a streaming query
 
 
 def searched(
@@ -58,10 +58,10 @@ def searched(
 ) -> DataFrame:
     """The results of a job over streaming pieces, with ``columns``.
 
-    ``division``: whose groups are the pieces' column ``shard``; ``tables``: the rows of static relations.
+    ``division``: its groups are in the pieces' column ``shard``. ``tables``: the rows of static relations.
     ``idle``: see ``AwaitedPartitions``.
     """
-    name = uuid4().hex[:8]  # unlike that of other searches of the same streaming query
+    name = uuid4().hex[:8]  # distinguishes searches of one streaming query
     processor = FrameProcessor(name, job, division, pack(tables), idle)
     outputs = pieces.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none")
 
@@ -82,7 +82,7 @@ def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
 
 
 def _late_row(letter: str) -> dict[str, Any]:
-    """A dead letter of a record as a row of results."""
+    """The dead letter of a late record as a row of results."""
     raw = orjson.loads(orjson.loads(letter)["raw"])
     row = [(name, None if value is None else str(value)) for name, value in raw.get("row", {}).items()]
     return {
@@ -109,11 +109,11 @@ class FrameProcessor(MeshProcessor):
         self._known = _of_stream(job), _of_queries(job.named())
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """In a task, which knows how many stateful partitions the query has."""
+        """Called in a task, which knows the number of stateful partitions."""
         super().init(handle)
         layout = self._division.layout()
         self._shares = layout.shares
-        self._divided = f"shards={layout.shards}" + (self._by if layout.keys else "")  # for people
+        self._divided = f"shards={layout.shards}" + (self._by if layout.keys else "")  # for messages
         stream, queries = self._known
         self._given = orjson.dumps([stream, self._divided, queries]).decode()
 
@@ -138,7 +138,7 @@ class FrameProcessor(MeshProcessor):
         while batch is not None:
             number += 1
             after = next(batches, None)
-            # What follows in these batches is no earlier; what comes later, than what is final then.
+            # Later batches of this call have no earlier records; later calls none before the stream time.
             last = final if after is None else min(final, batch.last)
             header = BatchHeader(time.time(), tuple(commands), number=number, final=max(before, last))
             if after is None:
@@ -147,7 +147,7 @@ class FrameProcessor(MeshProcessor):
             commands, tables, batch = [], b"", after
 
     def _commands(self, mark: ShardProgress) -> list[JobCommand]:
-        """Commands that turn the queries of the state into those of this start.
+        """The commands that turn the queries of the state into those of this start.
 
         Raises UsageError for another stream.
         """
@@ -199,14 +199,14 @@ def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Int
 
 
 class _Packed(NamedTuple):
-    """Records as a micro-batch has them, and their latest time."""
+    """The packed records of a micro-batch, and their latest time."""
 
     records: bytes
     last: int
 
 
 def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
-    """Micro-batches of pieces in order of their first times. One that no other overlaps stays as it is."""
+    """Micro-batches of pieces in order of their first times. A piece that overlaps no other stays packed."""
     for group in _apart(pieces):
         if len(group) == 1:
             piece, blob = group[0]

@@ -1,10 +1,10 @@
-"""How a run is laid out over shards; kept in its checkpoint, since state is where the shards have put it.
+"""The layout of a run: its shards and how they divide the work. Stored in the checkpoint, like their state.
 
     state of the old layout  ->  chunks, a task each: together, divided    ->  initial state of the new one
                              ->  marks, queries, tables, ... by the driver ->
 
-What a mesh is made from is the log, so nothing is lost and no result is given again. Shards number their
-chunks as the source numbers its micro-batches: chunks of one number belong together.
+A mesh is built from its log alone, so no state is lost and no result is emitted twice. Shards number their
+chunks as the source numbers its micro-batches: chunks with one number belong together.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from skws_schema.errors import UsageError
 from skws_schema.model import Row
 from skws_windows.window import Window
 
-MANY: Final = 16  # queries a shard, from which on shards divide queries instead of roots
+MANY: Final = 16  # with this number of queries a shard, shards divide queries instead of roots
 MOST_SHARDS: Final = 256
 _SHARDS: Final = "spark.skws.shards"
 _SPREAD: Final = "spark.skws.partitioning"
@@ -46,11 +46,11 @@ _WORD: Final = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``groups``: what Spark groups by so that every shard has a partition of its own.
+    """``groups``: the values by which Spark groups so that every shard has its own partition.
 
-    ``keys``: what divides the tuples, if ``spread`` says that keys do. ``generation`` counts the layouts of a
-    run, each of which has its own state at Spark; ``before``: how many micro-batches earlier ones worked on;
-    ``previous``: the last one that did, whose state becomes that of this one.
+    ``keys``: the keys that divide the tuples, if ``spread`` is KEYS. ``generation`` counts the layouts of a
+    run, each of which has its own state in Spark. ``before``: the number of micro-batches of earlier layouts.
+    ``previous``: the last layout that processed any; its state is moved to this one.
     """
 
     spread: Partitioning
@@ -69,7 +69,7 @@ class Layout:
         return {group: Part(number, self.shards, self.spread) for number, group in enumerate(self.groups)}
 
     def fits(self, queries: Sequence[Query], stream: Stream, window: Window) -> bool:
-        """Whether the shards can answer these queries over the tuples that each of them gets."""
+        """True if the shards can answer these queries with the tuples that each of them gets."""
         return self.keys is None or plan_keys(queries, stream, window) == self.keys
 
     def divided(self, batch: RecordBatch) -> list[RecordBatch]:
@@ -77,7 +77,7 @@ class Layout:
         return [batch] if self.keys is None else self.keys.divided(batch, self.shards)
 
     def pack(self, batch: RecordBatch) -> list[bytes]:
-        """As ``divided``, packed as shards keep the records."""
+        """As ``divided``, packed in the form of the shards' logs."""
         if self.keys is None:
             return [pack(batch)]
         return [pack(batch.take(places), places) for places in self.keys.places(batch, self.shards)]
@@ -85,7 +85,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The number of shards, and how they divide the work, if the user says; None leaves it to ``layout``."""
+    """The user's wishes: the number of shards, and how they divide the work. None leaves it to ``layout``."""
 
     shards: int | None = None
     spread: Partitioning | None = None
@@ -108,10 +108,10 @@ class Wanted:
         current: Layout | None = None,
         batches: int = 0,
     ) -> Layout:
-        """The layout of a run that begins, or resumes with the ``current`` one after some ``batches``.
+        """The layout of a new run, or of one that resumes with the ``current`` layout after some ``batches``.
 
         By key if one divides the tuples, else by query if there are many, else by root. The current layout
-        stays if it is the wanted one and fits. Raises UsageError.
+        stays if it is as wanted and fits. Raises UsageError.
         """
         shards = self.shards or (current.shards if current else 1)
         if not 1 <= shards <= MOST_SHARDS:
@@ -148,11 +148,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """How a streaming query over DataFrames is laid out, whose checkpoint nobody knows before it starts.
+    """The layout of a streaming query over DataFrames, whose checkpoint is unknown before it starts.
 
-    Spark keeps the number of its stateful partitions in the checkpoint and tells every task; so the layout
-    follows from that, and from no number of cores. ``keys``: what divides the tuples; None for one shard.
-    ``shards``: as asked for. ``partitions``: those of a Spark that tells none.
+    Spark keeps the number of stateful partitions in the checkpoint and passes it to every task. The layout
+    follows from this number alone, and not from the number of cores. ``keys``: the keys that divide the
+    tuples; None for one shard. ``shards``: the requested number. ``partitions``: the number if Spark passes
+    none.
     """
 
     keys: KeyPartitioning | None
@@ -166,7 +167,7 @@ class Division:
         return self.of(next((int(number) for number in told if number), self.partitions))
 
     def of(self, partitions: int) -> Layout:
-        """The layout over ``partitions`` stateful partitions."""
+        """The layout for a number of stateful ``partitions``."""
         number = 1 if self.keys is None else min(self.shards or _UNASKED, partitions)
         groups = keys_for(partitions)[:number]
         if number == 1:
@@ -175,13 +176,13 @@ class Division:
 
 
 _UNASKED: Final = 4
-"""The most shards if the user names no number: Spark has 200 partitions by default."""
+"""The most shards if the user gives no number, as Spark has 200 partitions by default."""
 _PARTITIONS: Final = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
 
 @cache
 def keys_for(shards: int) -> tuple[int, ...]:
-    """For each partition, the least integer that Spark assigns to it."""
+    """The least integer that Spark assigns to each partition."""
     keys: dict[int, int] = {}
     for key in count():
         keys.setdefault(spark_hash(key) % shards, key)
@@ -191,7 +192,7 @@ def keys_for(shards: int) -> tuple[int, ...]:
 
 
 def spark_hash(key: int) -> int:
-    """Spark's hash of an ``int``, by which it partitions: 32-bit Murmur 3 with seed 42, signed."""
+    """Spark's hash of an ``int``, used for partitioning: 32-bit Murmur 3 with seed 42, signed."""
     mixed = _rotated(key * 0xCC9E2D51 & _WORD, 15) * 0x1B873593 & _WORD
     code = (_rotated(42 ^ mixed, 13) * 5 + 0xE6546B64) & _WORD
     code ^= 4  # bytes
@@ -215,11 +216,11 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 Blob = tuple[int, Kind, str, bytes, bytes]
-"""Of the state of a shard, by its group: its kind and name, head and body."""
+"""A part of a shard's state: the shard's group, the kind and name, head and body."""
 
 
 def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
-    """The blobs of all shards in a checkpoint of Spark's, a row each.
+    """The blobs of all shards in a checkpoint of Spark, one row each.
 
     ``options``: of Spark's source ``statestore``.
     """
@@ -242,7 +243,7 @@ def blobs_at(session: SparkSession, state: str, **options: int) -> DataFrame:
 def moved(
     session: SparkSession, state: str, batch: int, before: Layout, layout: Layout, lateness: int
 ) -> GroupedData:
-    """The initial state of the shards of ``layout``: that of ``before``, at ``state``, after a batch."""
+    """The initial state of the shards of ``layout``: that of ``before`` after a batch, at ``state``."""
     old = blobs_at(session, state, batchId=batch)
     chunks = old.where("kind IN ('chunk', 'lasting')")
     rest = [_blob(row) for row in old.where("kind NOT IN ('chunk', 'lasting')").collect()]
@@ -260,21 +261,21 @@ def _blob(row: Any) -> Blob:
 
 
 Place: TypeAlias = tuple[int, bool]
-"""As of ``Chunk``."""
+"""``Chunk.place``."""
 
 
 def planned(
     rest: Sequence[Blob], heads: Iterable[tuple[int, Chunk]], before: Layout, layout: Layout
 ) -> tuple[list[Blob], dict[Place, Chunk]]:
-    """For each shard of ``layout``, the state without chunks; and the heads of whole chunks by place.
+    """The state of each shard of ``layout`` without its chunks, and the heads of whole chunks by place.
 
-    ``rest`` and ``heads``: of all shards ``before``, heads with their groups.
+    ``rest`` and ``heads``: those of all shards of ``before``; heads with their groups.
     """
     marks = {group: ShardProgress(**orjson.loads(body)) for group, kind, _, _, body in rest if kind == "mark"}
     positions = [mark.position for mark in marks.values()]
     position = sum(positions) if before.keys else max(positions)
     whole = _together_again(list(heads), position, before)
-    if layout.keys is not None:  # then no query needs the chunks that a lasting one replaces
+    if layout.keys is not None:  # no query needs the chunks that a lasting chunk replaces
         whole = {place: chunk for place, chunk in whole.items() if place >= (_last(whole), True)}
     return list(_rest(rest, marks, position, before, layout)), whole
 
@@ -282,7 +283,7 @@ def planned(
 def _rest(
     rest: Iterable[Blob], marks: Mapping[int, ShardProgress], position: int, before: Layout, layout: Layout
 ) -> Iterator[Blob]:
-    """For each shard of ``layout``, the state without chunks. ``position``: of the stream."""
+    """The state of each shard of ``layout`` without its chunks. ``position``: that of the stream."""
     first, shares = before.groups[0], before.shares
     blobs: dict[tuple[Kind, str], tuple[bytes, bytes]] = {}
     shared: list[bytes] = []
@@ -290,7 +291,7 @@ def _rest(
         if kind == "state" and name == SHARED and before.keys is not None:
             shared.append(body)
         elif kind == "state":
-            # The same everywhere, or of a whole query, of which others may have one from before a move.
+            # Equal in all shards, or of this shard's query; others may have an older one from before a move.
             if shares[group].owns(name) or (kind, name) not in blobs:
                 blobs[kind, name] = head, body
         elif kind != "mark" and group == first:
@@ -298,14 +299,14 @@ def _rest(
     if shared:
         blobs["state", SHARED] = b"", merged_fronts(shared)
     mark = replace(
-        marks[first],  # all have worked on the same micro-batches, and stand at the same time
+        marks[first],  # all have processed the same micro-batches, up to the same time
         oldest=min(one.oldest for one in marks.values()),
         next=max(one.next for one in marks.values()),
         ended=max(one.ended for one in marks.values()),
     )
     for group in layout.groups:
         yield from ((group, kind, name, head, body) for (kind, name), (head, body) in blobs.items())
-        # Shards that divide tuples count their own; together they stand where the stream does.
+        # Shards that divide tuples count their own tuples; the sum is the position of the stream.
         counts = group == layout.groups[0] or layout.keys is None
         own = replace(mark, position=position if counts else 0)
         yield group, "mark", "", b"", orjson.dumps(asdict(own))
@@ -314,7 +315,7 @@ def _rest(
 def merged_fronts(states: Sequence[bytes]) -> bytes:
     """The fronts that a replay of the log must expect (``LifespanResolver.snapshot``), merged from shards.
 
-    After a move, shards also have fronts of rows that other shards continue; those know later ones.
+    After a move, shards also have fronts of rows that now belong to other shards, which have later ones.
     """
     latest: dict[tuple[int, Row], Front] = {}
     fronts = (front for state in states for front in fronts_of(state))
@@ -324,10 +325,10 @@ def merged_fronts(states: Sequence[bytes]) -> bytes:
 
 
 def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: Layout) -> dict[Place, Chunk]:
-    """The heads of whole chunks, from those of the shards by group; behind them is ``position``.
+    """The heads of whole chunks, from those of the shards by group. ``position``: that after the last one.
 
-    Shards that read the same have the same chunks, but one whose queries look further back has more of them.
-    The last lasting chunk stands for all up to it, also for those of shards without one.
+    Shards that read the same records have the same chunks, but more of them if their queries look further
+    back. The last lasting chunk replaces all earlier ones, also those of shards without a lasting chunk.
     """
     own = {group: chunk.number for group, chunk in heads if chunk.lasting}
     last = max(own.values(), default=-1)
@@ -347,7 +348,7 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
         for chunk in sorted(begun[place], key=attrgetter("place")):
             for name, some in chunk.begins.items():
                 begins.setdefault(name, []).extend(some)
-        if place[1]:  # shards also keep begins of results that others go on with, which know later versions
+        if place[1]:  # shards also keep begins of results that others continue, which have later versions
             begins = {name: sorted(some, key=_version) for name, some in begins.items()}
         if before.keys is None:
             chunks[place] = replace(parts[place][0], begins=begins)
@@ -358,11 +359,11 @@ def _together_again(heads: Sequence[tuple[int, Chunk]], position: int, before: L
 
 
 def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str, list[list[Any]]]) -> Chunk:
-    """The head of a whole chunk; behind it is the position ``after``."""
+    """The head of a whole chunk. ``after``: the position after it."""
     number, lasting = place
     settled = max((chunk.settled for chunk in parts if chunk.settled is not None), default=None)
-    final = parts[0].final  # all shards are told the same
-    if lasting:  # some shards may have chunks of any times in its place
+    final = parts[0].final  # the same in all shards
+    if lasting:  # some shards may have chunks with any times instead
         final = None if settled is None else ALWAYS
     return Chunk(
         number,
@@ -379,13 +380,13 @@ def _together(place: Place, parts: Sequence[Chunk], after: int, begins: dict[str
 
 
 def _version(begin: Sequence[Any]) -> float:
-    """The begin of a result's version: of several begins of a result, that of the last version counts."""
+    """The begin of a result's version; of several begins of a result, the last version's counts."""
     version: float | None = begin[2]
     return ALWAYS if version is None else version
 
 
 def _last(whole: Iterable[Place]) -> int:
-    """The number of the lasting chunk; -1 without one."""
+    """The number of the lasting chunk; -1 if there is none."""
     return next((number for number, lasting in whole if lasting), -1)
 
 
@@ -410,7 +411,7 @@ def all_divided(
     layout: Layout,
     lateness: int,
 ) -> Iterator[Blob]:
-    """Whole chunks as those of the shards of ``layout``. ``parts``: all of some, of the shards ``before``."""
+    """Divide whole chunks for the shards of ``layout``. ``parts``: chunks of all shards of ``before``."""
     last = _last(whole)
     by_place: defaultdict[Place, list[tuple[Chunk, bytes]]] = defaultdict(list)
     for each in parts:
@@ -424,7 +425,7 @@ def all_divided(
 def divided(
     chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, layout: Layout, lateness: int
 ) -> Iterator[Blob]:
-    """A whole chunk as those of the shards of ``layout``. ``parts``: its chunks of the shards ``before``."""
+    """Divide a whole chunk for the shards of ``layout``. ``parts``: its chunks in the shards ``before``."""
     bodies = layout.pack(_whole(chunk, parts, before, lateness))
     kind: Kind = "lasting" if chunk.lasting else "chunk"
     name = "" if chunk.lasting else str(chunk.number)
@@ -460,6 +461,6 @@ def _of_part(part: tuple[Chunk, bytes]) -> Place:
 
 
 def _in_time(records: RecordBatch, chunk: Chunk, lateness: int) -> RecordBatch:
-    """The records of a chunk that did not come too late."""
+    """The records of a chunk that were not late."""
     reached = chunk.now if chunk.final is None else min(chunk.now, chunk.final)
     return records if reached == ALWAYS else records.take(records.time >= reached - lateness)

@@ -1,7 +1,7 @@
-"""The messages between the processes of a live job; a module apart, so that tasks do not load the engine.
+"""The messages between the processes of a live job; a separate module, so that tasks do not load the engine.
 
-The source hands each shard micro-batches, whose records are packed once: a log keeps them as they came. A
-task asks its shard's server what they come to.
+The source sends micro-batches to each shard. Their records are packed once, and logged as they are. A task
+passes them to its shard's server, which answers with the results.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ _LENGTHS: Final = Struct("<II")
 class BatchHeader:
     """A micro-batch without its records.
 
-    ``read``: seconds since the epoch when it was read, which took ``reading``
-    seconds. ``letters``: bad
-    records as lines of the dead letter file; ``bad``: their number.
-    ``reasons``: the first few, for the user. ``notices`` are lines for the
-    user, ``backlog`` what waits in the source (None: not asked). ``ended``:
-    nothing will come after this. ``number``: micro-batches are counted.
-    ``watched``: an onlooker of the driver wants to see what goes on inside. ``reached``: the latest time of
-    all records, where a shard does not see all of them. ``final``: up to which time all partitions have come
-    behind the records, where several are read (``Session.settle``).
+    ``read``: when it was read, in seconds since the epoch; that took ``reading`` seconds. ``letters``: bad
+    records as lines of the dead letter file; ``bad``: their number; ``reasons``: the first few, for the user.
+    ``notices``: lines for the user. ``backlog``: the unread part of the source; None if it was not asked.
+    ``ended``: this is the last micro-batch. ``number``: that of the micro-batch. ``watched``: an onlooker of
+    the driver wants internal figures. ``reached``: the latest time of all records, if a shard does not get
+    all of them. ``final``: the stream time after the records, if there are several partitions
+    (``Session.settle``).
     """
 
     read: float
@@ -82,11 +80,11 @@ class MicroBatch:
 class Chunk:
     """The records of one micro-batch, in the log of a shard.
 
-    ``position``, ``now`` and ``final``: where the stream stood before them. ``latest``: the latest time among
-    them; ``after``: the position behind them. ``size`` in bytes. ``begins``: of results that they updated, as
-    lists. ``lasting``: it stands for all of the log up to it, with the records of what lived then; there may
-    be chunks of that part of the log, up to its own number, which only queries with short windows read.
-    ``reached``: ``now`` behind such a one. ``settled``: ``final`` behind them.
+    ``position``, ``now`` and ``final``: the state of the stream before them. ``latest``: the latest time
+    among them. ``after``: the position after them. ``size``: in bytes. ``begins``: of results that they
+    updated, as lists. ``lasting``: it replaces the log up to it, and has the rows that were alive; older
+    chunks may stay for queries with short windows. ``reached``: ``now`` after a lasting chunk. ``settled``:
+    ``final`` after the records.
     """
 
     number: int
@@ -108,14 +106,14 @@ class Chunk:
 
     @property
     def is_plain(self) -> bool:
-        """True if it says nothing of its records but where the stream stood."""
+        """True if it has no information but the state of the stream."""
         times = self.final, self.settled
         return not self.lasting and times == (None, None) and not any(self.begins.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Where the log of a shard ends. ``position``, ``now`` and ``final``: of the stream (``Session``).
+    """The end of a shard's log. ``position``, ``now`` and ``final``: those of the stream (``Session``).
 
     ``ended``: the latest time of the micro-batches with deletions.
     """
@@ -128,11 +126,12 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The arguments of a server. ``daemon``: the server ends when this process does. ``tabular``: results are
-    wanted as tables of Arrow, not as lines of JSON.
+    """The arguments of a server. ``daemon``: the server ends when this process does.
 
-    ``request``: the pickled job. Four Python processes and more only pass it on: it would take each of them
-    two seconds to load what it refers to.
+    ``tabular``: return results as tables of Arrow, not as lines of JSON.
+
+    ``request``: the pickled job. At least four Python processes only pass it on, and would each take two
+    seconds to load its modules.
     """
 
     request: bytes
@@ -146,14 +145,12 @@ class Setup:
 class Worked:
     """The answer to a micro-batch: its results, and how the log must change.
 
-    ``stats`` are for the driver, JSON objects. ``chunk``: what to know of the
-    records just taken, None if the log goes without. ``lasting``: a chunk with what lives in place of all so
-    far, and its records; ``over``: the one before can go, or what is in place of it.
-    ``dropped``: chunks that can go. ``added`` and ``removed``: queries. ``states``: of those that keep
-    their own. ``schemas``: those that it has changed to. ``position``, ``now`` and ``final``: where the
-    stream stands.
-    ``blobs``: stats and results, encoded; a server sends these in place of both. ``ended``: as of
-    ``Reached``.
+    ``stats``: JSON objects for the driver. ``chunk``: describes the new records; None if they are not logged.
+    ``lasting``: a chunk with the live rows that replaces all earlier ones, and its records. ``over``: the
+    previous lasting chunk, or the chunks in its place, can be removed. ``dropped``: chunks to remove.
+    ``added`` and ``removed``: queries. ``states``: of queries that keep their own. ``schemas``: new schemas.
+    ``position``, ``now`` and ``final``: the state of the stream. ``blobs``: stats and results, encoded; a
+    server sends these instead of both. ``ended``: see ``Reached``.
     """
 
     results: list[Result]
@@ -179,7 +176,7 @@ RECORDS: Final = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The answer if a request failed. ``kind``: the name of a SkwsError, empty for any other error."""
+    """The answer if a request failed. ``kind``: the name of the SkwsError; empty for any other error."""
 
     kind: str
     message: str

@@ -1,7 +1,7 @@
-"""The output of the shards, put together again: results in order to the sinks, counts to the gauges.
+"""Merges the output of the shards: results go to the sinks in order, counts to the metrics.
 
-Spark goes on when a batch is in the outbox, so that a slow sink holds it up only when ``AHEAD`` batches
-wait for it.
+Spark continues once a batch is in the outbox, so a slow sink delays it only if ``AHEAD`` batches are
+waiting.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ _KEPT_REASONS: Final = 5
 
 
 class OutputMerger:
-    """Takes batches in order. ``done`` hears which commands were carried out.
+    """Takes batches in order. ``done`` is called with the commands that were carried out.
 
-    ``full``: the limit of results is reached; ``ended``: so is the source's end. ``onlooker``: sees the
-    records behind their results, and what goes on inside (``insight``). ``updates``: their state is part of
-    each commit.
+    ``full``: the limit of results is reached. ``ended``: the source has ended. ``onlooker``: gets the records
+    after their results, and internal figures (``insight``). ``updates``: their state is part of each commit.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class OutputMerger:
         self.delivered = 0
         self.bad = 0
         self.updates = ShardUpdates(replaces=request.updates is ToldUpdates.REPLACE)
-        self._late_reported = False  # that some came too late
+        self._late_reported = False  # a warning about late records was given
         self._unwritable_reported = False
         self.reasons: list[str] = []
         self.backlog = Backlog()
@@ -83,7 +82,7 @@ class OutputMerger:
         self._delivery = delivery
 
     def take(self, output: Output, *, again: bool = False) -> None:
-        """One batch. ``again``: of an earlier process. Raises SinkError."""
+        """Deliver one batch. ``again``: it is from an earlier process. Raises SinkError."""
         told = [(shard, orjson.loads(blob)) for shard, part, blob in output.rows if part == 0]
         stats = [one for _, one in told]
         heads = [convert(one["head"], BatchHeader) for one in stats if "head" in one]
@@ -116,7 +115,7 @@ class OutputMerger:
             self._clocked(heads[0], max(engine.values()), sinks)
 
     def _clocked(self, head: BatchHeader, engine: float, sinks: float) -> None:
-        """A batch is through; ``engine``: of the shard that took longest, in seconds."""
+        """Record that a batch is complete. ``engine``: the seconds of the slowest shard."""
         seconds = time.time() - head.read
         self._gauges.worked(seconds)
         for stage, spent in (
@@ -146,7 +145,7 @@ class OutputMerger:
         self.reasons = [*self.reasons, *head.reasons][:_KEPT_REASONS]
 
     def _unwritable(self, told: dict[str, Any]) -> tuple[str, ...]:
-        """Count the results of a shard that cannot be written; gives their dead letters."""
+        """Count the results of a shard that cannot be written; returns their dead letters."""
         if not self._unwritable_reported:
             self._unwritable_reported = True
             self._log.warning("result", told["notice"])
@@ -155,7 +154,7 @@ class OutputMerger:
         return tuple(told["letters"])
 
     def _count(self, told: list[tuple[int, dict[str, Any]]], results: list[LiveResult]) -> None:
-        """Records are counted by all shards that see some of them alone, else by the first one."""
+        """True if the shard counts records: every shard if each has its own records, else the first."""
         self._gauges.delivered(NO_RECORDS, results)
         counters = self._gauges.counters
         for one in (one for _, one in told if "relations" in one):
@@ -170,7 +169,7 @@ class OutputMerger:
             counters["late"] += one["late"]
             if one["latest"] is not None:
                 self._gauges.event_time = max(one["latest"], self._gauges.event_time or one["latest"])
-        now = dict(told).values()  # the last of each shard
+        now = dict(told).values()  # the latest of each shard
         if now:
             self.live = sum(one.get("live", 0) for one in now)
             self.log_bytes = sum(one.get("log_bytes", 0) for one in now)
@@ -179,7 +178,7 @@ class OutputMerger:
             self.insight = ShardStats.of(now) or self.insight
 
     def bad_summary(self) -> str:
-        """One line with the count, then the first few reasons."""
+        """One line with the count, then a line for each of the first few reasons."""
         lines = [f"{self.bad} bad record{'' if self.bad == 1 else 's'}"]
         return "\n".join([*lines, *(f"  {reason}" for reason in self.reasons)])
 
@@ -204,7 +203,7 @@ def _in_order(told: tuple[int, LiveResult]) -> tuple[bool, float, bool, str]:
 
 
 def records_of(output: Output) -> Iterator[RecordBatch]:
-    """The records of each micro-batch, if there was an onlooker; of several shards those that they divide."""
+    """The records of each micro-batch, if there was an onlooker; merged if shards divide them."""
     seen: defaultdict[int, list[bytes]] = defaultdict(list)
     for shard, part, blob in output.rows:
         if part == RECORDS:
@@ -215,16 +214,16 @@ def records_of(output: Output) -> Iterator[RecordBatch]:
 
 _UPDATES: Final = "updates of shards"
 AHEAD: Final = 16
-"""Batches that wait for the sinks; the job waits with the next one."""
+"""The most batches that wait for the sinks; then the job waits, too."""
 TICK: Final = 0.1  # seconds
 
 
 class OutputCommitter:
-    """Gives the sinks at once what an earlier process has left. Raises SinkError, StateError.
+    """Passes the batches of an earlier process to the sinks at once. Raises SinkError, StateError.
 
-    ``held``: the last batch that some sink had when it was opened, or that Spark knows to be done. If the
-    outbox has lost one of these, it never comes again; or it comes from shards of another layout, to sinks
-    that may have it. Nobody waits for a place in the queue once ``clock`` is stopping.
+    ``held``: the last batch that any sink had when it was opened, or that Spark considers done. If the outbox
+    has lost one of these, Spark never repeats it, or repeats it with shards of another layout for sinks that
+    may have it. No thread waits for space in the queue once ``clock`` is stopping.
     """
 
     def __init__(self, place: RunDirectory, merger: OutputMerger, clock: StoppableClock, held: int) -> None:
@@ -244,13 +243,13 @@ class OutputCommitter:
 
     @property
     def last(self) -> int:
-        """The number of the last batch that came from the job; 0 if none has."""
+        """The number of the last batch from the job; 0 before the first."""
         return self._outbox.last
 
     def put(self, output: Output) -> None:
         """Takes the output of a batch from the job's thread. Raises StateError, also for a gap."""
         if output.number == self._outbox.last:
-            return  # Spark did not know it to be done
+            return  # Spark had not recorded it as done
         self._outbox.put(output)
         while not (self._closing.is_set() or self._clock.stopping.is_set()):
             with suppress(Full):
@@ -258,7 +257,7 @@ class OutputCommitter:
                 return
 
     def deliver(self) -> bool:
-        """Delivers one batch, if it comes within a tick."""
+        """Delivers one batch, if one arrives within a tick."""
         with suppress(Empty):
             self._merger.take(self._queue.get(timeout=TICK))
             return True
@@ -271,7 +270,7 @@ class OutputCommitter:
                 self._merger.take(self._queue.get_nowait())
 
     def commit_if_due(self) -> None:
-        """Commits at the intervals that the sinks ask for."""
+        """Commits at the intervals of the sinks."""
         if self._clock.now() - self._flushed >= self._merger.delivery.every * MICROSECOND:
             self.commit()
 
@@ -285,14 +284,14 @@ class OutputCommitter:
         self._flushed = self._clock.now()
 
     def stop_waiting(self) -> None:
-        """The job's thread no longer waits for the sinks."""
+        """Stop the job's thread from waiting for the sinks."""
         self._closing.set()
 
     def close(self) -> None:
         self._outbox.close()
 
     def _left(self, committed: int) -> Iterator[Output]:
-        """The batches that an earlier process left for the sinks; read them all before anything else."""
+        """The batches that an earlier process left for the sinks; read them all before all other calls."""
         first = committed + 1
         for output in self._outbox.open():
             if output.number > first:

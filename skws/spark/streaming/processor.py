@@ -1,13 +1,13 @@
-"""The stateful stage: a shard's log in Spark's state store, its live search with a server.
+"""The stateful stage: Spark's state store has the log of a shard, a server its live search.
 
-The state store holds what a live search is made from: static tables, standing queries, changes of the schema,
-the records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their
-own. A batch reads only its mark and writes what it brought. Once most records do not live any more, one
-lasting chunk with those that do takes the place of all but those that short windows of queries reach. The
-mark holds the epoch that is committed; a search of any other is never trusted.
+The state store has all input of a live search: static tables, standing queries, changes of the schema, the
+records of the last two windows in chunks, one a micro-batch, and the states of queries that keep their own. A
+batch reads only the mark, and writes its own records. Once most records are dead, one lasting chunk with the
+live rows replaces all chunks except those that queries with short windows need. The mark has the committed
+epoch; a search with another epoch is never used.
 
-Spark opens each variable of state anew in every batch, which takes it some 25 ms each, whatever it holds: so
-there is one for all blobs.
+Spark opens each state variable in every batch, which takes some 25 ms whatever its size. So one variable has
+all blobs.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 Kind = Literal["chunk", "job", "lasting", "mark", "query", "schema", "state", "table"]
 
-# As objects: texts are sent to Java to be parsed, twice each in every batch.
+# As objects: texts would be sent to Java for parsing, twice each in every batch.
 _KEY: Final = StructType([StructField("kind", StringType()), StructField("name", StringType())])
 _VALUE: Final = StructType([StructField("head", BinaryType()), StructField("body", BinaryType())])
 
 
 BLOBS: Final = "shelf"
-"""The name of the variable that holds all blobs, in checkpoints as well."""
+"""The name of the variable with all blobs, also in checkpoints."""
 
 
 class StateStore:
@@ -92,13 +92,13 @@ OUTPUT: Final = "shard int, part int, output binary"
 
 @dataclass(frozen=True, slots=True)
 class ShardProgress:
-    """Where a shard stands. ``oldest`` to ``next``: numbers of its chunks, some of which are not there, as
-    a micro-batch brought the shard nothing or a lasting chunk stands for it; ``tables``: how many blobs.
-    ``position``, ``now``, ``final``: of the stream (``Session``).
+    """The progress of a shard. ``oldest`` to ``next``: the numbers of its chunks; some are missing, because a
+    micro-batch had no records for the shard or a lasting chunk replaces them. ``tables``: their number of
+    blobs. ``position``, ``now``, ``final``: those of the stream (``Session``).
 
-    ``given``: what it was last started with, where no driver keeps that. ``partitions``: of the source, as
-    far as they are waited for (``AwaitedPartitions``). ``part``: number, shards and spread of the shard's
-    ``Part``. ``described``: the state says what job it is of. ``ended``: as of ``Reached``.
+    ``given``: the queries of the last start, if no driver stores them. ``partitions``: the awaited partitions
+    of the source (``AwaitedPartitions``). ``part``: number, shards and spread of the shard's ``Part``.
+    ``described``: the state describes its job. ``ended``: see ``Reached``.
     """
 
     epoch: int = 0
@@ -126,15 +126,15 @@ STATE_STORE: Final = {
 }
 """The setting without which Spark refuses the processor."""
 STATE_FILES: Final = {
-    # A batch writes what it changed.
+    # A batch only writes its changes.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # To count rows it would read each before it is written or goes, and those here are large.
+    # To count rows, RocksDB would read each one before a write or removal, and rows are large here.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
 }
 """How RocksDB writes the state; it works with any other values, too."""
 LOCAL_FILES: Final = {
-    # Spark's usual one sets the permissions of every file by a process of its own (chmod): a batch took
-    # 0.5 s with that, 0.4 s without, on a busy machine. It is to have one writer, as any checkpoint.
+    # Spark's default class starts a process for every file to set its permissions (chmod): a batch took
+    # 0.5 s with it and 0.4 s without, on a busy machine. This one needs a single writer, as any checkpoint.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     )
@@ -154,11 +154,11 @@ class Rebuilt(Protocol):
         """As ``ask``, without waiting for the answer."""
 
     def answer(self) -> Any:
-        """The answer to what was sent last."""
+        """The answer to the last message sent."""
 
 
 class RebuiltHere(ABC):
-    """Rebuilds a mesh in this process (``Rebuilt``): what is sent is answered at once."""
+    """Rebuilds a mesh in this process (``Rebuilt``): messages are answered at once."""
 
     def __init__(self) -> None:
         self._answer: Any = None
@@ -191,10 +191,10 @@ def described(request: Job) -> bytes:
 
 
 class MeshProcessor(StatefulProcessor):
-    """Runs the shards; ``shares`` by the key that brings a shard to its partition."""
+    """Runs the shards. ``shares``: by the group that Spark assigns to a shard's partition."""
 
-    _given = ""  # what its state is to remember of this start
-    _partitions: Sequence[Sequence[int]] = ()  # and of the partitions behind the micro-batches of a task
+    _given = ""  # the queries of this start, for the state
+    _partitions: Sequence[Sequence[int]] = ()  # the awaited partitions after the micro-batches of a task
     _fresh = ShardProgress()
     _tabular = False  # see ``Setup``
 
@@ -251,7 +251,7 @@ class MeshProcessor(StatefulProcessor):
         """Distinguishes the shards of this run from others on the same machine."""
         return self._run
 
-    def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - who makes micro-batches of rows asks
+    def _micro_batches(self, rows: Iterator[Any], mark: ShardProgress) -> Iterator[bytes]:  # noqa: ARG002 - for subclasses that make micro-batches of rows
         """As bytes (``MicroBatch``), in order."""
         return (bytes(row.blob) for row in sorted(rows, key=lambda row: row.sequence))
 
@@ -265,11 +265,11 @@ class MeshProcessor(StatefulProcessor):
             for _, chunk, records in self._log(mark):
                 client.ask("send_past", chunk, records)
             worked = client.ask("work", mark.epoch, blob, True)
-        assert isinstance(worked, Worked)  # noqa: S101 - else the mesh lacks something, which was just sent
+        assert isinstance(worked, Worked)  # noqa: S101 - everything that the mesh may lack was just sent
         return worked
 
     def rebuild(self, client: Rebuilt, mark: ShardProgress) -> None:
-        """Sends the state that a mesh is rebuilt from."""
+        """Sends the state to rebuild a mesh."""
         names = self._store.names()
         tables = [self._store.get("table", number)[1] for number in range(mark.tables)]
         schemas = [self._schema(number) for number in sorted(map(int, names.get("schema", ())))]
@@ -279,7 +279,7 @@ class MeshProcessor(StatefulProcessor):
         sent = False
         for recent, chunk, records in self._log(mark):
             if sent:
-                client.answer()  # it has worked on that while Spark gave the next one
+                client.answer()  # it worked on the last chunk while Spark read this one
             if recent:
                 client.send("replay_recent", chunk, records)
             elif chunk.latest <= dead_until and not chunk.lasting:
@@ -304,7 +304,7 @@ class MeshProcessor(StatefulProcessor):
         return text.decode(), int(chunk)
 
     def _log(self, mark: ShardProgress) -> Iterator[tuple[bool, Chunk, bytes]]:
-        """The chunks, oldest first, each with whether a lasting one replaces it; that one comes last."""
+        """The chunks, oldest first, each with True if a lasting chunk replaces it; then that chunk."""
         entry = self._store.find("lasting", "")
         lasting = [] if entry is None else [_chunk(*entry)]
         until = max((chunk.number for chunk, _ in lasting), default=-1)
@@ -324,7 +324,7 @@ class MeshProcessor(StatefulProcessor):
         if micro_batch.tables:
             self._store.put("table", mark.tables, micro_batch.tables)
         for place, text in enumerate(worked.schemas):
-            # Numbers that grow, whatever the epoch.
+            # The numbers increase, whatever the epoch.
             number = mark.epoch * _MOST_SCHEMAS + place
             self._store.put("schema", number, text.encode(), b"%d" % mark.next)
         for name in worked.removed:

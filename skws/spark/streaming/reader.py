@@ -1,8 +1,8 @@
-"""A live source as Spark's: a feed and the commands of the run, on the driver's machine.
+"""A live source for Spark: a feed and the commands of the run, on the driver's machine.
 
-A batch of Spark is one micro-batch of ours or more: rows, one for each shard. Spark writes the
-offsets down before a batch runs, and asks for the same stretch again after a
-failure: the feed gives it again, commands are read from their file.
+A batch of Spark has one or more of our micro-batches, as rows: one for each shard. Spark stores the offsets
+before a batch runs, and requests the same range again after a failure: the feed reads it again, and commands
+are read from their file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from skws_schema.model import Schema
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """A batch; its records as micro-batches hold them, if packed ahead; and how long both took."""
+    """A batch, its records packed for micro-batches if that was done ahead, and the time that both took."""
 
     batch: Batch
     packed: Sequence[Sequence[bytes]] | None = None
@@ -50,9 +50,9 @@ class Polled:
 
 
 class Prefetch:
-    """Polls a feed ahead, in a thread, as long as it gives full batches.
+    """Polls a feed ahead, in a thread, as long as it returns full batches.
 
-    ``pack``: packs the records as micro-batches hold them.
+    ``pack``: packs the records for micro-batches.
     """
 
     def __init__(self, feed: Feed, pack: Callable[[RecordBatch], Sequence[Sequence[bytes]]]) -> None:
@@ -70,7 +70,7 @@ class Prefetch:
         self._raise_late()
         polled = batch_ahead or Polled(self._feed.poll(start, limit))
         batch = polled.batch
-        # The offset after bad records tells which ones were ahead of the clock, for one poll.
+        # The offset after bad records has the horizon of those ahead of the clock, for one poll.
         if len(batch.read) < limit and not batch.ended and not batch.read.bad:
             batch = _joined(batch, self._feed.poll(batch.end, limit - len(batch.read)))
             polled = polled if batch is polled.batch else Polled(batch)
@@ -78,7 +78,7 @@ class Prefetch:
         return polled if polled.seconds else replace(polled, seconds=perf_counter() - began)
 
     def read_on(self) -> None:
-        """Starts the next poll, after one that gave a full batch."""
+        """Starts the next poll, after one that returned a full batch."""
         if self._next is not None:
             (start, limit), self._next = self._next, None
             self._ahead = start, self._thread.submit(self._poll, start, limit)
@@ -100,7 +100,7 @@ class Prefetch:
         self._ahead = None
 
     def settled(self) -> Feed:
-        """The feed, after the poll in the thread has ended: it is for one thread at a time."""
+        """The feed, once the poll in the thread has ended, as only one thread at a time may use it."""
         if self._ahead is not None:
             self._ahead[1].exception()  # the next ``poll`` raises it
         self._raise_late()
@@ -135,10 +135,10 @@ def _joined(first: Batch, second: Batch) -> Batch:
 
 _FIRST: Final = 50_000  # records in a batch of Spark
 _MOST: Final = 600_000
-_PART: Final = 200_000  # records in a micro-batch: columns of more leave the processor's caches
-_SHORT: Final = 3.0  # seconds that one may take; half of them Spark's own at the start of a run
+_PART: Final = 200_000  # records in a micro-batch: columns of more exceed the processor's caches
+_SHORT: Final = 3.0  # seconds for a batch; at the start of a run Spark itself takes half of them
 _LONG: Final = 10.0
-_MOVED_EVERY: Final = 5.0  # seconds between micro-batches with nothing but a later offset
+_MOVED_EVERY: Final = 5.0  # seconds between micro-batches with only a later offset
 _ASKED_EVERY: Final = 5.0  # seconds
 
 Rows = Iterator[tuple[int, int, bytes]]
@@ -148,8 +148,8 @@ Rows = Iterator[tuple[int, int, bytes]]
 class Reading:
     """The arguments of a reader. ``start``: distinguishes starts of the run. ``run``: of the checkpoint.
 
-    ``first``: where the layout begins to read, an offset of Spark's; see ``beginning``. ``watched``: a
-    listener of the driver wants records and internal figures.
+    ``first``: the offset of Spark at which the layout begins; see ``beginning``. ``watched``: a listener of
+    the driver wants records and internal figures.
     """
 
     request: Job
@@ -162,14 +162,14 @@ class Reading:
 
 
 def beginning(feed: Offset) -> Offset:
-    """Spark's offset at which a run begins, by that of its feed."""
+    """Spark's offset at the beginning of a run, from the offset of its feed."""
     return {"feed": feed, "commands": 0, "tables": False, "sequence": 0, "start": "", "ended": False}
 
 
 class FeedReader(SimpleDataSourceStreamReader):
     """Reads for Spark, in a process of its own. Raises SourceError, BadRecordsError.
 
-    A batch has ``first`` records at first and ``most`` at last, a micro-batch of it about ``part``.
+    A batch has ``first`` records at first and up to ``most`` later, a micro-batch of it about ``part``.
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class FeedReader(SimpleDataSourceStreamReader):
         self._rest = Rest(SystemClock())
         self._feed: Prefetch | None = None
         self._schema = reading.request.schema
-        self._changes: tuple[str, ...] = ()  # that led to it
+        self._changes: tuple[str, ...] = ()  # that preceded it
         self._commands_read = 0
         self._pace = Pace(SystemClock(), replay_rate(reading.request))
         self._replay_control = ReplayControl()
         self._moved, self._asked = time.monotonic(), -_ASKED_EVERY
-        # The end of the last poll without records: (the offset that Spark knows, the feed's).
+        # The end of the last poll without records: Spark's offset, and the feed's.
         self._beyond: tuple[Offset, Offset] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
@@ -249,7 +249,7 @@ class FeedReader(SimpleDataSourceStreamReader):
             self._pace.resume()
 
     def _polled(self, commands: int | None = None) -> Prefetch:
-        """The feed; records are read by the schema that holds behind an offset of the commands."""
+        """The feed, reading with the schema after an offset of the commands."""
         request = self._reading.request
         if commands is not None and commands != self._commands_read:
             job_commands, _ = self._commands(0, commands)
@@ -274,14 +274,14 @@ class FeedReader(SimpleDataSourceStreamReader):
         return self._feed
 
     def _backlog(self, feed: Offset) -> Backlog | None:
-        """The backlog, at intervals, as a database must be asked for it."""
+        """The backlog, at intervals, since it takes a query to a database."""
         if time.monotonic() < self._asked + _ASKED_EVERY:
             return None
         self._asked = time.monotonic()
         return self._polled().settled().backlog(feed)
 
     def _most(self) -> int:
-        """How many records to read, from the time that Spark took for the last ones."""
+        """The number of records to read, from the time that Spark took for the last ones."""
         if self._given is not None:
             records, at = self._given
             self._appetite.worked(records, time.monotonic() - at)
@@ -289,7 +289,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         return self._appetite.limit
 
     def _has_moved(self, start: Offset, feed: Offset) -> bool:
-        """Whether the source has advanced without records of ours, and it is time to commit that offset."""
+        """True if the source has advanced without records for us, and it is time to commit its offset."""
         if feed == start["feed"] or time.monotonic() - self._moved < _MOVED_EVERY:
             self._beyond = start, feed
             return False
@@ -303,7 +303,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         commands: tuple[JobCommand, ...],
         backlog: Backlog | None,
     ) -> Rows:
-        """A row for each shard and micro-batch; the first one also has what is not about records."""
+        """A row for each shard and micro-batch; the first one also has everything besides the records."""
         self._moved, self._beyond = time.monotonic(), None
         read = time.time()
         began = time.perf_counter()
@@ -329,7 +329,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         for at, (part, own) in enumerate(zip(parts, blobs, strict=True)):
             last, reached = at == number - 1, final
             if final is not None and part.latest is not None and not last:
-                # What follows is no earlier than what this part has.
+                # Later parts have no earlier records than this one.
                 reached = max(ALWAYS if before is None else before, min(final, part.latest))
             head = replace(head, number=first + at, ended=end["ended"] and last, final=reached)
             rows += self._micro_batches(head, tables, part, own)
@@ -373,7 +373,7 @@ class FeedReader(SimpleDataSourceStreamReader):
         return [records.take(slice(*part)) for part in pairwise(bounds)]
 
     def _commands(self, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
-        """The commands after an offset that are written so far; the driver has checked them all."""
+        """The commands written so far after an offset; the driver has checked all of them."""
         return commands_between(self._reading.folder / COMMANDS, self._reading.run, start, end)
 
     def _number(self, records: RecordBatch) -> int:

@@ -1,11 +1,11 @@
-"""The folder of a run: the checkpoint that all engines share, and what Spark's adds to it.
+"""The folder of a run: the checkpoint that all engines share, and files of the job on Spark.
 
-checkpoint    as that of every engine; its settings have the layout of the shards
+checkpoint    as for every engine; its settings have the layout of the shards
 commands/     the commands, which the driver appends and the source reads by offsets
 replay_control.json  whether the source is paused, and how fast a replay goes; read before every micro-batch
-outbox/       what batches came to, until all sinks have it
+outbox/       the output of batches, until all sinks have it
 spark/        Spark's own checkpoint: offsets, commits and the state, unless ``spark.skws.stateLocation``
-              says where the executors can reach it; ``spark-1`` that of the run's second layout, and so on
+              names a place that executors can reach; ``spark-1`` for the run's second layout, and so on
 
 Spark considers a batch done once it is in the outbox, so sinks may write later,
 and many batches at once. A process that resumes first gives its sinks the
@@ -57,9 +57,10 @@ _SUFFIX: Final = ".out"
 
 
 class Output(NamedTuple):
-    """What the shards gave for one batch of Spark: rows of (shard, part, blob), in order.
+    """The output of the shards for one batch of Spark: rows of (shard, part, blob), in order.
 
-    Part 0 of each micro-batch has the stats of a shard, RECORDS the records for an onlooker, others results.
+    Part 0 of each micro-batch has the stats of a shard, RECORDS the records for an onlooker; others have
+    results.
     """
 
     number: int
@@ -72,7 +73,7 @@ _UNPACKED: Final = msgspec.msgpack.Decoder(Output).decode
 class OutputLog:
     """Segments of a ``run`` in a folder, files named by the number of their first batch. Raises StateError.
 
-    ``last``: the number of the last batch that was put in; each is one more than the one before it.
+    ``last``: the number of the last batch; numbers have no gaps.
     """
 
     def __init__(self, folder: Path, run: str = "", segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -86,9 +87,9 @@ class OutputLog:
             private_folder(folder)
 
     def open(self) -> Iterator[Output]:
-        """The batches kept, oldest first; read them all before the first ``put``.
+        """The stored batches, oldest first; read them all before the first ``put``.
 
-        Cuts off a half-written end that a broken run left.
+        Cuts off an incomplete end, left by a broken run.
         """
         paths = sorted(path for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit())
         for path in paths:
@@ -102,7 +103,7 @@ class OutputLog:
         """Adds a batch, durably."""
         if output.number != self.last + 1:
             raise damaged(
-                self.folder, f" (Spark comes to micro-batch {output.number:,}, it holds {self.last:,})"
+                self.folder, f" (Spark continues with micro-batch {output.number:,}, it holds {self.last:,})"
             )
         with self._guarded():
             if self._file is None:
@@ -131,7 +132,7 @@ class OutputLog:
     def _read(self, path: Path, *, last: bool) -> Iterator[Output]:
         data = read(path)
         texts, end = all_frames(data, self._of(path))
-        if last:  # its writer may have been killed, or a sync of it have failed
+        if last:  # its writer may have been killed, or a sync may have failed
             replaced(path, data[:end], durable=True, mode=PRIVATE)
         elif end < len(data):
             raise damaged(path, f" after byte {end:,}")
@@ -149,20 +150,20 @@ class OutputLog:
 
 
 def in_order(rows: Sequence[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """By shard, those of each as it gave them."""
+    """Grouped by shard, in the order in which each shard returned them."""
     return sorted(rows, key=itemgetter(0))
 
 
 COMMANDS: Final = Path("commands", "commands.jsonl")
-"""The outbox's place in the folder of a run."""
+"""The folder of the outbox."""
 _CONTROL: Final = "replay_control.json"
 
 
 class RunDirectory:
-    """Opened, and begun if it is new; without ``request.checkpoint`` it goes at the end.
+    """The folder of a run, created if it is new; without ``request.checkpoint`` it is removed at the end.
 
-    ``letters``: dead letters of static tables that were read just now. Raises
-    what Checkpoint raises, SourceError, BadRecordsError.
+    ``letters``: dead letters of the static tables that were just read. Raises the errors of Checkpoint,
+    SourceError, BadRecordsError.
     """
 
     def __init__(self, request: Job) -> None:
@@ -203,7 +204,7 @@ class RunDirectory:
         self.checkpoint.change("layout", to_builtins(layout))
 
     def first_offset(self, layout: Layout) -> Offset:
-        """The offset at which the run began. A new run begins here, and keeps its static tables.
+        """The offset at which the run began. A new run begins here, and stores its static tables.
 
         Raises NotYetError while the source is away.
         """
@@ -214,12 +215,12 @@ class RunDirectory:
                 offset, read = feed.start(), Chunk.of(list(feed.tables()))
                 self.letters = BadRecordPolicy(request.on_error).refuse(read.bad)
                 self.checkpoint.begin(read.records.records(), offset, {"layout": to_builtins(layout)})
-        self.checkpoint.tables()  # which the source reads; they are checked here
+        self.checkpoint.tables()  # the source reads the commands; they are checked here
         kept_folder(self._state(layout.generation))
         return self.checkpoint.start()
 
     def expect_commands(self, planned: Offset | None) -> None:
-        """Protects the commands before an offset that Spark has ``planned``, as it reads them again."""
+        """Protects the commands before the offset that Spark has ``planned``: it may read them again."""
         if planned is not None and planned["commands"] > self.checkpoint.commands():
             self.checkpoint.keep_commands(planned["commands"])
 
@@ -228,9 +229,9 @@ class RunDirectory:
 
 
 def commands_between(path: Path, run: str, start: int, end: int | None) -> tuple[tuple[JobCommand, ...], int]:
-    """The commands of a register from one offset of its file to another, and the last offset.
+    """The commands of a register between two offsets of its file, and the last offset.
 
-    ``end`` None: as far as they are written. Raises StateError, also if not all up to the offsets are there.
+    ``end``: None for all that are written. Raises StateError, also if the file ends before the offsets.
     """
     size = path.stat().st_size if path.exists() else 0
     if size < max(start, end or 0):
@@ -254,7 +255,7 @@ def name_of(run: str, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayControl:
-    """Pause flag and replay speed, polled by the reader. ``speed``: None for that of the start."""
+    """Pause flag and replay speed, polled by the reader. ``speed``: None for the initial speed."""
 
     paused: bool = False
     speed: float | None = None
@@ -277,7 +278,7 @@ def _behind(generation: int) -> str:
 
 
 class CommandLog:
-    """Takes up the standing queries of a run, and makes them those that are ``given``.
+    """Restores the standing queries of a run, and changes them to those ``given``.
 
     Raises SchemaError, SourceError for a schema that the run cannot change to.
     """
@@ -297,7 +298,7 @@ class CommandLog:
         self._fit(self._first)
 
     def begin(self, make_ready: Callable[[StandingQueries], bool]) -> None:
-        """Starts the run's queries, and takes commands; ``make_ready`` as for ``take``."""
+        """Starts the run's queries and takes commands; ``make_ready``: see ``take``."""
         register = self._register
         if not make_ready(register.standing.after(self._first)):
             return
@@ -317,10 +318,10 @@ class CommandLog:
         return self._register.standing.shown()
 
     def take(self, make_ready: Callable[[StandingQueries], bool]) -> None:
-        """Passes on the commands that have come and can be carried out.
+        """Passes on new commands that can be carried out.
 
-        ``make_ready`` is called first, with what they come to; it raises UsageError to have them refused, and
-        is False if the run ends.
+        ``make_ready`` is called first, with the resulting queries. It raises UsageError to refuse the
+        commands, and returns False if the run ends.
         """
         commands = self._inbox.commands(self._register.standing)
         if commands:
@@ -359,11 +360,10 @@ class CommandLog:
 
 
 class Register:
-    """All commands of a run from its first start on, in the file that the source reads them from.
+    """All commands of a run since its first start, in the file from which the source reads them.
 
-    ``standing`` is what they come to. ``read_to``: how far the control folder
-    was read for them, None if it never was. ``checkpoint``: knows how long the
-    file must be. Raises StateError.
+    ``standing``: the resulting queries. ``read_to``: the offset up to which the control folder was read for
+    them; None if it never was. ``checkpoint``: has the least length of the file. Raises StateError.
     """
 
     def __init__(self, request: Job, path: Path, checkpoint: Checkpoint) -> None:
@@ -378,11 +378,11 @@ class Register:
             self._heed(text)
         if end < least:
             raise damaged(path, f" after byte {end:,}")
-        # Its writer may have been killed, or a sync of it have failed.
+        # Its writer may have been killed, or a sync may have failed.
         replaced(path, data[:end], durable=True, mode=PRIVATE)
 
     def take(self, commands: Iterable[JobCommand], read_to: int | None) -> None:
-        """Keep commands that can be done, all or none; the source finds them. ``read_to``: see the class."""
+        """Store commands that can be carried out, all or none, for the source. ``read_to``: see the class."""
         entry = {"commands": [command.to_dict() for command in commands], "control": read_to}
         if not entry["commands"] and read_to == self.read_to:
             return

@@ -20,19 +20,19 @@ from skws.spark.streaming.messages import WORKING, Failed, Setup
 from skws_schema import errors
 from skws_schema.errors import SkwsError
 
-PATIENCE: Final = 60.0  # seconds until a server must have started
+PATIENCE: Final = 60.0  # seconds for the start of a server
 SILENCE: Final = 60.0
 """Seconds in which a server must take a message or send a sign of life; otherwise it is given up."""
 _TIMEVAL: Final = Struct("@ll")
 
 
 def socket_dir(run: str) -> Path:
-    """Where the servers of a run have their sockets on this machine."""
+    """The folder for the sockets of a run's servers on this machine."""
     return temporary_folder() / f"skws-{os.getuid()}-{run}"
 
 
 def shut_down(run: str) -> None:
-    """End the servers of a run on this machine: they go when their sockets do."""
+    """End the servers of a run on this machine by removing their sockets."""
     folder = socket_dir(run)
     if folder.is_dir():
         for path in folder.iterdir():
@@ -42,22 +42,22 @@ def shut_down(run: str) -> None:
 
 
 def _daemon() -> int:
-    """That of this worker, which leads its group; without it, the worker itself.
+    """The Python daemon of this worker, which leads its process group; otherwise the worker itself.
 
-    The executor may have been killed before its worker comes here: then the parent is a stranger, and a
-    server would live as long as that does.
+    The executor may have been killed before its worker gets here: then the parent is an unrelated process,
+    and a server would live as long as that.
     """
     parent = os.getppid()
     return parent if parent == os.getpgrp() else os.getpid()
 
 
 class ShardClient:
-    """One conversation with a shard's server. Raises SkwsError as the server does, OSError, RuntimeError.
+    """A connection to a shard's server. Raises the server's SkwsError, OSError, RuntimeError.
 
-    ``python``: the program that starts one. ``daemon``: the process with which
-    a server ends that is started here. Of a worker it is its parent, which
-    forked it and lives as long as the executor. ``silence``: see ``SILENCE``; a server that is given up
-    loses its socket, so that the next client starts another one. ``tabular``: see ``Setup``.
+    ``python``: the program to start a server. ``daemon``: a server that is started here ends with this
+    process. For a worker it is the parent, which forked it and lives as long as the executor. ``silence``:
+    see ``SILENCE``; the socket of a server that does not answer is removed, so that the next client starts
+    another one. ``tabular``: see ``Setup``.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class ShardClient:
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
-        # It left another process behind that listens.
+        # It has left another process that listens.
         connection = self._connected()
         if connection is None:
             raise RuntimeError(f"the server of a shard did not start:\n{log.read_text()[-2000:]}")

@@ -1,19 +1,16 @@
-"""The process that keeps the mesh of one shard between micro-batches.
+"""The process with the mesh of one shard, which lasts from one micro-batch to the next.
 
-Spark gives a shard's task to any idle Python worker of an executor, in turn,
-so a mesh in a worker's memory is there for half of the batches only (two
-shards on two cores), and would have to be built anew for the others. Tasks
-therefore ask this process, over a Unix socket that no other user can reach.
-It answers for no epoch but its own: after a failed or repeated task, or on an
-executor that is new to the shard, the log is replayed to it.
+Spark gives a shard's task to any idle Python worker of an executor. So with two shards on two cores, a worker
+would have the right mesh in its memory only for every second batch, and would have to rebuild it for the
+others. Tasks therefore call this process, over a Unix socket that no other user can reach. It only answers
+for its own epoch: after a failed or repeated task, or on another executor, the log is replayed to it.
 
-It ends when the executor's Python daemon is gone, its socket is, or nobody
-has asked for an hour. While it works on a request it says so every few seconds, so that a task knows it from
-one that does not answer any more.
+It ends with the executor's Python daemon, when its socket is removed, or after an hour without requests.
+While it works on a request it sends a sign of life every few seconds; a task gives up a server that does not.
 
-Its state is a function of the live records, except for queries that keep their
-own state. After each micro-batch the shard names the chunks of the log that can
-go. The owner of the log replays it to a shard that has lost its state.
+Its state is a function of the live records, except for queries that keep their own state. After each
+micro-batch the shard names the chunks of the log that can be removed. The owner of the log replays it to a
+shard that has lost its state.
 """
 
 from __future__ import annotations
@@ -88,18 +85,18 @@ if TYPE_CHECKING:
     from skws.queries.windowed.stream_windows import WindowSpan
 
 MOST: Final = 5_000
-"""Operators that a shard reports, those with the most partials: it reports with every micro-batch."""
+"""The most operators in a shard's reports, one for every micro-batch: those with the most partials."""
 CHUNK_BYTES: Final = 4 << 10
-"""What a chunk of the log costs besides its records: each is read by itself when a shard is rebuilt."""
+"""The cost of a chunk of the log besides its records: a shard that is rebuilt reads each chunk by itself."""
 TOGETHER: Final = 200_000
-"""Records of a log that are processed together when a shard is rebuilt."""
+"""The records of a log that are processed together when a shard is rebuilt."""
 FEW_BYTES: Final = 1 << 20
 """A shorter log is not searched for its live records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """``operators``: those of keyword queries, all shards together.
+    """``operators``: those of keyword queries, merged from all shards.
 
     ``stretches``: the windows of queries over an expression, by name.
     """
@@ -109,7 +106,7 @@ class ShardStats:
 
     @classmethod
     def of(cls, stats: Iterable[Mapping[str, Any]]) -> ShardStats | None:
-        """Merges the stats of shards (``stats_of``); None if they have none."""
+        """Merges the stats of shards (``stats_of``); None if there are none."""
         seen = [one for one in stats if "partials" in one]
         if not seen:
             return None
@@ -121,7 +118,7 @@ class ShardStats:
 def stats_of(live: Session, queries: Iterable[Query]) -> dict[str, Any]:
     """The stats of one shard, as JSON."""
     operators = nlargest(MOST, live.used(), key=attrgetter("waiting"))
-    # A query without windows has none, and one that is another shard's has none here.
+    # Queries without windows, and those of other shards, have none here.
     stretches = {one.name: spans for one in queries if (spans := live.window_spans(one.name))}
     return {
         "partials": [[*prefix_of(tree), *state] for tree, *state in operators],
@@ -147,18 +144,18 @@ def _read(rows: Iterable[Sequence[Any]]) -> tuple[WindowSpan, ...]:
 
 
 class Shard:
-    """Works on micro-batches, one after the other; ``begin`` first.
+    """Processes micro-batches, one after the other; call ``begin`` first.
 
-    ``few_bytes``: of a log that is never replaced by what lives.
+    ``few_bytes``: a log up to this size is never replaced by its live records.
     """
 
     def __init__(self, request: Job, share: Part, *, few_bytes: int = FEW_BYTES) -> None:
         self._request = request
         self._share = share
         self._few_bytes = few_bytes
-        self._looked_at = 0  # bytes of the log after the last look at what of it lives
+        self._looked_at = 0  # bytes of the log after the last check for live records
         self._late: list[Late] = []
-        # By chunk: Spark may fail a task that has sent some of them, and the next one sends all.
+        # By chunk: if a task fails after some of them, the next task sends all again.
         self._sent: dict[tuple[int, bool], LoggedBatch] = {}
         self._states: Mapping[str, bytes] = {}
         self._live = Session(
@@ -169,16 +166,16 @@ class Shard:
             past=self._past,
         )
         self._standing = StandingQueries(request, self._live)
-        # From which chunk on a relation counts that came, or came back, with a change of the schema.
+        # The first chunk that counts for a relation which a change of the schema added or restored.
         self._since: dict[int, int] = {}
         self._coming: list[tuple[Query, int]] = []  # in a replay, in order
-        self._came_at = ALWAYS  # the time of the stream when the last query came
+        self._came_at = ALWAYS  # the time of the stream when the last query was added
         self._order: list[str] = []
         self._lasting: Chunk | None = None
         self._waiting: list[tuple[Chunk, RecordBatch]] = []  # in a replay, to be processed together
-        self._log: list[Chunk] = []  # oldest first; up to the number of the lasting one for some queries only
+        self._log: list[Chunk] = []  # oldest first; those up to the lasting one are for some queries only
         self._ended = ALWAYS  # the latest time of micro-batches with deletions
-        self._end_of_log: int | None = None  # in a replay, before its first chunk: the position there
+        self._end_of_log: int | None = None  # in a replay, before its first chunk: the position at the end
 
     def begin(
         self,
@@ -191,11 +188,11 @@ class Shard:
         """Loads static tables and adds the standing queries; ``replay`` comes next, then ``seek``.
 
         ``reached``: the end of the log. ``queries``: in order, each with the number of the micro-batch that
-        it came with. ``schemas``: what the first one has changed to, each with the next chunk then.
-        ``states``: of queries, at the end of the log.
+        added it. ``schemas``: the later schemas, each with the number of the next chunk. ``states``: those of
+        queries at the end of the log.
 
-        Gives the time up to which nothing in the log counts any more: chunks with no later record need not
-        be replayed (``pass_over``).
+        Returns the time up to which the log is no longer needed: chunks without later records need not be
+        replayed (``pass_over``).
         """
         self._ended = reached.ended
         self._end_of_log = reached.position
@@ -210,18 +207,18 @@ class Shard:
             self._load_tables(blob)
         entries = list(queries)
         self._order = [query.name for query, _ in entries]
-        # Where results are corrected, a query knows nothing of those that were over when it came.
+        # If results are corrected, a query has none of those that were over when it was added.
         corrects = reached.final is not None or self._request.stream.lateness
         self._coming = [one for one in entries if one[0].kind == KEYWORDS and corrects]
         self._standing.stand_all([one[0] for one in entries if one not in self._coming])
         return self._dead_until([query for query, _ in entries], reached)
 
     def _dead_until(self, queries: Sequence[Query], reached: Reached) -> int:
-        """As ``begin``; ALWAYS if all of the log counts.
+        """The time that ``begin`` returns; ALWAYS if all of the log is needed.
 
-        A tuple that its window has ended is in no later result. It matters for a deletion of an equal row,
-        which ends the oldest one; for the scores of results; and for queries that are rebuilt from the log
-        as it came.
+        A tuple whose window is over is in no later result. It is only needed for deletions of equal rows,
+        which end the oldest one; for scores of results; and for queries that are rebuilt from the log as it
+        came.
         """
         stream = self._request.stream
         window = stream.window
@@ -232,7 +229,7 @@ class Shard:
         return dead_until if self._ended <= dead_until else ALWAYS
 
     def _come(self, number: int) -> None:
-        """Adds the queries that came with a micro-batch, or earlier."""
+        """Adds the queries that were added with a micro-batch, or before it."""
         came = [query for query, since in self._coming if since <= number]
         self._coming = self._coming[len(came) :]
         if came:
@@ -242,7 +239,7 @@ class Shard:
     def replay(self, chunk: Chunk, records: bytes) -> None:
         """Processes a chunk of the log again; its results were emitted before.
 
-        It may wait for the next ones: many records take a half to a third of the time together.
+        It may wait for the next chunks: together, many records take a third to a half of the time.
         """
         if self._end_of_log is not None:
             self._live.make_space(max(0, self._end_of_log - chunk.position))
@@ -257,7 +254,7 @@ class Shard:
     def _joins(self, before: Chunk, earlier: RecordBatch, chunk: Chunk, batch: RecordBatch) -> bool:
         """True if a chunk can be processed with the one before it: nothing happened between their records."""
         request, relations = self._request, self._standing.stream.schema.relations
-        # At one instant, what ends a tuple of an earlier micro-batch would come with it.
+        # At one instant, the end of a tuple would be in the same batch as the tuple.
         ends = any(each.delete is not None for each in (earlier, batch)) or any(one.key for one in relations)
         return (
             len(earlier) > 0
@@ -267,7 +264,7 @@ class Shard:
             and not request.stream.lateness
             and all(each.is_plain for each in (before, chunk))
             and before.after == chunk.position
-            and int(batch.time.min()) >= max(chunk.now, before.latest + ends)  # so none came late
+            and int(batch.time.min()) >= max(chunk.now, before.latest + ends)  # so none was late
             and all(query.kind == KEYWORDS for query in self._standing.shown())
         )
 
@@ -280,8 +277,8 @@ class Shard:
         self._come(first.number - 1)
         self._live.seek(first.position, first.now, first.final)
         if first.final is not None:
-            self._live.replay(NO_RECORDS)  # what waited for that, as it was given before this chunk's records
-        self._come(first.number)  # when the stream stood there
+            self._live.replay(NO_RECORDS)  # waiting results, which were emitted before this chunk's records
+        self._come(first.number)  # as the stream was then
         begins = {name: [Begin(*each) for each in some] for name, some in chunk.begins.items()}
         if chunk.lasting:
             recent = _with_end([one for _, one in sorted(self._sent.items())], chunk)
@@ -294,7 +291,7 @@ class Shard:
         self._late.clear()
 
     def pass_over(self, chunk: Chunk) -> None:
-        """In place of ``replay`` for a chunk that does not count any more (``begin``)."""
+        """Instead of ``replay``, for a chunk that is no longer needed (``begin``)."""
         self._replay_waiting()
         self._log.append(chunk)
 
@@ -310,7 +307,7 @@ class Shard:
         self._standing.arrange(self._order)
         self._live.seek(position, now, final)
         if final is not None:
-            self._live.replay(NO_RECORDS)  # what waited for that
+            self._live.replay(NO_RECORDS)  # waiting results
         self._live.restore(self._states)
 
     def asks_past(self, micro_batch: MicroBatch) -> bool:
@@ -329,7 +326,7 @@ class Shard:
         self._sent[chunk.place] = LoggedBatch(chunk.position, chunk.now, batch, chunk.final)
 
     def _past(self) -> list[LoggedBatch]:
-        """The log that was sent, oldest first."""
+        """The chunks of ``send_past``, oldest first."""
         batches: list[LoggedBatch] = []
         for sent, one in sorted(self._sent.items()):
             if self._lasting is not None and sent == self._lasting.place:
@@ -339,7 +336,7 @@ class Shard:
         return batches
 
     def work(self, micro_batch: MicroBatch) -> Worked:
-        """Tables, then commands, then records, which become the chunk of the log with its number."""
+        """Processes tables, commands and records, which become the log's chunk with this number."""
         began = perf_counter()
         live = self._live
         if micro_batch.tables:
@@ -387,19 +384,19 @@ class Shard:
     def _replaced(self, number: int) -> tuple[Chunk, bytes] | None:
         """Replaces the log up to ``number``, its last chunk, by the live records if most records are dead.
 
-        Checks this whenever the log has doubled since the last check. Gives the chunk of live records; chunks
-        that some query needs as they came stay beside it.
+        Checks this whenever the log has doubled since the last check. Returns the chunk of live records;
+        chunks that some query needs as they came are kept.
         """
         size = self._size
         if size <= 2 * self._looked_at + self._few_bytes:
             return None
         corrects = self._live.final is not None or self._request.stream.lateness
         if corrects and self._live.horizon <= self._came_at:
-            return None  # what lives does not tell which results that may change a new query has told
+            return None  # live rows do not show which changeable results a new query has emitted
         self._looked_at = size
         live = self._live
         lasting = live.lasting_records()
-        # All shards have truncations: those of several logs could not be told from each other.
+        # All shards have truncations: those of several logs could not be distinguished.
         if lasting is None or lasting.leading.truncations().any():
             return None
         records = lasting.records
@@ -428,13 +425,13 @@ class Shard:
 
     @property
     def _size(self) -> int:
-        """Bytes of the log, with what its chunks cost."""
+        """Bytes of the log, with the cost of its chunks."""
         return sum(map(_bytes, self._log)) + (_bytes(self._lasting) if self._lasting else 0)
 
     def _trimmed(self) -> list[Chunk]:
-        """Removes the oldest chunks that are over, and then the lasting one that replaces them.
+        """Removes the oldest chunks that are over, and then the lasting chunk that replaces them.
 
-        Only from the front, since a deletion must not go before the insertion that it deletes.
+        Only from the front, since a deletion must not be removed before its insertion.
         """
         removed: list[Chunk] = []
         if self._lasting is not None:
@@ -457,12 +454,12 @@ class Shard:
         return Retention(live.keeps).over(_part(chunk), live.settled, live.position)
 
     def _is_over_recent(self, chunk: Chunk) -> bool:
-        """Whether no query needs a chunk as it came that a lasting one replaces."""
+        """True if no query needs a replaced chunk as it came."""
         live, keeps = self._live, self._live.keeps_recent
         return not keeps or Retention(keeps).over(_part(chunk), live.settled, live.position)
 
     def held(self) -> tuple[list[Result], list[Result]]:
-        """The live tuples that this shard reports, each as a result of one tuple; and the open results."""
+        """The live tuples that this shard reports, each as a result of one tuple, and the live results."""
         tells = self._share.first or self._share.alone
         tuples = self._live.living_tuples() if tells else []
         results = [one for query in self._standing.shown() for one in self._live.alive(query.name)]
@@ -495,7 +492,7 @@ class Shard:
         return results, list(added.values()), removed
 
     def _gives(self, result: Result) -> bool:
-        """Whether a result of live tuples is the shard's: if keys divide them, all shards have the tables."""
+        """True if a result of live tuples is the shard's; if keys divide tuples, all have the tables."""
         if self._share.first or not self._share.alone:
             return True
         schema = self._standing.stream.schema
@@ -506,7 +503,7 @@ class Shard:
         return passed_over(batch, [relation for relation, since in self._since.items() if number < since])
 
     def _stats(self, micro_batch: MicroBatch, batch: RecordBatch) -> dict[str, Any]:
-        """The stats of this shard; the first shard adds the head and the figures that all shards share."""
+        """The stats of this shard; the first shard adds the header and the figures that all shards share."""
         load = self._live.load()
         stats: dict[str, Any] = {"operators": load.operators, "waiting": load.waiting}
         if micro_batch.head.watched:
@@ -556,20 +553,20 @@ def _part(chunk: Chunk) -> LogPart:
 
 
 def _with_end(recent: Sequence[LoggedBatch], lasting: Chunk) -> tuple[LoggedBatch, ...]:
-    """The chunks that a lasting one replaces, followed by the position of the stream after them."""
+    """The chunks that a lasting chunk replaces, and the position of the stream after them."""
     end = LoggedBatch(lasting.after, lasting.reached, NO_RECORDS, lasting.settled)
     return (*recent, end) if recent else ()
 
 
 IDLE: Final = 3600.0  # seconds
-BEAT: Final = 10.0  # seconds between signs that a request is worked on
+BEAT: Final = 10.0  # seconds between signs of life
 RESULTS_A_BLOB: Final = 5_000
 
 
 class ShardServer:
-    """Answers the messages of tasks; ``epoch`` is that of the mesh, -1 without one.
+    """Answers the messages of tasks; ``epoch`` is that of the mesh, -1 without a mesh.
 
-    ``few_bytes``: as of ``Shard``. ``tabular``: as of ``Setup``.
+    ``few_bytes``: see ``Shard``. ``tabular``: see ``Setup``.
     """
 
     def __init__(
@@ -612,14 +609,14 @@ class ShardServer:
         micro_batch = MicroBatch.from_bytes(blob)
         if not past and self._shard.asks_past(micro_batch):
             return PAST
-        self.epoch = -1  # until all is done, the mesh belongs to no epoch
+        self.epoch = -1  # until everything is done, the mesh belongs to no epoch
         worked = self._shard.work(micro_batch)
         self.epoch = epoch + 1
         return replace(worked, results=[], stats={}, blobs=blobs_of(worked, self._encode))
 
 
 EncodedResults: TypeAlias = tuple[list[bytes], list[BadRecord]]
-"""Blobs of RESULTS_A_BLOB results each, and those results that cannot be written."""
+"""Blobs of RESULTS_A_BLOB results each, and the results that cannot be written."""
 
 
 def encoded_lines(results: Sequence[Result]) -> EncodedResults:
@@ -640,7 +637,7 @@ def encoded_tables(results: Sequence[Result]) -> EncodedResults:
         table = result_table(results)
     except (SkwsError, MemoryError):
         raise
-    except Exception:  # of one result; the others are written
+    except Exception:  # caused by one result; the others are written
         rows, unwritable = encoded_each(results, lambda result: result_table([result.parsed]))
         table = pa.concat_tables([result_table([]), *rows])
     blobs = []
@@ -703,7 +700,7 @@ def serve(setup: Setup) -> None:
 
 
 def servers_beside(own: Path) -> int:
-    """The servers of the run on this machine, which share its memory; others of it may come and go."""
+    """The number of the run's servers on this machine, which share its memory; others may start and end."""
     return max(1, len(list(own.parent.glob(f"*{own.suffix}"))))
 
 
@@ -751,7 +748,7 @@ def _signs_of_life(connection: Connection) -> Iterator[None]:
         yield
     finally:
         over.set()
-        thread.join()  # the answer is not to come between
+        thread.join()  # the answer must not come in between
 
 
 def _answered(server: ShardServer, message: Sequence[Any]) -> Any:
@@ -767,5 +764,5 @@ def _answered(server: ShardServer, message: Sequence[Any]) -> Any:
 
 
 if __name__ == "__main__":
-    # From the parent process, through a pipe: nobody else can write there.
+    # From the parent process, through a pipe to which no other process can write.
     serve(pickle.load(sys.stdin.buffer))  # noqa: S301

@@ -2,9 +2,9 @@
 
 LiveSource -> groupBy(shard).transformWithState(mesh) -> foreachBatch
 
-Spark runs a task again when its process has died, but not for ever, and it
-gives a Python process ten seconds to start, whatever the machine has to do.
-Such a failure says nothing about the stream, so that the query may go on.
+Spark repeats a task whose process was killed, but only a few times, and it
+allows a Python process ten seconds to start, however busy the machine is.
+Such failures have nothing to do with the stream, so the query can continue.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ STATE: Final = "spark.skws.stateLocation"
 SETTINGS: Final = {
     **STATE_STORE,
     **STATE_FILES,
-    # Nothing happens without data: time passes with records.
+    # No batches without data, as only records move time.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
-    # A batch is a few rows: to compile its plan would take longer than to work through it.
+    # A batch has few rows: compiling its plan would take longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # It checks a plan behind every rule; it is the same plan in each batch.
+    # Checks a plan after every rule, though the plan is the same in each batch.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # A row is a micro-batch of a shard here, so few fill a batch.
+    # A row is a micro-batch of a shard here, so a few rows fill a batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 
 
 def source_of(reading: Reading) -> type[DataSource]:
-    """The data source to register with Spark, pickled: two processes create it and never read."""
+    """The data source to register with Spark, pickled, as two processes create it but never read."""
     pickled = pickle.dumps(reading)
 
     class LiveSource(DataSource):
@@ -94,7 +94,7 @@ def source_of(reading: Reading) -> type[DataSource]:
             from skws.spark.streaming.reader import FeedReader  # noqa: PLC0415 - in the reader's own process
 
             if current_thread() is main_thread():
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver says when to end
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver ends it
                 expect_long_lived_objects()
             return FeedReader(pickle.loads(pickled))  # noqa: S301 - just above
 
@@ -112,9 +112,9 @@ def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
         local = (live_master(request.master) or "").startswith("local")
         # Tables with a source are pinned when the job starts.
         for share in shares if local and not sourced(request.schema) else ():
-            # That of Spark's workers, which may be one that has loaded what a server needs.
+            # That of Spark's workers, which may be preloaded with the modules of a server.
             python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-            with suppress(OSError, RuntimeError):  # then tasks try, and say why they cannot
+            with suppress(OSError, RuntimeError):  # then tasks try, and report the reason
                 ShardClient(run, pickled, share, os.getpid(), python).close()
 
     thread = Thread(target=start, name="servers")
@@ -124,9 +124,9 @@ def servers_ahead(run: str, request: Job, shares: Iterable[Part]) -> Thread:
 
 @contextmanager
 def workers_unheard(spark: SparkSession) -> Iterator[None]:
-    """Inside, Python processes that Spark starts print nothing: one reports its progress on stderr.
+    """Inside, Python processes that Spark starts print nothing, as one reports its progress on stderr.
 
-    Their errors come as exceptions, and Spark's own log is unaffected.
+    Their errors are raised as exceptions, and Spark's own log is unaffected.
     """
     system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]  # noqa: SLF001
     former = system.err
@@ -134,7 +134,7 @@ def workers_unheard(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(Py4JError, OSError):  # Java may have gone
+        with suppress(Py4JError, OSError):  # Java may have ended
             system.setErr(former)
 
 
@@ -150,18 +150,18 @@ def streaming_session(spark: SparkSession, shards: int, state: str) -> SparkSess
 def meshed(rows: DataFrame, reading: Reading, initial: GroupedData | None) -> DataFrame:
     """The output of the shards for each micro-batch, columns OUTPUT."""
     request, layout = reading.request, reading.layout
-    if sourced(request.schema):  # all shards are to see the same rows
+    if sourced(request.schema):  # all shards get the same rows
         request = replace(request, schema=pinned(request.schema))
     processor = MeshProcessor(reading.start, request, layout.shares)
     if layout.shards == 1:
-        rows = rows.coalesce(1)  # which Spark knows to need no shuffle: a stage less
+        rows = rows.coalesce(1)  # Spark then needs no shuffle, and one stage less
     return rows.groupBy("shard").transformWithState(processor, OUTPUT, "Append", "none", initial)
 
 
 def check_state(spark: SparkSession, state: str, last: int) -> None:
     """Raises StateError unless Spark's checkpoint at ``state`` has the last of ``done`` batches.
 
-    Otherwise Spark would begin anew there, and use the numbers of earlier batches again.
+    Otherwise Spark would start from zero there, and reuse the numbers of earlier batches.
     """
     if last == 0:
         return
@@ -172,17 +172,17 @@ def check_state(spark: SparkSession, state: str, last: int) -> None:
 
 
 def last_planned(spark: SparkSession, state: str) -> int | None:
-    """The number, from 0, of the last batch in Spark's checkpoint, done or not. None before the first."""
+    """The number, from 0, of the last batch in Spark's checkpoint, done or not; None before the first."""
     return _last_in(spark, f"{state}/offsets")
 
 
 def last_done(spark: SparkSession, state: str) -> int | None:
-    """The number of the last batch that is done by Spark's checkpoint; None before the first."""
+    """The number of the last batch that Spark's checkpoint has as done; None before the first."""
     return _last_in(spark, f"{state}/commits")
 
 
 def _last_in(spark: SparkSession, folder: str) -> int | None:
-    """The highest number among files that are named by their batch."""
+    """The highest number among files named after batches."""
     path, files = _files(spark, folder)
     if not files.exists(path):
         return None
@@ -210,16 +210,16 @@ def _name(path: Any) -> str:
 
 
 def _files(spark: SparkSession, url: str) -> tuple[Any, Any]:
-    """A path of Hadoop, and the file system that has it."""
+    """A Hadoop path and its file system."""
     context: Any = spark.sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(url)  # noqa: SLF001
     return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
 
 
 class ShardedJob:
-    """The streaming query of a run, started again as long as it lasts; the layout of its shards may change.
+    """The streaming query of a run, restarted after failures; the layout of its shards may change.
 
-    Servers of the shards start with it, while Spark does. ``watched``: for an onlooker.
+    The servers of the shards start with it, at the same time as Spark. ``watched``: for an onlooker.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class ShardedJob:
         return 0 if self._query is None else self._query.restarts
 
     def want(self, wanted: Wanted, spark: SparkSession) -> None:
-        """Sets what the user wants, once it is known; changes the layout of a new run. Raises UsageError."""
+        """Sets the user's wishes for the layout, and changes the layout of a new run. Raises UsageError."""
         self._wanted = wanted
         self._spark = spark
         self._expect(self._place.layout or self._first())
@@ -251,12 +251,12 @@ class ShardedJob:
         layout, previous = self.layout, self.layout.previous
         state = self._state(layout.generation)
         last = last_planned(self._spark, state)
-        if last is None and previous is not None:  # this one begins where that one was done
+        if last is None and previous is not None:  # this layout begins at the end of the previous one
             state, last = self._done(previous)
         return None if last is None else planned_offset(self._spark, state, last)
 
     def done(self) -> int:
-        """The number of the last micro-batch that is in the outbox, by Spark's checkpoint and the layout."""
+        """The number of the last micro-batch in the outbox, by Spark's checkpoint and the layout."""
         last = last_done(self._spark, self._state(self.layout.generation))
         return self.layout.before + (0 if last is None else last + 1)
 
@@ -279,7 +279,7 @@ class ShardedJob:
     def make_ready(self, queries: StandingQueries, over: Callable[[], bool]) -> bool:
         """Changes the layout if the shards cannot answer the queries, or the user wants another one.
 
-        False if the run is ``over`` before. Raises UsageError if the user's settings forbid it.
+        False if the run is ``over`` before that. Raises UsageError if the user's settings forbid it.
         """
         if self._planned(queries) is self.layout:
             return True
@@ -290,7 +290,7 @@ class ShardedJob:
                 self._committer.deliver()
             stopping = Thread(target=self._opened.stop, name="stop")
             stopping.start()
-            while stopping.is_alive():  # it may wait until a batch is delivered
+            while stopping.is_alive():  # may have to wait until a batch is delivered
                 self._committer.deliver()
             self._committer.deliver_rest()
             if self._settled():
@@ -305,12 +305,12 @@ class ShardedJob:
         return True
 
     def stop(self) -> None:
-        """Stop the query, if it runs."""
+        """Stop the query, if it is running."""
         if self._query is not None:
             self._query.stop()
 
     def close(self) -> None:
-        """No start comes any more."""
+        """Prevent further starts."""
         self._servers.join()
         shut_down(self._name)
 
@@ -324,7 +324,7 @@ class ShardedJob:
         return self._wanted.layout(list(request.named().values()), request.stream, request.plan_window)
 
     def _planned(self, standing: StandingQueries) -> Layout:
-        """The layout for queries after the last completed batch; usually the current one."""
+        """The layout for queries after the last complete batch; usually the current one."""
         queries, window = list(standing.shown()), self._place.request.plan_window
         return self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
 
@@ -340,7 +340,7 @@ class ShardedJob:
         self.layout = layout
 
     def _settled(self) -> bool:
-        """Whether the state can be read for another layout: Spark has recorded its last batch as done.
+        """True if the state can be read for another layout: Spark has recorded its last batch as done.
 
         A stop or kill can leave a batch in the output log that Spark has not recorded yet.
         """
@@ -351,11 +351,11 @@ class ShardedJob:
         return bool(files.exists(path))
 
     def _state(self, generation: int) -> str:
-        """Where Spark keeps the checkpoint of a layout, a URL."""
+        """The URL of Spark's checkpoint for a layout."""
         return self._place.state(generation, self._spark.conf.get(STATE, None))
 
     def _start(self) -> StreamingQuery:
-        """Raises StateError if Spark's checkpoint does not know the last micro-batch that was done."""
+        """Raises StateError if Spark's checkpoint lacks the last micro-batch that was done."""
         spark, last = self._spark, self._committer.last
         run_directory, layout, previous = self._place, self.layout, self.layout.previous
         state = self._state(layout.generation)
@@ -381,7 +381,7 @@ class ShardedJob:
             with brief_errors():
                 columns = (
                     column.to_pylist() for column in outputs.toArrow()
-                )  # rows are pickled byte by byte
+                )  # Java would pickle rows byte by byte
                 rows = list(zip(*columns, strict=True))
             self._committer.put(Output(layout.before + batch + 1, in_order(rows)))
 
@@ -398,19 +398,19 @@ class ShardedJob:
 
 
 ATTEMPTS: Final = 12  # more than five minutes, as sources wait for their servers
-"""The number of failures, with nothing done between them, that ends the run."""
-_PAUSE: Final = MICROSECOND  # doubled from failure to failure
+"""The number of failures without a completed batch in between that ends the run."""
+_PAUSE: Final = MICROSECOND  # doubled with each failure
 _LONGEST_PAUSE: Final = 30 * MICROSECOND
-_JAVA_GONE: Final = MICROSECOND  # how long a signal may be on its way
+_JAVA_GONE: Final = MICROSECOND  # the longest delay of a signal
 
 
 class RestartingStream:
-    """Starts a query again after a failure; its methods never wait.
+    """Restarts a query after failures; its methods never wait.
 
     ``start`` starts the query; ``done`` counts its completed micro-batches.
 
-    ``unheard``: entered from each start until something is done.
-    ``restarts``: how often it was started again.
+    ``unheard``: a context that is entered from each start to the first completed micro-batch.
+    ``restarts``: the number of restarts.
     """
 
     def __init__(
@@ -450,10 +450,10 @@ class RestartingStream:
             return True
         if self._asked_to_end():
             return False
-        raise SparkFailedError("Spark failed: it ended the query, and did not say why")
+        raise SparkFailedError("Spark failed: it ended the query without a reason")
 
     def again(self) -> None:
-        """After ``stop``: the next ``goes_on`` starts it."""
+        """Let the next ``goes_on`` start the query; call it after ``stop``."""
         self._query, self._due = None, self._clock.now()
 
     def stop(self) -> None:
@@ -478,20 +478,20 @@ class RestartingStream:
         return True
 
     def _without_java(self) -> bool:
-        """Raises SparkFailedError as Java is gone; False if a signal ended it, which also ends this run."""
+        """Raises SparkFailedError, as Java has ended; False if a signal ended Java, and so this run."""
         if self._asked_to_end():
             return False
         raise java_gone() from None
 
     def _failed(self, error: SkwsError) -> None:
-        """Schedules the next start if that may help; otherwise raises the error."""
+        """Schedule the next start if that can help; otherwise raise the error."""
         if not isinstance(error, PassingError):
             raise error
         self._query = None
         self._failures = 1 if self._done() > self._done_before else self._failures + 1
         self._done_before = self._done()
         if self._failures == ATTEMPTS:
-            raise SparkFailedError(f"{error} ({ATTEMPTS} times, with nothing done between)")
+            raise SparkFailedError(f"{error} ({ATTEMPTS} times without a completed batch)")
         pause = min(_PAUSE << self._failures - 1, _LONGEST_PAUSE)
         self._due = self._clock.now() + pause
         self.restarts += 1

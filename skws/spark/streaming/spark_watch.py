@@ -1,4 +1,4 @@
-"""A live search on Spark: the job, and on the driver its commands, sinks and metrics."""
+"""A live search on Spark: the job, with its commands, sinks and metrics on the driver."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 
 class SparkWatch:
-    """A live search of ``request``. Other threads than that of ``run`` use its ``control``.
+    """A live search of ``request``. Threads other than that of ``run`` use its ``control``.
 
     ``sinks``: those of the request unless given. ``each_step`` is called in the
     thread of the run, ten times a second; ``onlooker`` sees the records there.
     ``wanted``: how the shards are laid out; None for Spark's settings ``spark.skws.shards`` and
     ``spark.skws.partitioning``.
-    ``ahead``: a session of its own that is being started. Raises QueryError,
+    ``ahead``: a session for it that is already starting. Raises QueryError,
     UsageError, SourceError before anything is opened.
     """
 
@@ -103,7 +103,7 @@ class SparkWatch:
 
     @property
     def event_time(self) -> int | None:
-        """The latest, in microseconds."""
+        """The latest event time, in microseconds."""
         return self._gauges.event_time
 
     @property
@@ -127,7 +127,7 @@ class SparkWatch:
     def windows_of(self, name: str) -> Sequence[WindowSpan]:
         return self._merger.insight.stretches.get(name, ())
 
-    def operators(self, name: str) -> Mapping[Prefix, OperatorState]:  # noqa: ARG002 - shards tell all
+    def operators(self, name: str) -> Mapping[Prefix, OperatorState]:  # noqa: ARG002 - shards always report all
         return self._merger.insight.operators
 
     def why_nothing(self, name: str) -> EmptyResult | None:  # noqa: ARG002 - shards have the tuples
@@ -140,7 +140,7 @@ class SparkWatch:
         """Keeps the counts of results."""
 
     def metrics(self) -> Metrics:
-        """What the run is at now. Only for the thread that runs it."""
+        """The current state of the run. Only for the thread that runs it."""
         state = "paused" if self.control.pace.paused and self._state == "running" else self._state
         shards = self._merger
         return self._gauges.metrics(
@@ -160,7 +160,7 @@ class SparkWatch:
 
         Raises SkwsError, KeyboardInterrupt.
         """
-        expect_long_lived_objects()  # results that wait for their sinks
+        expect_long_lived_objects()  # results that wait for sinks
         with (
             Publishing(self.request, self._log, self.control) as publishing,
             ending_on_signals(self.control.stop) as came,
@@ -230,7 +230,7 @@ class SparkWatch:
         committer.commit()
 
     def _hold(self, place: RunDirectory) -> None:
-        """Tells the reader whether it is paused, and its speed."""
+        """Sends the pause flag and the speed to the reader."""
         pace = self.control.pace
         control = ReplayControl(pace.paused, pace.rate)
         if control != self._replay_control:
@@ -250,7 +250,7 @@ class SparkWatch:
         return spark
 
     def _open_sinks(self, stack: ExitStack, place: RunDirectory, done: int) -> OutputCommitter:
-        """Gives the sinks the batches that an earlier process left. ``done``: see ``ShardedJob``."""
+        """Passes the batches that an earlier process left to the sinks. ``done``: see ``ShardedJob``."""
         run = self._sink_run = SinkRun(
             **place.checkpoint.kept_run(),
             schema=self._gauges.schema,
@@ -277,7 +277,7 @@ class SparkWatch:
                 return False
         except SkwsError:
             committer.deliver_rest()
-            if not self.ended:  # what was delivered just now may say so
+            if not self.ended:  # batches that were just delivered may end the run
                 raise
         return True
 
@@ -287,7 +287,7 @@ class SparkWatch:
             self._command_log.done(commands)
 
     def _speak_of_schema(self, command_log: CommandLog) -> None:
-        """Tells metrics and sinks the current schema; it includes relations of earlier ones."""
+        """Passes the current schema to metrics and sinks; it includes relations of earlier ones."""
         self._gauges.schema = command_log.stream.schema
         if self._sink_run is not None:
             self._sink_run.schema = self._gauges.schema

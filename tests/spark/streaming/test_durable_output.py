@@ -111,7 +111,7 @@ def test_a_checkpoint_of_sparks_that_is_gone_is_refused(tmp_path: Path) -> None:
     """It would begin with the first batch, which the sinks have: all up to the last would be passed over."""
     filled(tmp_path)
     made, _ = committer(tmp_path, committed=COUNT)
-    with pytest.raises(StateError, match=r"damaged \(Spark comes to micro-batch 1, it holds 12\)"):
+    with pytest.raises(StateError, match=r"damaged \(Spark continues with micro-batch 1, it holds 12\)"):
         made.put(told(1))
 
 

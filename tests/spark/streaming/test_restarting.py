@@ -119,7 +119,7 @@ def test_it_is_not_tried_for_ever() -> None:
         run.fail(BUSY)
         assert run.pause_until_started() <= 30
     run.fail(BUSY)
-    with pytest.raises(SparkFailedError, match=rf"connect back \({ATTEMPTS} times, with nothing done"):
+    with pytest.raises(SparkFailedError, match=rf"connect back \({ATTEMPTS} times without a completed"):
         run.query.goes_on()
 
 

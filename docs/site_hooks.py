@@ -47,7 +47,7 @@ def navigation(listed: str) -> list[Any]:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages outside docs/."""
     outside = {path.relative_to(ROOT).as_posix() for names in _OUTSIDE for path in ROOT.glob(names)}
-    for name in sorted({*outside, *_COPIED} - {"docs/README.md", "bench/README.md"}):
+    for name in sorted({*outside, *_COPIED} - {"docs/README.md"}):
         files.append(File.generated(config, _place_in_site(name), abs_src_path=str(ROOT / name)))
     return files
 

@@ -1,1 +1,1 @@
-"""Measurements: `skws bench` runs most of them, others are run as modules: `python -m bench.replay`."""
+"""Measurements. `skws bench` runs most of them; the others are modules, such as `python -m bench.replay`."""

@@ -1,7 +1,7 @@
-"""Bridges at their worst: loads where nearly every look-up of one hits, with bridges and without.
+"""The worst case of bridges: loads where nearly every probe of one succeeds, with bridges and without.
 
-Run as ``python -m bench.bridges``. Processor seconds of the engine, reading
-apart; medians of three runs each, turn and turn about.
+Run as ``python -m bench.bridges``. Figures are processor seconds of the engine without
+reading, medians of three alternating runs each.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from skws_mesh.columnar import operators
 
 SECONDS = 2400
 RUNS = 3
-# The root keyword and the other one are in such shares of the tuples.
+# Shares of the tuples with the root keyword and with the other one.
 CASES = ((0.5, 0.001), (0.002, 0.2), (0.02, 0.02), (0.001, 0.5))
 WITH, WITHOUT = operators.LEAST_BRIDGED, 100
 
 
 def records(load: Load, root: float, other: float) -> Iterator[Record]:
-    """The load with a share of its own for each keyword."""
+    """The load, with its own share for each keyword."""
     rng = random.Random(1)
     widths = [len(relation.attributes) - 1 for relation in load.schema().relations]
     for second in range(SECONDS):
@@ -38,7 +38,7 @@ def records(load: Load, root: float, other: float) -> Iterator[Record]:
 
 
 def run(load: Load, stream: list[Record], least_size: int) -> tuple[int, float]:
-    """Results and processor seconds; bridges are used in networks of ``least_size`` tuples and more."""
+    """Results and processor seconds, with bridges in networks of at least ``least_size`` tuples."""
     operators.LEAST_BRIDGED = least_size
     engine = StreamEngine.of(plan_of(load))
     begun = process_time()

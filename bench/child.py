@@ -1,7 +1,7 @@
-"""One measured run in a process of its own, so that its peak memory and processor time are its own.
+"""One measured run in its own process, so that its peak memory and processor time are its own.
 
-Run as ``python -m bench.child``: a task as JSON on standard input, what was measured as JSON on
-standard output. Reading is part of every measure; making the load is not.
+Run as ``python -m bench.child``: reads a task as JSON from standard input, writes the measurements as JSON to
+standard output. Every measurement includes reading, but not making the load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODES = {
 }
 DEFAULT = "default"  # the columnar mesh
 FLOOR = "floor"
-QUERIES = "queries:"  # and their number
+QUERIES = "queries:"  # with the number of queries
 
 
 def plan_of(load: Load) -> Plan:
@@ -47,7 +47,7 @@ def plan_of(load: Load) -> Plan:
 
 
 def run(mode: str, load: Load, path: Path) -> dict[str, Any]:
-    """Results, processor seconds in all and before the first tuple, and operators at the end."""
+    """The number of results, processor seconds in total and before the first tuple, and final operators."""
     begun = process_time()
     plan = plan_of(load)
     replay = Replay.open(path, plan.schema)
@@ -86,7 +86,7 @@ def _with_queries(plan: Plan, number: int) -> StreamEngine:
 
 
 def _matched(plan: Plan, replay: Replay, log: BadRecordLog) -> Iterator[int]:
-    """How many tuples of each batch carry a keyword: read and matched as the default engine does."""
+    """The number of tuples with a keyword in each batch, read and matched as the default engine does."""
     matching = KeywordMatching.only(0, plan.matcher)
     for batch in replay.batches(log):
         yield len(matching.of(batch.rows))

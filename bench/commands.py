@@ -1,4 +1,4 @@
-"""``skws bench``: the paper's experiments; the default engine beside its floor and beside other engines."""
+"""``skws bench``: the paper's experiments, and the default engine beside its floor and other engines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Saved searches over joined tables, by skws and by what one would build on SQLite or DuckDB.
+"""Saved searches over joined tables, in skws and in solutions that one would build on SQLite or DuckDB.
 
-A search asks for a word of a purchase and a word of one of its complaints. Rows are inserted, updated, moved
-and deleted. Each contender is a command of its own that reads the same file, and all must
-end with the same results: which (search, purchase, complaint) hold. Run as ``python -m bench.comparison``.
+A search looks for a word of a purchase and a word of one of its complaints. Rows are inserted, updated, moved
+and deleted. Each contender is a separate command that reads the same file, and all must end
+with the same results: the (search, purchase, complaint) that match. Run as ``python -m bench.comparison``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """``command``: what runs in the folder of the job. ``told``: when it tells a change of its results."""
+    """``command`` runs in the job's folder. ``told``: when the contender reports a change of its results."""
 
     name: str
     command: tuple[str, ...]
@@ -58,7 +58,7 @@ class Contender:
 class Measured:
     """Seconds of the whole command: the median of all runs, and the slowest.
 
-    ``start``: the median over a stream of one record, so what starting and reading the searches takes.
+    ``start``: the median over a stream of one record, which is the time to start and to read the searches.
     """
 
     contender: Contender
@@ -77,7 +77,7 @@ def searches(number: int, rng: random.Random) -> list[Pair]:
 
 
 def changes(number: int, rng: random.Random) -> list[Record]:
-    """Records of a replay, one a second: first as many purchases as a tenth, then changes of all kinds."""
+    """Records of a replay, one a second: first purchases, a tenth of all, then changes of all kinds."""
     made: list[Record] = []
     purchases, complaints = number // 10, 0
     lives: list[int] = []
@@ -106,7 +106,7 @@ def changes(number: int, rng: random.Random) -> list[Record]:
 
 
 def write(folder: Path, pairs: list[Pair], records: list[Record]) -> None:
-    """The files of a job: ``searches.json`` and ``queries.yaml`` alike, ``stream.jsonl``, ``schema.yaml``."""
+    """Write the job's files: ``schema.yaml``, ``stream.jsonl``, and the searches in both forms."""
     queries = {query(pair): query(pair) for pair in pairs}
     (folder / "searches.json").write_bytes(orjson.dumps(pairs))
     (folder / "queries.yaml").write_bytes(orjson.dumps(queries, option=orjson.OPT_INDENT_2))
@@ -119,7 +119,7 @@ def query(pair: Pair) -> str:
 
 
 def contenders(duckdb: str, every: int) -> list[Contender]:
-    """``duckdb``: an interpreter that has it. ``every``: changes between two looks of those that poll."""
+    """``duckdb``: an interpreter with DuckDB. ``every``: changes between two polls."""
     watch = (
         "watch",
         "replay:stream.jsonl?speed=1e12",
@@ -142,7 +142,7 @@ def contenders(duckdb: str, every: int) -> list[Contender]:
 
 
 def measure(contender: Contender, folder: Path, runs: int) -> tuple[Measured, set[tuple[str, int, int]]]:
-    """Raises CalledProcessError if the command fails."""
+    """Median and slowest run, and the results. Raises CalledProcessError if the command fails."""
     stream = folder / "stream.jsonl"
     whole = stream.read_bytes()
     starts, times = [], []

@@ -1,4 +1,4 @@
-"""Figures of measured points as PNG: processor time and peak memory over the parameter, one line a mode."""
+"""Figures of measured points as PNG: processor time and peak memory over the parameter, one line per mode."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skws_schema.errors import UsageError
 
 
 def check_drawable() -> None:
-    """Raises UsageError if matplotlib is not there, before hours have been spent on measuring."""
+    """Raises UsageError if matplotlib is missing, before hours are spent on measuring."""
     try:
         import matplotlib  # noqa: F401, PLC0415 - an optional extra
     except ImportError:
@@ -19,7 +19,7 @@ def check_drawable() -> None:
 
 
 def draw(found: list[Point], folder: Path, title: str) -> list[Path]:
-    """One PNG for each figure that has points; gives their paths."""
+    """Draw one PNG for each figure with points; returns their paths."""
     drawn = []
     for figure in FIGURES:
         mine = [point for point in found if point.figure == figure.name]
@@ -57,14 +57,14 @@ def _draw(figure: Figure, mine: list[Point], path: Path, title: str) -> None:
 
 
 def _initialised(point: Point) -> str:
-    """How long the full mesh took to be made, in seconds."""
+    """The time to build the full mesh, in seconds."""
     return f"{point.measured.init_seconds or 0:.2f}"
 
 
 def _under(axes: Any, name: str, told: dict[float, str]) -> None:
-    """A number under each value of the parameter, as the paper has them."""
+    """Write a number under each value of the parameter, as in the paper."""
     ticks = sorted(told)
-    if ticks[-1] >= 8 * ticks[0]:  # else the numbers of the first ones overlap
+    if ticks[-1] >= 8 * ticks[0]:  # otherwise the first numbers overlap
         axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [f"{value:g}\n{told[value]}" for value in ticks], fontsize="x-small")
     axes.text(-0.02, -0.14, name, transform=axes.transAxes, ha="right", fontsize="x-small")

@@ -1,4 +1,4 @@
-"""The default engine beside its floor: reading and keyword-matching the same replay, without joins."""
+"""The default engine compared with its floor: reading and keyword-matching the same replay, without joins."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FORMATS = ("jsonl", "parquet")
 class FloorReport:
     """Medians of processor seconds over interleaved runs, on one core where the system allows it.
 
-    ``fastest_ratio``: of the fastest run of each. Neighbours on a shared machine slow the two down unequally;
-    the fastest runs had the fewest, where there were many runs.
+    ``fastest_ratio`` compares the fastest run of each. Other work on a shared machine slows the two down
+    unequally; with many runs, it affects the fastest ones least.
     """
 
     tuples: int
@@ -45,7 +45,7 @@ class FloorReport:
 
 
 def write_load(load: Load, seconds: int, folder: Path, file_format: str) -> tuple[Path, int]:
-    """The load as one JSON lines file, or as a folder of one Parquet file a relation; gives its tuples."""
+    """The load as a JSON lines file, or as a folder with a Parquet file per relation, and its tuples."""
     if file_format not in FORMATS:
         raise UsageError(f"--format {file_format!r}: expected one of {', '.join(FORMATS)}")
     if file_format == "jsonl":
@@ -69,7 +69,7 @@ def _write_parquet(load: Load, seconds: int, folder: Path) -> tuple[Path, int]:
 
 
 def run(hours: float, file_format: str, runs: int, limit: float, told: Callable[[str], None]) -> FloorReport:
-    """Measure both, turn and turn about. Raises SkwsError if a run does not finish."""
+    """Measure both in alternating runs. Raises SkwsError if a run does not finish."""
     load = HEAVY
     with TemporaryDirectory() as folder:
         path, tuples = write_load(load, int(hours * 3600), Path(folder), file_format)

@@ -1,9 +1,9 @@
 """Streaming DataFrames: ``python -m bench.frames``.
 
-The load that a key divides, as folders of Parquet files, one for each relation, and as lines of JSON records
-of all of them. A streaming query of Spark reads one file of each folder, or one of lines, in a micro-batch;
-how many tuples a second it searches with so many cores and shards, beside the search of the same files in
-this process. Each run is a process of its own.
+The keyed load is stored as folders of Parquet files, one for each relation, and as JSON lines with the
+records of all relations. A streaming query of Spark reads one file of each folder, or one file of lines, per
+micro-batch. The result is the number of tuples per second by cores and shards, compared with a search of the
+same files in this process. Each run has its own process.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 _WAYS: Final = tuple(
     (form, *way) for form in ("relations", "records", "source") for way in ((1, 1), (2, 1), (2, 2))
 )
-"""How rows come, cores, shards."""
+"""The form of the rows, cores, shards."""
 _Way: TypeAlias = tuple[str, int, int]
 _TYPES: Final = f"words string, {KEY} long, time timestamp"
 
 
 def write(folder: Path, hours: float, files: int) -> int:
-    """The load as Parquet files, ``files`` of each relation; gives the number of tuples."""
+    """Write the load as Parquet files, ``files`` for each relation; returns the number of tuples."""
     seconds = round(hours * 3600)
     rows: list[list[tuple[int, str, int]]] = [[] for _ in range(KEYED.relations)]
     written = 0
@@ -79,7 +79,7 @@ def _flush(folder: Path, rows: Sequence[list[tuple[int, str, int]]], number: int
 
 
 def in_process(folder: Path) -> tuple[float, int]:
-    """Seconds and results of a search of the files without Spark."""
+    """Seconds and number of results of a search of the files without Spark."""
     began = time.perf_counter()
     data = {
         f"r{number}": pa.concat_tables(map(pq.read_table, sorted((folder / f"r{number}").iterdir())))
@@ -90,7 +90,7 @@ def in_process(folder: Path) -> tuple[float, int]:
 
 
 def on_spark(folder: Path, form: str, cores: int, shards: int) -> tuple[list[float], int]:
-    """Seconds of each micro-batch, the first of which is slow, and the number of results."""
+    """Seconds of each micro-batch, of which the first is slow, and the number of results."""
     given = [sys.executable, "-m", "bench.frames", "--folder", str(folder), f"--run={form},{cores},{shards}"]
     settings = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
@@ -101,7 +101,7 @@ def on_spark(folder: Path, form: str, cores: int, shards: int) -> tuple[list[flo
 
 
 def _session(cores: int, shards: int) -> SparkSession:
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is for its own process
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - only the measuring process needs Spark
 
     return (
         SparkSession.builder.master(f"local[{cores}]")
@@ -113,8 +113,8 @@ def _session(cores: int, shards: int) -> SparkSession:
 
 
 def searched(spark: SparkSession, folder: Path, form: str, shards: int) -> tuple[list[float], int]:
-    """What ``on_spark`` gives, on a session whose state has as many partitions."""
-    import skws.spark  # noqa: PLC0415 - Spark is for its own process
+    """The result of ``on_spark``, on a session with as many state partitions as shards."""
+    import skws.spark  # noqa: PLC0415 - only the measuring process needs Spark
 
     data: Any
     if form == "source":

@@ -1,9 +1,9 @@
-"""Tasks that read a source of Spark, each by itself in a process of its own: what N machines would take.
+"""Tasks that read a source of Spark, each alone in its own process: the time that N machines would take.
 
-    python -m bench.live_parts --minutes 2400
+python -m bench.live_parts --minutes 2400
 
 A task reads, parses, divides by the key and packs its part of one micro-batch. There are as many shards as
-tasks. Of each task counts the median of three times, after one that loads modules.
+tasks. The figure for each task is the median of three runs, after one run that loads modules.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMES: Final = 3
 
 
 def reader_of(replay: Path, number: int, records: int) -> SourceReader:
-    """Reads about so many records as one micro-batch in ``number`` parts, for as many shards."""
+    """A reader of micro-batches of about ``records`` records in ``number`` parts, for as many shards."""
     query = Query(KEYED.query, KEYED.max_size, name="load")
     job = Job({"load": query}, KEYED.schema(), str(replay), max_size=KEYED.max_size)
     layout = Wanted(number, Partitioning.KEYS).layout([query], job.stream, job.plan_window)
@@ -38,7 +38,7 @@ def reader_of(replay: Path, number: int, records: int) -> SourceReader:
 
 
 class _Same:
-    """Gives one layout; an object of a module, which processes can be sent."""
+    """Returns a fixed layout; a class at module level, so that it can be pickled."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -48,7 +48,7 @@ class _Same:
 
 
 def parts_of(replay: Path, number: int, records: int) -> list[SourcePartition]:
-    """Fewer records than there are: a source that has no more is polled, and not divided."""
+    """The parts of one micro-batch. The source must have more records: its end is polled, not divided."""
     reader = reader_of(replay, number, records)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -56,7 +56,7 @@ def parts_of(replay: Path, number: int, records: int) -> list[SourcePartition]:
 
 
 def read(replay: Path, number: int, records: int, part: SourcePartition) -> tuple[float, int]:
-    """Processor seconds of a task, and the bytes that it hands on; as a worker that has read before."""
+    """Processor seconds of a warmed-up task, and the bytes that it passes on."""
     reader = reader_of(replay, number, records)
     spent, size = [], 0
     for _ in range(1 + _TIMES):

@@ -1,12 +1,12 @@
-"""How long a shard of a live search is without its mesh after its executor was killed.
+"""The time that a shard of a live search is without its mesh after its executor was killed.
 
-    python -m bench.live_recovery make LOG --megabytes 1000 --shards 2
-    python -m bench.live_recovery rebuild LOG
+python -m bench.live_recovery make LOG --megabytes 1000 --shards 2
+python -m bench.live_recovery rebuild LOG
 
-``make`` lets the first of so many shards work on a stream until the log of all has that size, and stores its
-state as Spark would. The load is the one with a key, with a window as long as the log asks for. ``rebuild``
-makes the shard anew from that, in this process: without Spark, which has to start an executor and to fetch
-the state.
+``make`` runs the first of the shards over a stream until the log of all shards has that size, and stores its
+state as Spark would. The load is the one with a key, with a window that fits the size of the log. ``rebuild``
+rebuilds the shard from that state in this process. It leaves out Spark, which has to start an executor and to
+fetch the state.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
 from skws_windows.window import MICROSECOND, TimeWindow
 
-_BYTES: Final = 28  # of a record in the log
+_BYTES: Final = 28  # per record in the log
 _WORDS: Final = 8
-_SECOND: Final = 100  # tuples of each relation
+_SECOND: Final = 100  # tuples of each relation per second
 
 
 class KeptState:
-    """Stands in for Spark's handle and for its variable, with the blobs of a shard."""
+    """Stands in for Spark's handle and its state variable, with the blobs of a shard."""
 
     def __init__(self, blobs: dict[tuple[str, str], tuple[bytes, bytes]]) -> None:
         self.blobs = blobs
@@ -71,7 +71,7 @@ class KeptState:
 
 
 class InProcess(RebuiltHere):
-    """A server, asked directly."""
+    """A server that is called directly."""
 
     def __init__(self, server: ShardServer) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class InProcess(RebuiltHere):
 
 
 def job_of(live: int) -> Job:
-    """A search whose window holds about so many tuples, of which as many join as in the load with a key."""
+    """A search whose window holds about ``live`` tuples, with as many joins as in the load with a key."""
     seconds = live // (KEYED.relations * _SECOND)
     load = replace(KEYED, selectivity=live // KEYED.relations * 5 // 6)
     query = Query(load.query, load.max_size, name="load")
@@ -91,7 +91,7 @@ def job_of(live: int) -> Job:
 
 
 def batches(job: Job, selectivity: int, records: int, seed: int = 1) -> Iterator[RecordBatch]:
-    """Batches of so many records in order of time, without an end."""
+    """Endless batches of ``records`` records in order of time."""
     rng = np.random.default_rng(seed)
     words = np.frombuffer(" ".join(WORDS).encode() + b" ", dtype=np.uint8).reshape(len(WORDS), -1)
     relations, before = len(job.schema.relations), 0

@@ -1,7 +1,7 @@
-"""Shards of a live search on Spark, each by itself in a process of its own: what N machines would take.
+"""Shards of a live search on Spark, each alone in its own process: the time that N machines would take.
 
-The source reads, divides and packs for all shards, which is measured apart. A shard unpacks its
-micro-batches, joins and encodes its results, as the server of a shard does.
+The source reads, divides and packs for all shards, which is measured separately. A shard unpacks its
+micro-batches, joins and encodes its results, as the shard server does.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from skws.spec.job import Job
 from skws.spec.query_spec import Query
 from skws_purging.lifespans import ALWAYS
 
-_RECORDS: Final = 200_000  # of a micro-batch
+_RECORDS: Final = 200_000  # per micro-batch
 
 
 class LiveShard(NamedTuple):
-    """``seconds`` of the processor; ``held``: bytes above its start, at most; ``live`` tuples in the end."""
+    """``seconds`` of processor time; ``held``: peak bytes above the start; ``live`` tuples at the end."""
 
     seconds: float
     held: int
@@ -47,7 +47,7 @@ class LiveShard(NamedTuple):
 
 
 class LiveShards(NamedTuple):
-    """``read``: seconds of the source."""
+    """``read``: processor seconds of the source."""
 
     shards: int
     read: float
@@ -69,7 +69,7 @@ class LiveShards(NamedTuple):
 def live_shards(
     load: Load, replay: Path, spread: Partitioning, numbers: Sequence[int], folder: Path
 ) -> list[LiveShards]:
-    """As many shards as each of ``numbers`` says, over a replay of a load that was written."""
+    """Measurements for each number of shards in ``numbers``, over a replay of the load."""
     query = Query(load.query, load.max_size, name="load")
     job = Job({"load": query}, load.schema(), f"replay:{replay}", max_size=load.max_size)
     found = []
@@ -88,7 +88,7 @@ def live_shards(
 
 
 def _read(job: Job, replay: Path, layout: Layout, paths: Sequence[Path]) -> float:
-    """Write the micro-batches of each shard."""
+    """Write the micro-batches of each shard; returns the processor seconds."""
     began = time.process_time()
     head = BatchHeader(0.0, tuple(JobCommand.adding(query) for query in job.named().values()))
     with ExitStack() as stack:
@@ -133,7 +133,7 @@ def _worked(job: Job, part: Part, path: Path) -> LiveShard:
 
 
 def show(found: Sequence[LiveShards]) -> None:
-    """A row for each number of shards."""
+    """Print a row for each number of shards."""
     headings = ("shards", "source s", "largest s", "to N=1", "held MB", "to N=1", "live", "results")
     print("\n" + "".join(f"{one:>11}" for one in headings))
     for one in found:

@@ -1,7 +1,7 @@
 """The synthetic load of the S-KWS paper (Section 5): relations joined as a ternary tree.
 
-Each relation has one attribute for every join and gives one tuple a second;
-attribute values are uniform in [1, selectivity]. Here keywords are text: a
+Each relation has one attribute for every join and produces one tuple a second;
+attribute values are uniform in [1, selectivity]. Keywords are text in this version: a
 tuple has eight words of 10,000, and each keyword with probability ``kwf``.
 """
 
@@ -26,9 +26,9 @@ KEY = "trace"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Parameters of Table 5.1; the defaults are those in bold.
+    """Parameters of Table 5.1; the defaults are the values in bold.
 
-    ``keyed``: one attribute is in all joins instead of one in each.
+    ``keyed``: all joins use the same attribute, instead of one each.
     """
 
     relations: int = 15
@@ -65,7 +65,7 @@ class Load:
         return Schema("paper", tuple(relations), tuple(joins), f"{self.minutes} minutes")
 
     def records(self, seconds: int, seed: int = 1) -> Iterator[Record]:
-        """``seconds`` times ``relations`` tuples, in order of time."""
+        """``seconds`` times ``relations`` tuples, in time order."""
         rng = random.Random(seed)
         widths = [len(relation.attributes) - 1 for relation in self.schema().relations]
         chosen = KEYWORDS[: self.keywords]
@@ -77,7 +77,7 @@ class Load:
                 yield Record(relation, (START + second) * 1_000_000, (" ".join(words), *values))
 
     def write(self, path: Path, seconds: int) -> int:
-        """The records as JSON lines; gives their number."""
+        """Write the records as JSON lines; returns their number."""
         schema = self.schema()
         names = [[a.name for a in relation.attributes] for relation in schema.relations]
         count = 0
@@ -91,14 +91,14 @@ class Load:
 
 
 HEAVY: Final = Load(relations=20, max_size=5)
-"""Above the defaults in |SR| and T_max: what the speed of skws is measured on."""
+"""Above the defaults in |SR| and T_max; used to measure the speed of skws."""
 DENSE: Final = Load(relations=20, max_size=5, kwf=0.02, selectivity=500)
-"""Twice as many tuples have a keyword, and twice as many join: results and joins take most of the time."""
+"""Twice as many tuples have a keyword, and twice as many join: results and joins dominate the time."""
 KEYED: Final = Load(relations=20, max_size=5, minutes=120, selectivity=6000, keyed=True)
-"""A key divides it. As many tuples join as in the heavy load, of six times as many that are alive."""
+"""Divisible by a key. As many tuples join as in the heavy load, with six times as many live tuples."""
 
 
 def query_texts(number: int, seed: int = 1) -> list[str]:
-    """Queries for one stream of the load: its own keywords, then two of its words each."""
+    """Queries for one stream of the load: first for its own keywords, then for two of its words each."""
     rng = random.Random(seed)
     return [" ".join(KEYWORDS[:2]), *(" ".join(rng.sample(WORDS, 2)) for _ in range(number - 1))]

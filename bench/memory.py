@@ -1,8 +1,8 @@
-"""What the default engine holds as the window grows.
+"""Memory of the default engine as the window grows.
 
-Run as ``python -m bench.memory``. The load of ``bench/load.py``, two windows
-of stream for each window; bytes as Python and NumPy allocate them, rows
-included, after dead tuples were purged and at their most in between.
+Run as ``python -m bench.memory``. The load is that of ``bench/load.py``, for twice the
+length of each window. Bytes are those that Python and NumPy allocate, including rows,
+after dead tuples are purged and at the peak.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MINUTES = (5, 10, 20, 40, 80)
 
 
 class Held(NamedTuple):
-    """Live tuples, partial results that wait, bytes of both, and the most bytes on the way."""
+    """Live tuples, waiting partial results, the bytes of both, and the peak of bytes."""
 
     live: int
     waiting: int
@@ -31,7 +31,7 @@ class Held(NamedTuple):
 
 
 def held(load: Load) -> Held:
-    """What is held of two windows of stream at their end."""
+    """Memory at the end of a stream of two windows."""
     engine = StreamEngine.of(plan_of(load))
     gc.collect()
     tracemalloc.start()

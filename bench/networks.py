@@ -1,4 +1,4 @@
-"""Counts and times of candidate networks over a ternary tree of 20 relations."""
+"""Numbers and times of candidate networks over a ternary tree of 20 relations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table 5.1 and Figures 5.1-5.8 of the S-KWS paper: one parameter varied, the others at their defaults."""
+"""Table 5.1 and Figures 5.1-5.8 of the S-KWS paper: one parameter varies, the others have their defaults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USUAL = ("full", "partial", DEFAULT)
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: the field of the load that varies, its values, and the modes compared."""
+    """A figure: the field of the load that varies, its values, and the compared modes."""
 
     name: str
     parameter: str
@@ -68,7 +68,7 @@ def chosen(names: str | None) -> tuple[Figure, ...]:
 
 
 def load_of(figure: Figure, value: float) -> Load:
-    """The default load, but for the figure's parameter."""
+    """The default load with this value of the figure's parameter."""
     varied: dict[str, Any] = {figure.parameter: value}
     return replace(Load(), **varied)
 
@@ -76,7 +76,7 @@ def load_of(figure: Figure, value: float) -> Load:
 def points(
     figures: Iterable[Figure], hours: float, limit: float, told: Callable[[str], None]
 ) -> Iterator[Point]:
-    """Run the figures' points one after the other; ``limit`` in seconds a point."""
+    """Run the figures' points one after the other; ``limit`` in seconds per point."""
     for figure in figures:
         for value in figure.values:
             load = load_of(figure, value)
@@ -90,7 +90,7 @@ def points(
 
 
 def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
-    """The points as CSV, each line written as soon as it is known; gives them all."""
+    """Write the points as CSV, each line as soon as it is measured; returns all points."""
     kept = []
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)

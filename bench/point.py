@@ -1,4 +1,4 @@
-"""Runs of one point each, within a time limit; a point that does not finish is told, not dropped."""
+"""Runs of one point each, within a time limit; a point that does not finish is reported, not dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run took; None where it did not finish. ``status``: ok, or why there are no figures."""
+    """The measurements of one run; None if it did not finish. ``status``: ok, or the reason."""
 
     status: str
     wall_seconds: float

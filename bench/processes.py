@@ -1,6 +1,7 @@
-"""Processor time of all processes of a live search on Spark, by what they do.
+"""Processor time of all processes of a live search on Spark, by their role.
 
-Read from /proc: the driver, its descendants, and the servers of its folder, which are nobody's children.
+Read from /proc: the driver, its descendants, and the shard servers of its folder, which have no parent in the
+run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
 def processor_seconds() -> dict[str, float]:
-    """So far, by part; what has ended is missing."""
+    """Seconds so far by role, without processes that have ended."""
     spent: dict[str, float] = {}
     for process in _own():
         part = _part(process)
@@ -43,7 +44,7 @@ def _own() -> Iterator[Path]:
 
 
 def _folder(process: Path) -> str:
-    """Where a process works; other runs on the machine have servers, too."""
+    """The working folder of a process, as other runs on the machine have servers, too."""
     try:
         return os.readlink(process / "cwd")
     except OSError:
@@ -61,7 +62,7 @@ def _part(process: Path) -> str:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Behind the name, which may hold spaces."""
+    """The fields after the name, which may contain spaces."""
     try:
         return stat.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -81,6 +82,6 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def peak() -> int:
-    """The most memory of this process in bytes; getrusage begins with that of the process that started it."""
+    """The peak memory of this process in bytes; that of getrusage starts with the peak of the parent."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))

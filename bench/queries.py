@@ -1,6 +1,6 @@
-"""Many standing queries in one engine: what a tuple costs as their number grows.
+"""Many standing queries in one engine: the cost of a tuple as their number grows.
 
-Two-keyword queries over the heavy load: the first asks for the load's own
+Two-keyword queries over the heavy load: the first looks for the load's own
 keywords, the others for two of its 10,000 words each, so that a keyword is in
 about one tuple of a thousand. The engine is the default one.
 """
@@ -22,7 +22,7 @@ from skws_schema.errors import SkwsError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One number of queries: medians of the runs. ``ratio`` is to one query's time a tuple."""
+    """Medians of the runs for a number of queries. ``ratio`` is to the time per tuple with one query."""
 
     queries: int
     tuples: int
@@ -44,7 +44,7 @@ def chosen(numbers: str) -> list[int]:
 def points(
     hours: float, numbers: Iterable[int], runs: int, limit: float, told: Callable[[str], None]
 ) -> Iterator[Point]:
-    """Measure each number of queries, reading included. Raises SkwsError if a run does not finish."""
+    """Measure each number of queries, including reading. Raises SkwsError if a run does not finish."""
     load = HEAVY
     alone: float | None = None
     with TemporaryDirectory() as folder:
@@ -69,7 +69,7 @@ def points(
 
 
 def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
-    """The points as CSV, each line as soon as it is known; gives them all."""
+    """Write the points as CSV, each line as soon as it is measured; returns all points."""
     kept = []
     with path.open("w", newline="") as file:
         columns = [field.name for field in fields(Point)]
@@ -83,7 +83,7 @@ def write_csv(found: Iterable[Point], path: Path) -> list[Point]:
 
 
 def draw(found: list[Point], path: Path) -> None:
-    """The curve as PNG, beside that of as many engines."""
+    """Draw the curve as PNG, beside that of one engine per query."""
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - an optional extra
 
     canvas = Canvas(figsize=(6, 3.6), dpi=80, layout="constrained")

@@ -1,9 +1,9 @@
-"""Is the right answer first? ``python -m bench.ranking ../shared/data``.
+"""Whether the right answer is first: ``python -m bench.ranking ../shared/data``.
 
-Coffman and Weaver's queries on Mondial (CIKM 2010), as far as their answers are in ``mondial/queries.json``,
-and questions on Sakila and Stack Exchange that were chosen before results were ranked. For each data set: how
-many have a right answer first, and among ten; the mean reciprocal rank. An answer is right if its tuples are
-all of a result's.
+The queries are those of Coffman and Weaver on Mondial (CIKM 2010) whose answers are in
+``mondial/queries.json``, and questions on Sakila and Stack Exchange that were chosen before results were
+ranked. The figures per data set are the numbers of questions with a right answer first and among ten, and the
+mean reciprocal rank. A result is right if it consists of the tuples of an answer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Known: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 class Question(NamedTuple):
-    """Keywords, and answers: the tuples that each consists of, or some of them if it is not ``whole``."""
+    """Keywords and answers: all tuples of each answer, or some of them if it is not ``whole``."""
 
     words: str
     answers: tuple[tuple[Known, ...], ...]
@@ -43,12 +43,12 @@ class Question(NamedTuple):
 
 
 def _one(words: str, *answer: Known) -> Question:
-    """A question whose answer has these tuples; what connects them is left open."""
+    """A question whose answer has these tuples, whatever connects them."""
     return _any(words, answer)
 
 
 def _any(words: str, *answers: tuple[Known, ...]) -> Question:
-    """A question with several answers, each as of ``_one``."""
+    """A question with several answers, each as in ``_one``."""
     return Question(words, answers, whole=False)
 
 
@@ -143,11 +143,11 @@ PLACES: Final = (
     _one("mont blanc france", _named("mountain", "Mont Blanc"), _named("country", "France")),
     _one("donau hungary", _named("river", "Donau"), _named("country", "Hungary")),
 )
-"""On Mondial."""
+"""Questions on Mondial."""
 
 
 def _members(words: str, first: str, second: str, *more: Known) -> Question:
-    """Two countries by an organization that both are in."""
+    """A question about two countries connected by an organization that has both as members."""
     members: tuple[Known, ...] = (("organization", {}), ("ismember", {}))
     return _one(words, _named("country", first), _named("country", second), *members, *more)
 
@@ -170,18 +170,18 @@ PUBLISHED: Final = (
     ),
     _one("rhein germany", _named("river", "Rhein"), _named("country", "Germany"), ("geo_river", {})),
 )
-"""More of Coffman and Weaver's queries on Mondial, with answers by what their words ask for."""
+"""More of Coffman and Weaver's queries on Mondial; their answers follow from the meaning of the words."""
 
 
 def mondial(folder: Path) -> Iterator[Question]:
-    """Those of Coffman and Weaver whose answers are there."""
+    """The queries of Coffman and Weaver whose answers are available."""
     for each in json.loads((folder / "queries.json").read_text()):
         answers = (tuple((one["relation"], one["row"]) for one in answer) for answer in each["answers"])
         yield Question(each["query"], tuple(answers))
 
 
 def holds(shown: ResultTuple, known: Known) -> bool:
-    """Whether a tuple of a result is a known one."""
+    """True if a tuple of a result is the known one."""
     relation, values = known
     return shown.relation == relation and all(
         _plain(shown.row.get(name)) == _plain(value) for name, value in values.items()
@@ -193,7 +193,7 @@ def _plain(value: Any) -> str:
 
 
 def right(result: Result, question: Question) -> bool:
-    """Whether a result is one of a question's answers."""
+    """True if a result is one of a question's answers."""
     return any(
         all(any(holds(shown, known) for shown in result.tuples) for known in answer)
         and (not question.whole or len(answer) == len(result.tuples))
@@ -202,7 +202,7 @@ def right(result: Result, question: Question) -> bool:
 
 
 class Measured(NamedTuple):
-    """The place of the first right result of each question, from 1; 0 if it is not among ten."""
+    """The rank of the first right result of each question, from 1; 0 if it is not among ten."""
 
     places: Mapping[str, int]
 

@@ -1,8 +1,8 @@
-"""Records a second read from JSON lines, CSV and Parquet, beside parsing the JSON and nothing else.
+"""Records per second read from JSON lines, CSV and Parquet, compared with parsing the JSON only.
 
-Run as ``python -m bench.replay``. It makes 200,000 records of about 147 bytes
-in a temporary directory. Processor time is measured, so that a busy machine
-disturbs little; the best of three runs counts.
+Run as ``python -m bench.replay``. It creates 200,000 records of about 147 bytes
+in a temporary directory. Measures processor time, because other work on the machine
+affects it little, and reports the best of three runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCHEMA = Schema("bench", (MOVIE,), (Join("same_director", "movie", "movie", (("d
 
 
 def rows() -> list[dict[str, object]]:
-    """One flat record each: time, then the attributes."""
+    """Flat records: the time, then the attributes."""
     return [
         {
             "time": (START + timedelta(seconds=i)).isoformat(),
@@ -83,7 +83,7 @@ def read(path: Path) -> int:
 
 
 def rate(work: Callable[[Path], int], path: Path) -> float:
-    """Records a second of processor time."""
+    """Records per second of processor time."""
     best = float("inf")
     for _ in range(RUNS):
         begun = process_time()

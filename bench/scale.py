@@ -55,7 +55,7 @@ _WAYS: Final = {
 
 
 class Share(NamedTuple):
-    """What one slice took in a process of its own: seconds of the processor, and its most memory in bytes."""
+    """Processor seconds and peak memory in bytes of one slice in its own process."""
 
     seconds: float
     peak: int
@@ -63,9 +63,9 @@ class Share(NamedTuple):
 
 
 class Sharded(NamedTuple):
-    """N shards by key: reading and dividing, then what the largest one took.
+    """N shards by key: the time to read and divide, then the figures of the largest shard.
 
-    ``held``: the most bytes that a shard had above its start.
+    ``held``: the peak of a shard in bytes above its start.
     """
 
     shards: int
@@ -76,7 +76,7 @@ class Sharded(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """N workers: the time of the look, of the worker with most to do, and the most memory of a slice."""
+    """N workers: the time to scan the file, that of the busiest worker, and the peak memory of a slice."""
 
     workers: int
     slices: int
@@ -88,7 +88,7 @@ class Scaled(NamedTuple):
 
 
 def cost(schema: Path, replay: Path, runs: int) -> dict[str, list[float]]:
-    """Seconds of whole commands, in turn; all have to write the same bytes."""
+    """Seconds of whole commands in alternating runs; the output of all must be the same."""
     cores = len(os.sched_getaffinity(0))
     found: dict[str, list[float]] = {}
     known: set[bytes] = set()
@@ -110,7 +110,7 @@ def _search(schema: Path, replay: Path) -> list[str]:
 
 
 def scaled(replay: Path, workers: Sequence[int]) -> list[Scaled]:
-    """What so many workers would take, from slices that are searched one by one."""
+    """Predicted times for each number of workers, from slices that are searched one by one."""
     job = Job.search(HEAVY.query, HEAVY.schema(), replay, max_size=HEAVY.max_size)
     files = Replay.open(replay, job.schema)
     began = time.process_time()
@@ -152,7 +152,7 @@ def _searched(job: Job, part: SliceRanges) -> Share:
 
 
 def sharded(replay: Path, shards: Sequence[int], folder: Path) -> list[Sharded]:
-    """What so many shards of the keyed load take, one by one."""
+    """Measurements for each number of shards of the keyed load, one shard after the other."""
     job = Job.search(KEYED.query, KEYED.schema(), replay, max_size=KEYED.max_size)
     queries = list(job.named().values())
     window = plan_of(queries[0], job.stream).window
@@ -202,7 +202,7 @@ def _pieces(path: Path) -> Iterator[tuple[PackedPiece, RecordBatch]]:
 
 
 def draw(found: Sequence[Scaled], tuples: int, path: Path) -> None:
-    """Predicted throughput over the number of workers, with what bounds it."""
+    """Draw the predicted throughput over the number of workers, with its bounds."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional extra
 
     canvas = Figure(figsize=(6, 3.6), dpi=90, layout="constrained")

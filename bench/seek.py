@@ -1,7 +1,7 @@
-"""Moves of a replay to random instants: until the results that are alive there are found.
+"""Times to move a replay to random instants, until it has the results that are alive there.
 
-Run as ``python -m bench.seek``. A million JSON lines, one a second, with a window of 10,000 seconds and
-three queries.
+Run as ``python -m bench.seek``. The replay has a million JSON lines, one a second, with a window of 10,000
+seconds and three queries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def lines(number: int, rng: random.Random) -> Iterator[str]:
 
 
 def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[tuple[float, float]]:
-    """Milliseconds of each move, waited and of the processor; the first, which loads code, is left out."""
+    """Milliseconds of each move, elapsed and of the processor, without the first one, which loads code."""
     job = Job({}, parse_schema(SCHEMA), f"replay:{path}?speed=1")
     control = RunControl(job)
     watch = LocalWatch(job, [], Log(), control=control, lasting=True)
@@ -51,7 +51,7 @@ def moves(path: Path, tuples: int, number: int, rng: random.Random) -> Iterator[
     for text in QUERIES:
         control.submit(JobCommand.adding(Query(text, name=text)))
     watch.step()
-    while control.times is None:  # they are read beside the job
+    while control.times is None:  # the times are read while the job runs
         sleep(0.1)
     for move in range(number + 1):
         control.seek((START + rng.randrange(tuples // 50, tuples)) * 1_000_000)

@@ -1,12 +1,12 @@
-"""How soon ``skws serve`` answers searches, and tells subscribers of changes. All over HTTP, on this machine.
+"""The delay of ``skws serve`` until it answers searches and notifies subscribers, over HTTP on this machine.
 
-    python -m bench.serve search FOLDER --schema SCHEMA.yaml
-    python -m bench.serve commit postgresql://USER@HOST/DATABASE
-    python -m bench.serve streams
+python -m bench.serve search FOLDER --schema SCHEMA.yaml
+python -m bench.serve commit postgresql://USER@HOST/DATABASE
+python -m bench.serve streams
 
-``search``: two keywords each, over a replay with everything alive; words are drawn alike from the
-vocabulary, or as often as they stand in texts. ``commit``: from the end of a COMMIT to its event.
-``streams``: from writing a record to its event in many streams, of searches of their own or of one.
+``search``: two keywords each, over a replay without expiry; words are drawn uniformly from the
+vocabulary, or by their frequency in the texts. ``commit``: from the end of a COMMIT to its event.
+``streams``: from writing a record to its event in many streams, of one search each or all of the same one.
 The server has one core, and this process another, if there are two.
 """
 
@@ -52,7 +52,7 @@ joins: [skws_order.cid = skws_customer.cid]
 
 
 class Server:
-    """A server on the first core."""
+    """A server, on the first core."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process = process
@@ -67,7 +67,7 @@ class Server:
             return told
 
     def cpu(self) -> float:
-        """Seconds that it has used."""
+        """Processor seconds used so far."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
@@ -112,7 +112,7 @@ def quantiles(seconds: Sequence[float]) -> str:
 
 
 def words_of(folder: Path, schema_file: Path) -> list[str]:
-    """The words of all searched texts, as often as they stand there."""
+    """The words of all searched texts, repeated by frequency."""
     schema = load_schema(schema_file)
     replay, log = Replay.open(folder, schema), BadRecordLog()
     texts = (
@@ -135,7 +135,7 @@ def search(folder: Path, schema: Path, count: int, size: int) -> None:
         before = -1
         while before != (before := server.live()) or not before:
             time.sleep(1)
-        server.ask("POST", "/search", {"query": " ".join(words[:2]), "time_limit": 30})  # learns the rest
+        server.ask("POST", "/search", {"query": " ".join(words[:2]), "time_limit": 30})  # indexes the rest
         print(f"{before:,} live tuples, {len(set(words)):,} words; T_max {size}, the best 20")
         for how, texts in queries.items():
             seconds, used, answers = [], [], []
@@ -154,7 +154,7 @@ def search(folder: Path, schema: Path, count: int, size: int) -> None:
 
 
 class Reader:
-    """Reads an event stream: when each event came, from its ``oid``."""
+    """Reads an event stream, and notes the arrival of each event by the ``oid`` in it."""
 
     def __init__(self, server: Server, path: str) -> None:
         self.came: dict[int, float] = {}

@@ -1,8 +1,8 @@
 """Keyword search over a database beside SQL written by hand: ``python -m bench.snapshots mondial-csv``.
 
-Both begin with the same SQLite file. By hand there is an FTS5 index for each
-searched relation, with the same stems, and a statement for each way to join
-that its author thought of; skws is given the words. ``--postgres URL`` of an
+Both start with the same SQLite file. The version by hand has an FTS5 index for each
+searched relation, with the same stemming, and a statement for each join path
+that its author thought of; skws only gets the words. ``--postgres URL`` of an
 empty database measures the same statements there.
 """
 
@@ -47,7 +47,7 @@ BOTH = """SELECT p.name, p.country FROM river a JOIN geo_river r ON r.river = a.
 
 
 class Task(NamedTuple):
-    """Words, and what somebody who knows the schema writes: statements over ``a`` and ``b``."""
+    """Words, and the statements over ``a`` and ``b`` that somebody who knows the schema writes."""
 
     words: str
     match_names: bool
@@ -63,7 +63,7 @@ TASKS = (
 
 
 class Measured(NamedTuple):
-    """``seconds``: of CPU in this process, or on the clock where another one works; the median of runs."""
+    """``seconds``: CPU time in this process, or elapsed time if another one works; the median of runs."""
 
     what: str
     results: int
@@ -90,7 +90,7 @@ def rows(file: Path, relation: Any) -> Iterator[list[str | None]]:
 
 
 def make_file(path: Path, schema: Schema, folder: Path) -> None:
-    """With keys, and an index on each column that a foreign key is on."""
+    """Create the file with keys, and an index on each foreign key column."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for relation in schema.relations:
             parts = [f"{a.name} {TYPES.get(a.type, 'DATE')}" for a in relation.attributes]
@@ -161,7 +161,7 @@ def of_sqlite(path: Path) -> Iterator[Measured]:
 def of_postgres(url: str | None, path: Path, schema: Schema) -> Iterator[Measured]:
     if url is None:
         return
-    import psycopg2  # noqa: PLC0415 - for who has a server
+    import psycopg2  # noqa: PLC0415 - only needed with a server
 
     with closing(psycopg2.connect(url)) as connected, connected.cursor() as cursor:
         with closing(sqlite3.connect(path)) as connection:

@@ -1,15 +1,15 @@
-"""What a live search holds while rows change for a long time: memory of its process, size of its checkpoint.
+"""Memory and checkpoint size of a live search while rows change for a long time.
 
-    python -m bench.soak
-    python -m bench.soak --of deletions --window '36500 days' --changes 1000000
-    python -m bench.soak --of touches --rows 100000 --changes 1000000 --searches 1000
+python -m bench.soak
+python -m bench.soak --of deletions --window '36500 days' --changes 1000000
+python -m bench.soak --of touches --rows 100000 --changes 1000000 --searches 1000
 
-``skws watch FILE --checkpoint FOLDER`` runs as a user runs it, over a file that grows. First come the rows,
-then the changes: ``updates`` of random rows, ``deletions`` of random rows each with an insertion, the same
-of rows without a key (``keyless``), or ``touches``, updates of what no search is for. A line of the table
-has the most of its part. Both are level if the most in the last third of the changes is at most a tenth
-above the most in the first. At the end the search is stopped and started again from its checkpoint, and the
-results told are counted by their operation. Other options go to ``skws watch``.
+Runs ``skws watch FILE --checkpoint FOLDER`` over a growing file, as a user would. The file begins with the
+rows, followed by the changes: ``updates`` of random rows, ``deletions`` of random rows each with an
+insertion, the same for rows without a key (``keyless``), or ``touches``, updates that no search matches. A
+line of the table has the maximum of its part. Both are level if the maximum in the last third of the changes
+is at most a tenth above that in the first third. At the end the search is restarted from its checkpoint, and
+the results are counted by operation. Other options are passed to ``skws watch``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ SEARCHES = "far: w11 w12 w13\nnear: {query: w21 w22, max_size: 3}\none: w31 w32 
 KINDS = ("updates", "deletions", "keyless", "touches")
 WORDS = tuple(f"w{number}" for number in range(2_000))
 START = 1_700_000_000
-EACH = 0.05  # seconds between two looks
+EACH = 0.05  # seconds between two samples
 LEVEL = 1.1
 
 
 class Held(NamedTuple):
-    """Bytes of a process and of its checkpoint, live tuples, and changes in a second."""
+    """Bytes of a process and of its checkpoint, live tuples, and changes per second."""
 
     memory: int
     checkpoint: int
@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 @dataclass
 class Rows:
-    """The lines of a file: rows, half of them customers and half visits, then changes of them."""
+    """The lines of a file: rows, half of them customers and half visits, followed by their changes."""
 
     kind: str
     number: int
@@ -102,7 +102,7 @@ class Rows:
 
 
 class Watch:
-    """A live search as a process, which is looked at all the time."""
+    """A live search as a process, sampled all the time."""
 
     def __init__(self, folder: Path, options: list[str]) -> None:
         self._folder = folder
@@ -119,7 +119,7 @@ class Watch:
         self._thread.start()
 
     def begun(self) -> str:
-        """What it says once it runs."""
+        """The message that it prints when it runs."""
         assert self.process.stderr is not None
         told = []
         for line in self.process.stderr:
@@ -129,7 +129,7 @@ class Watch:
         raise AssertionError("the search has ended: " + "".join(told))
 
     def wait_for(self, records: int) -> Metrics:
-        """Until it has taken a number of records."""
+        """Wait until it has read a number of records."""
         while self.process.poll() is None:
             if self.metrics.exists():
                 found = Metrics.from_json(self.metrics.read_bytes())
@@ -139,7 +139,7 @@ class Watch:
         raise AssertionError("the search has ended")
 
     def held(self) -> tuple[int, int]:
-        """The most since the last call."""
+        """The maximum of each value since the last call."""
         found = self.memory, self.checkpoint
         self.memory = self.checkpoint = 0
         return found
@@ -157,7 +157,7 @@ class Watch:
 
 
 def memory_of(process: int) -> int:
-    """Its bytes in memory; 0 if it has ended."""
+    """Memory of a process in bytes; 0 if it has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     except OSError:
@@ -176,7 +176,7 @@ def size_of(folder: Path) -> int:
 
 
 def searches(number: int) -> str:
-    """So many searches; those of ``SEARCHES`` come first."""
+    """``number`` searches, beginning with those of ``SEARCHES``."""
     rng = random.Random(7)
     more = (f"s{n}: {{query: {' '.join(rng.sample(WORDS, 2))}, max_size: 3}}\n" for n in range(number - 3))
     return SEARCHES + "".join(more)
@@ -185,7 +185,7 @@ def searches(number: int) -> str:
 def soak(
     kind: str, window: str, rows: int, changes: int, part: int, options: list[str], number: int = 3
 ) -> Iterator[Held]:
-    """What was held at most in each part: first of the rows, then of the changes, then after a restart.
+    """The maxima of each part: first for the rows, then for the changes, then after a restart.
 
     ``number``: of searches.
     """
@@ -217,7 +217,7 @@ def soak(
 
 
 def taken(watch: Watch, folder: Path, lines: Iterator[bytes], done: int, number: int) -> Held:
-    """What the search holds at most while it takes more lines; ``done``: the records before them."""
+    """The maxima while the search reads more lines; ``done``: the number of earlier records."""
     began = time.monotonic()
     watch.held()
     with (folder / "in.jsonl").open("ab") as file:
@@ -234,7 +234,7 @@ def told(number: int, held: Held) -> str:
 
 
 def level(parts: list[Held]) -> bool:
-    """Print whether what is held stays level; ``parts``: of the changes."""
+    """Print whether memory and checkpoint stay level; ``parts``: of the changes."""
     third = -(-len(parts) // 3)
     fine = True
     for what in ("memory", "checkpoint"):

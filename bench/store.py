@@ -1,18 +1,18 @@
-"""A database that is followed: its start, memory, disk, changes and restart, beside indexes built by hand.
+"""Following a database: start, memory, disk, changes and restart, compared with indexes built by hand.
 
-    python -m bench.store --postgres postgresql://USER@HOST/EMPTY_DATABASE --rows 100000
+python -m bench.store --postgres postgresql://USER@HOST/EMPTY_DATABASE --rows 100000
 
-Three joined tables of random words are made in an empty database: customers, products and purchases. Then
+Creates three joined tables of random words in an empty database: customers, products and purchases. Then
 
-- ``skws watch`` follows it from nothing until it has all rows; its memory is the most of the process;
-- rows are updated at random, and after each round a new row must lead to its alert: the delay of that;
-- it is stopped and started again from its checkpoint, until the next new row has led to its alert;
-- ``skws search`` asks the same, first without its index and then with it.
+- ``skws watch`` follows it from nothing until it has all rows; the memory is the peak of the process;
+- rows are updated at random, and the delay from a new row to its alert is measured after each round;
+- the search is restarted from its checkpoint, until another new row has led to its alert;
+- ``skws search`` runs the same query, first without its index and then with it.
 
-Beside it, what else the tables could be kept in: SQLite with FTS5 indexes and triggers that keep them up to
-date, DuckDB (in an environment of its own), and a GIN index of PostgreSQL itself. They are asked for joined
-rows with the words, which must be those of the results of skws; none tells what changes do to the answer.
-Seconds are by the clock; CPU seconds stand behind them.
+The alternatives are other stores for the tables: SQLite with FTS5 indexes and triggers that keep them up to
+date, DuckDB (in its own environment), and a GIN index of PostgreSQL itself. They are queried for joined
+rows with the words, and must return the results of skws; none reports how changes affect the results.
+Seconds are elapsed time, followed by CPU seconds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from skws.jobs.metrics import Metrics
 WORDS: Final = 5_000
 TEXT: Final = 8  # words
 ROUNDS: Final = 5
-EACH: Final = 0.02  # seconds between two looks
+EACH: Final = 0.02  # seconds between two samples
 LIMIT: Final = 1_800.0
 QUERY: Final = "w11 w12"
 FOUND: Final = "found.jsonl"
@@ -133,7 +133,7 @@ class Shop:
         )
 
     def sell(self, word: str) -> None:
-        """A new purchase, of the words that are searched for and one that tells it apart."""
+        """Insert a new purchase with the searched words and one that identifies it."""
         self.run("INSERT INTO purchase SELECT max(id) + 1, 1, 1, %s, 0 FROM purchase", f"{QUERY} {word}")
 
     @property
@@ -175,14 +175,14 @@ class Watch:
         self.memory = 0
 
     def wait_for_rows(self, rows: int) -> float:
-        """Seconds until it has so many."""
+        """Seconds until the search has all rows."""
         for _ in self._looks():
             if self._metrics.exists() and Metrics.from_json(self._metrics.read_bytes()).tuples >= rows:
                 break
         return perf_counter() - self.begun
 
     def wait_for(self, word: str) -> None:
-        """Until a result with a word is written."""
+        """Wait for a result with a word."""
         for _ in self._looks():
             if self._out.exists():
                 with self._out.open("rb") as file:
@@ -192,7 +192,7 @@ class Watch:
 
     @property
     def cpu(self) -> float:
-        """Seconds so far."""
+        """CPU seconds so far."""
         fields = (
             Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         )
@@ -296,7 +296,7 @@ def in_sqlite(shop: Shop, folder: Path) -> Iterator[Line]:
 
 
 def _found(results: Path, database: sqlite3.Connection) -> set[int]:
-    """The purchases whose row, with those of its customer and its product, has both words."""
+    """The purchases whose row, together with those of its customer and product, has both words."""
     purchases: set[int] = set()
     for line in results.read_bytes().splitlines():
         by_table: dict[str, list[int]] = {name: [] for name in TABLES}
@@ -313,7 +313,7 @@ def _found(results: Path, database: sqlite3.Connection) -> set[int]:
 
 
 def _fill(shop: Shop, database: sqlite3.Connection, name: str) -> None:
-    """A table with an index of its texts, which triggers keep up to date (SQLite's manual, FTS5, 4.4.3)."""
+    """Fill a table with an index of its texts, maintained by triggers (SQLite's manual, FTS5, 4.4.3)."""
     columns = ", ".join(_COLUMNS[name])
     database.execute(f"CREATE TABLE {name} ({columns.replace('id', 'id INTEGER PRIMARY KEY', 1)})")
     database.execute(
@@ -332,7 +332,7 @@ def _fill(shop: Shop, database: sqlite3.Connection, name: str) -> None:
 
 
 def _update(database: sqlite3.Connection, changes: int) -> None:
-    """Random purchases get other texts, in as many transactions as the server's were changed in."""
+    """Update the texts of random purchases, in as many transactions as on the server."""
     rng = Random(5)
     ((most,),) = database.execute("SELECT max(id) FROM purchase").fetchall()
     for _ in range(ROUNDS):
@@ -345,7 +345,7 @@ def _update(database: sqlite3.Connection, changes: int) -> None:
 
 
 def _joined(*words: str) -> str:
-    """Asks for the joined rows that have each of the words in some text."""
+    """A query for the joined rows that have each of the words in some text."""
     holding = " AND ".join(
         "("
         + " OR ".join(
@@ -378,7 +378,7 @@ def in_duckdb(shop: Shop, folder: Path) -> Iterator[Line]:
 
 
 def in_postgres(shop: Shop) -> Line:
-    """The same texts in the server's own index."""
+    """The same texts in PostgreSQL's own index."""
     before = shop.size
     with _measured("PostgreSQL GIN, of the same texts") as line:
         for name in TABLES:

@@ -1,25 +1,25 @@
 """Latency and throughput of live searches on Spark, on the heavy load.
 
-    python -m bench.streaming latency --rate 1000 --seconds 60
-    python -m bench.streaming throughput --minutes 300 --shards 2
-    python -m bench.streaming library --minutes 300 --shards 2
+python -m bench.streaming latency --rate 1000 --seconds 60
+python -m bench.streaming throughput --minutes 300 --shards 2
+python -m bench.streaming library --minutes 300 --shards 2
 
-Latency: a file grows by so many tuples a second, each stamped with the clock
-as it is written; a result's latency is from the stamp of its youngest tuple
-to when a sink has it. The window is as long as makes the live tuples those of
+Latency: a file grows by ``--rate`` tuples a second, each stamped with the wall clock
+when it is written; a result's latency is from the stamp of its youngest tuple
+until a sink has it. The window is chosen so that there are as many live tuples as in
 the heavy load, 24,000.
 
-Throughput: a replay as fast as it goes, from its second micro-batch to its
-last (``in-process``: all of it, by the loop of one process); ``stage`` counts only
-the time from when a batch was read to when its results were delivered, not that in
+Throughput: a replay at full speed, from its second micro-batch to its
+last (``in-process``: all of it, by the loop of one process). ``stage`` counts only
+the time from reading a batch to delivering its results, without the time in
 which the source read and decoded.
 
 ``library``: the same file as a ``Source`` of ``skws.spark.search``, which tasks read, in a session with the
-settings that its documentation names; results go to the driver as Arrow. It also tells what Spark's batches
-are made of, by its own progress.
+settings that its documentation names; the driver receives results as Arrow. It also prints how the time of
+Spark's batches is spent, as reported by Spark's progress.
 
-Both tell the processor time of each process meanwhile, which other work on
-the machine changes less than the clock.
+Both print the processor time of each process, which depends less on other work on
+the machine than elapsed time does.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LIVE = 24_000
-SKIPPED = 2  # batches that do not count
-WARM_UP = 20.0  # seconds that do not count: Java compiles, servers start
+SKIPPED = 2  # batches that are not counted
+WARM_UP = 20.0  # seconds that are not counted: Java compiles, servers start
 
 
 @dataclass
 class Clocked:
-    """A sink that notes when it was given what."""
+    """A sink that records the time at which it receives results."""
 
     name: str = "clocked"
     every: float = 1.0
@@ -95,7 +95,7 @@ def request(source: str, cores: int, window: TimeWindow | None = None, load: Loa
 
 
 def grow(path: Path, rate: int, until: float) -> None:
-    """Append tuples of the load, stamped with the time, ten times a second."""
+    """Append tuples of the load, stamped with the time, in ten batches per second."""
     load = HEAVY
     schema = load.schema()
     names = [[a.name for a in relation.attributes] for relation in schema.relations]
@@ -157,8 +157,8 @@ def latency(rate: int, seconds: float, shards: int, cores: int) -> None:
 
 
 def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
-    batches: list[tuple[float, int, float]] = []  # delivered when, tuples so far, seconds since it was read
-    spent: list[dict[str, float]] = []  # processor time by then
+    batches: list[tuple[float, int, float]] = []  # delivery time, tuples so far, seconds since it was read
+    spent: list[dict[str, float]] = []  # processor time at that moment
 
     def note() -> None:
         metrics = watch.metrics()
@@ -187,7 +187,7 @@ def throughput(minutes: int, shards: int, cores: int, load: Load) -> None:
 
 
 def library(minutes: int, shards: int, cores: int, load: Load) -> None:
-    # Batches that are done: when, processor time by then, results.
+    # Finished batches: time, processor time so far, results.
     batches: list[tuple[float, dict[str, float], int]] = []
 
     def collect(found: DataFrame, _: int) -> None:
@@ -234,12 +234,12 @@ def library(minutes: int, shards: int, cores: int, load: Load) -> None:
 
 
 def _read_bytes(offset: dict[str, dict[str, dict[str, list[int]]]]) -> int:
-    """How many bytes of all files are before an offset."""
+    """The number of bytes of all files before an offset."""
     return sum(position[1] for position in offset["feed"]["files"].values())
 
 
 def in_process(minutes: int, load: Load) -> None:
-    """The same replay by the loop of one process: what Spark is held against."""
+    """The same replay by the loop of one process, as the baseline for Spark."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
         tuples = load.write(path, minutes * 60)

@@ -66,7 +66,7 @@ def write_table(path: Path, rows: int) -> None:
 
 
 def stream(rows: int) -> Iterator[RecordBatch]:
-    """Sales of products at random, one in a thousand a gift, which is a rare product."""
+    """Sales of random products; one in a thousand is a gift, which is a rare product."""
     rng = np.random.default_rng(2)
     products = rng.integers(0, rows, STREAM)
     products[::1000] = products[::1000] // 10_000 * 10_000 + 7
@@ -87,12 +87,12 @@ def private_megabytes() -> float:
 
 
 def most_megabytes() -> float:
-    """The most that this process has held at a time, what it shares included."""
+    """The peak memory of this process, including shared memory."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def searched(schema: Schema, rows: int, query: str) -> str:
-    """One run over the stream, as a line."""
+    """The result of one run over the stream, as a line."""
     batches = list(stream(rows))
     began = time.process_time()
     engine = StreamEngine.of(Plan(schema, parse_query(query, schema), parse_window(schema.window), 4))
@@ -108,7 +108,7 @@ def searched(schema: Schema, rows: int, query: str) -> str:
 
 
 def asked(schema: Schema, rows: int) -> list[str]:
-    """Searches of all live sales and all products, each twice; lines."""
+    """Lines for searches of all live sales and all products, each run twice."""
     window = parse_window("none")
 
     def plan(text: str) -> Plan:
@@ -135,7 +135,7 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     write_table(path, rows)
     schema = parse_schema(_SCHEMA.format(source=path))
     began = time.process_time()
-    with multiprocessing.get_context("spawn").Pool(1) as pool:  # whose memory goes with it
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # its memory is released when it ends
         took, most = pool.apply(_indexed, (schema,))
     size = sum(file.stat().st_size for file in cache_folder(TABLES).rglob("*.*"))
     yield (
@@ -151,7 +151,7 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
         joined.partners(values)
     yield f"  a probe by a join value: {(time.process_time() - began) * 10:.2f} microseconds"
     for query in QUERIES:
-        # Memory is measured of processes that did nothing else.
+        # Memory is measured in processes that do nothing else.
         with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=1) as pool:
             for line in pool.starmap(searched, [(schema, rows, query)] * processes, chunksize=1):
                 yield f"  {line}"
@@ -161,7 +161,7 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
 
 
 def _indexed(schema: Schema) -> tuple[float, float]:
-    """The time it takes, and the most memory at a time, looked at ten times a second."""
+    """Seconds to index, and peak memory, sampled ten times a second."""
     seen, done = [private_megabytes()], threading.Event()
 
     def look() -> None:
@@ -173,14 +173,14 @@ def _indexed(schema: Schema) -> tuple[float, float]:
     began = time.process_time()
     open_tables(schema)
     took = time.process_time() - began
-    os.sync()  # pages that are to be written yet would count as those of who reads them
+    os.sync()  # dirty pages would count as memory of the process that reads them
     done.set()
     looking.join()
     return took, max(seen)
 
 
 def main() -> None:
-    """Print what was measured, and the load."""
+    """Print the measurements and the load."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--processes", type=int, default=2)

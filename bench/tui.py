@@ -1,8 +1,8 @@
-"""How fast the terminal UI answers keys under load, and what it keeps: `python -m bench.tui`.
+"""The delay of the terminal UI under load until it answers keys, and its memory: `python -m bench.tui`.
 
-A thread puts results of four joined tuples into the app's queue, so many a
-second, while keys walk through the list. A key is answered when the screen
-that it changed has been drawn.
+A thread puts ``rate`` results of four joined tuples per second into the app's queue
+while keys walk through the list. A key is answered when the screen that it changes
+has been drawn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SLICE = 0.05
 
 
 class LoadRun(LiveJob):
-    """Gives the same few results again and again, under new ids, ``rate`` a second."""
+    """Returns the same few results again and again with new ids, ``rate`` per second."""
 
     def __init__(
         self, request: UiRequest, events: EventQueue, rate: float, results: Sequence[Result]
@@ -60,7 +60,7 @@ class LoadRun(LiveJob):
 
     def _result(self, number: int) -> Result:
         of = self._results[number % len(self._results)]
-        # As `dataclasses.replace`, which takes longer.
+        # Like `dataclasses.replace`, which is slower.
         return Result(
             of.op,
             of.name,
@@ -77,9 +77,9 @@ class LoadRun(LiveJob):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds until keys were answered, sorted, and those of the processor; megabytes before and after.
+    """Sorted response times in seconds, elapsed and of the processor; megabytes before and after.
 
-    On a busy machine those of the processor tell what the app itself takes.
+    On a busy machine, the processor time shows the cost of the app itself.
     """
 
     answers: list[float]
@@ -95,7 +95,7 @@ class Measured:
 
 
 def measure(rate: float, seconds: float, keys_a_second: float = 20) -> Measured:
-    """One run of the app without a terminal."""
+    """Run the app once without a terminal."""
     schema, replay = movie_files()
     described = load_schema(schema)
     found = Search(Job.search(QUERY, described, replay, engine=EngineName.LOCAL))
@@ -122,7 +122,7 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
             await pilot.pause(0.05)
         screen.results.focus()
         await pilot.pause()
-        # The buffer fills first: from then on memory must not grow.
+        # The buffer fills first; after that, memory must not grow.
         while len(app.view.results) < app.view.results.capacity and seconds > 5:
             await pilot.pause(0.05)
         before = (resident_bytes() or 0) / 1e6
@@ -142,7 +142,7 @@ async def _measured(app: SkwsApp, seconds: float, keys_a_second: float) -> Measu
 async def _answered(
     app: SkwsApp, screen: SearchScreen, walked: asyncio.Event, key: str
 ) -> tuple[float, float]:
-    """Seconds from a key until what it changed has been drawn, and those that the app's thread worked."""
+    """Seconds from a key until its change has been drawn, and the processor seconds of the app's thread."""
     drawn = asyncio.Event()
     walked.clear()
     began, worked = time.perf_counter(), time.thread_time()

@@ -1,8 +1,8 @@
-"""How soon the terminal UI is there: `python -m bench.tui_start`.
+"""The start-up time of the terminal UI: `python -m bench.tui_start`.
 
-It opens on the built-in films, half a century in two seconds, or with `--source SOURCE --query WORDS
---result TEXT` on data that skws has not seen before, in a terminal of its own; TEXT is part of a result.
-Prints the seconds, and those of the processor, until the first picture and the first result. `--spark`
+Opens it in its own terminal on the built-in films, half a century in two seconds, or with `--source SOURCE
+--query WORDS --result TEXT` on data that skws has not seen before; TEXT is part of a result.
+Prints the seconds, and the processor seconds, until the first picture and the first result. `--spark`
 starts it on Spark.
 """
 
@@ -35,7 +35,7 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;:?<>=]*[a-zA-Z]|\x1b[()][0-9A-Za-z]|\x
 
 
 def measure(arguments: tuple[str, ...], result: str) -> dict[str, tuple[float, float]]:
-    """Seconds from the start of ``skws`` to each step, and those that its processes worked by then."""
+    """Seconds from the start of ``skws`` to each step, and the processor seconds of its processes."""
     steps = {"first picture": _PICTURE, "first result": result}
     found: dict[str, tuple[float, float]] = {}
     with TemporaryDirectory() as folder, _started(arguments, folder) as (process, terminal):
@@ -73,7 +73,7 @@ def _read(terminal: int) -> str:
 
 
 def _worked(process: int) -> float:
-    """Seconds of the processor of a process, and of all below it that are alive: of Spark's are many."""
+    """Processor seconds of a process and of its live descendants, of which Spark has many."""
     ticks: dict[int, int] = {}
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -104,7 +104,7 @@ def main() -> None:
     arguments = ("tui", "--fresh", *(("--engine", "spark") if given.spark else ()), *shown)
     for _ in range(given.runs):
         found = measure(arguments, given.result)
-        Path(f"{given.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # not seen before, in the next run, too
+        Path(f"{given.source}{KEPT_SCHEMA}").unlink(missing_ok=True)  # the next run infers it, too
         print(
             "  ".join(f"{step} {told:.2f} s ({worked:.2f} worked)" for step, (told, worked) in found.items())
         )

@@ -1,12 +1,12 @@
 """Updates of keyed rows under many saved searches, by whole commands: ``skws watch`` over a replay.
 
-    python -m bench.updates
-    python -m bench.updates --beside ../earlier --runs 3
+python -m bench.updates
+python -m bench.updates --beside ../earlier --runs 3
 
-The load is of :mod:`bench.soak`: rows, then updates of random ones among them, of what no search is for
-(``touches``) or of their words (``updates``). ``--beside`` names the checkout of another version, which runs
-on the same files and the same installed packages, the two in turn. Times are of the processor, user and
-system.
+The load is that of :mod:`bench.soak`: rows, then updates of random rows, either of values that no search
+matches (``touches``) or of their words (``updates``). ``--beside`` names the checkout of another version,
+which runs on the same files and the same installed packages, in alternation. Times are user and system
+processor time.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from bench.soak import KEY, SCHEMA, Rows, searches
 
 KINDS = ("touches", "updates")
 PACKAGES = ("", "bounds", "mesh", "patterns", "purging", "schema", "tui", "windows")
-FAST = 1e12  # as fast as the records can be read
+FAST = 1e12  # as fast as the source can read
 
 
 class Run(NamedTuple):
-    """Seconds of the processor, bytes in memory at most, and how many results were told, by operation."""
+    """Processor seconds, peak memory in bytes, and the number of reported results by operation."""
 
     seconds: float
     memory: int
@@ -40,7 +40,7 @@ class Run(NamedTuple):
 
 
 def write(folder: Path, kind: str, rows: int, changes: int, number: int) -> None:
-    """The files of a load; ``number``: of searches."""
+    """Write the files of a load; ``number``: of searches."""
     (folder / "schema.yaml").write_text(SCHEMA.format(key=KEY))
     (folder / "queries.yaml").write_text(searches(number))
     lines = Rows(kind, rows)
@@ -50,7 +50,7 @@ def write(folder: Path, kind: str, rows: int, changes: int, number: int) -> None
 
 
 def run(folder: Path, tree: Path, options: list[str]) -> Run:
-    """One whole command of the version in ``tree``. Raises CalledProcessError if it fails."""
+    """Run one whole command of the version in ``tree``. Raises CalledProcessError if it fails."""
     output = folder / "out.jsonl"
     output.unlink(missing_ok=True)
     command = [sys.executable, "-m", "skws", "watch", "--replay", str(folder / "in.jsonl")]

@@ -1,9 +1,9 @@
-"""How long after a tuple is written to a file a live search has written the result that it completes.
+"""The delay between writing a tuple to a file and a live search writing the result that it completes.
 
-A process of its own watches a file to which this one appends the paper's
+A separate process watches a file to which this one appends the paper's
 load, stamped with the time of writing; this one also reads the results.
 
-    python -m bench.watch_latency --rate 1000 --seconds 30
+python -m bench.watch_latency --rate 1000 --seconds 30
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PART = 0.005  # seconds between two writes
 
 
 class Tail:
-    """Reads results as they are written, and how old each is then."""
+    """Reads results as they are written, and notes their ages."""
 
     def __init__(self, path: Path) -> None:
         self.ages: list[float] = []
@@ -54,7 +54,7 @@ class Tail:
 
 
 def lines(load: Load) -> Iterator[bytes]:
-    """The load's records, each stamped with now."""
+    """The load's records, each stamped with the current time."""
     schema = load.schema()
     names = [[a.name for a in relation.attributes] for relation in schema.relations]
     for relation, _, row, _ in load.records(1 << 30):
@@ -64,7 +64,7 @@ def lines(load: Load) -> Iterator[bytes]:
 
 
 def write(path: Path, load: Load, rate: int, seconds: float) -> None:
-    """``rate`` records a second, a few at a time."""
+    """Append ``rate`` records per second, a few at a time."""
     records, began, written = lines(load), time.monotonic(), 0
     with path.open("ab", buffering=0) as file:
         while (passed := time.monotonic() - began) < seconds:
@@ -79,7 +79,7 @@ def quantile(ages: list[float], share: float) -> float:
 
 
 def measure(rate: int, seconds: float, *, checkpoint: bool) -> tuple[list[float], str]:
-    """Ages of results in seconds, and what the search said of itself."""
+    """Ages of results in seconds, and the messages of the search."""
     load = replace(HEAVY, kwf=0.03)
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,1 +1,1 @@
-"""Measures of queries in constant memory: ``python -m bench.bounded``."""
+"""Measurements of queries in constant memory: ``python -m bench.bounded``."""

@@ -1,6 +1,6 @@
-"""Measures queries in constant memory: time to decide, memory over a long stream, and peers beside.
+"""Measures queries in constant memory: the time to decide, the memory over a long stream, and other engines.
 
-Each run has a process of its own; peers have environments of their own, made when first needed.
+Each run has its own process; other engines have their own environments, created when first needed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _run(python: Path, engine: str, count: int, every: int, limit: float | None) -> list[dict[str, Any]]:
-    """What a run printed; nothing if it took longer than ``limit`` seconds."""
+    """The output of a run; empty if it took longer than ``limit`` seconds."""
     command = [str(python), "-m", f"bench.bounded.{engine}_run", str(count), str(every)]
     try:
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=limit, check=True)

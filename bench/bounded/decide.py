@@ -1,4 +1,4 @@
-"""How long verdicts take: random queries of six streams."""
+"""The time to decide whether a query needs bounded memory: random queries over six streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def schema() -> Schema:
 
 
 def query(chance: random.Random) -> str:
-    """Six streams, most of them ordered in time, twelve conditions."""
+    """A query over six streams, most of them ordered in time, with twelve conditions."""
     names = chance.sample(NAMES, 6)
     conditions = [
         f"{names[i]}.at {chance.choice('>><=')} {names[i + 1]}.at" for i in range(5) if chance.random() < 0.8
@@ -41,7 +41,7 @@ def query(chance: random.Random) -> str:
 
 
 def seconds(count: int) -> tuple[float, float, dict[bool | None, int]]:
-    """(median, greatest, verdicts) over ``count`` queries."""
+    """(median, maximum, counts of verdicts) over ``count`` queries."""
     chance, described = random.Random(6), schema()
     taken: list[float] = []
     verdicts: dict[bool | None, int] = {True: 0, False: 0, None: 0}

@@ -1,7 +1,7 @@
 """The example query in DuckDB, run in its own environment: ``-m bench.bounded.duckdb_run RECORDS EVERY``.
 
-DuckDB keeps no results up to date, so each slice's new S tuples are joined with
-all T and U tuples so far; counts are grouped, as skws gives them.
+DuckDB does not maintain results incrementally, so each slice's new S tuples are joined with
+all T and U tuples so far; counts are grouped, as in skws.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The streams of the bounded-memory paper's example, as long as one likes.
+"""The streams of the bounded-memory paper's example, of any length.
 
-Standard library only: peers load it.
+Uses the standard library only, because other engines import it.
 
-One tuple a second, of S(a), T(b) or U(c) by turns of chance. The query: S after T after U, ``a > b`` and
-``0 < b < 5``; every combination counts.
+Each second has one tuple of S(a), T(b) or U(c), chosen at random. The query: S after T after U, ``a > b`` and
+``0 < b < 5``; it counts every combination.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def records(count: int) -> Iterator[tuple[str, int, int]]:
 
 
 class Meter:
-    """Prints, as JSON lines, how far a run is, how long it took (by the clock, and of the
-    processor) and what is in memory."""
+    """Prints as JSON lines how many records are done, the time so far (wall clock and
+    processor) and the memory in use.
+    """
 
     def __init__(self) -> None:
         self._began, self._cpu = perf_counter(), process_time()
@@ -48,6 +49,6 @@ class Meter:
 
 
 def resident() -> int:
-    """Bytes of this process in memory now; 0 where the system does not tell."""
+    """Resident memory of this process in bytes; 0 if the system does not report it."""
     statm = Path("/proc/self/statm")
     return int(statm.read_text().split()[1]) * 4096 if statm.exists() else 0

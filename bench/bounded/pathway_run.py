@@ -1,6 +1,6 @@
 """The example query in Pathway, run in its own environment: ``-m bench.bounded.pathway_run RECORDS EVERY``.
 
-Its joins take equalities only, so all is joined with all and then filtered; the joins keep every tuple.
+Its joins support equality only, so this is a cross join with a filter; the joins keep every tuple.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(count: int, every: int) -> None:
 
 
 def _all(t: Any, u: Any) -> Any:
-    """T and U, each tuple with each; b, j and k are kept."""
+    """All pairs of tuples of T and U, with b, j and k."""
     one, other = (table.with_columns(one=1) for table in (t, u))
     return one.join(other, one.one == other.one).select(b=one.value, j=one.time, k=other.time, one=1)
 

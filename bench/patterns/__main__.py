@@ -1,4 +1,4 @@
-"""``python -m bench.patterns``: engines side by side, and how updates grow."""
+"""``python -m bench.patterns``: compares engines, and measures the growth of update times."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bench.patterns.loads import EVENTS
 from bench.peers.environment import chosen, python_of
 from skws.memory import expect_long_lived_objects
 
-# What is run unless all is asked for: a minute or two, mostly for engines to start.
+# The default runs take a minute or two, mostly to start engines.
 _FEW = 5_000
 _OFTEN = 3
 
 
 def engines(given: argparse.Namespace) -> int:
-    """The table of every load; 1 if engines disagree."""
+    """Print the table of every load; returns 1 if engines disagree."""
     pythons = {name: python_of(name, _told) for name in (chosen(given.engines) if given.engines else ())}
     apart = {"core": given.core, "flink": given.flink}
     pythons |= {name: Path(python).absolute() for name, python in apart.items() if python}

@@ -1,4 +1,4 @@
-"""Engines side by side over one load, each run in a process of its own."""
+"""Engines compared over one load, each run in its own process."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bench.patterns.loads import LOADS, TRACES, Load
 
 _ROOT = Path(__file__).resolve().parents[2]
 _CHILDREN = Path(__file__).parent / "children"
-# DuckDB answers a batch at a time, skws can: how many events matches may be late. None: all come at the end.
+# Events by which matches may be late: DuckDB evaluates batches, and skws can. None: all at the end.
 BATCHES = (None, 1000, 100)
 _NAMES = {"core": "CORE", "flink": "Flink", "pathway": "Pathway"}
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A way to run a load: its name for people, and what starts its process.
+    """A way to run a load: its displayed name, and the command that starts its process.
 
-    ``batch``: see BATCHES; ``by_columns``: that skws takes in batches at all.
+    ``batch``: an element of BATCHES; ``by_columns``: whether skws evaluates batches.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an engine found, and seconds: the median of its runs. None where it cannot express the query."""
+    """Matches of an engine, and seconds as the median of its runs; None if it cannot express the query."""
 
     engine: str
     matches: int | None
@@ -49,7 +49,7 @@ SKWS = Engine("skws", _OURS)
 
 
 def peers(pythons: dict[str, Path]) -> list[Engine]:
-    """The peers whose interpreters are given, by ``core``, ``duckdb``, ``flink`` and ``pathway``."""
+    """The engines with an interpreter in ``pythons``, by ``core``, ``duckdb``, ``flink`` and ``pathway``."""
     found = []
     for peer, python in pythons.items():
         command = (str(python), str(_CHILDREN / f"{peer}_engine.py"))
@@ -61,7 +61,7 @@ def peers(pythons: dict[str, Path]) -> list[Engine]:
 
 
 def compare(engines: Sequence[Engine], number: int, repeat: int) -> Iterator[tuple[Load, int, list[Run]]]:
-    """For each load how many events it has, and what the engines, all in turn ``repeat`` times, took."""
+    """For each load its number of events and the engines' results, from ``repeat`` alternating runs."""
     for load in LOADS.values():
         if load.values is None and not TRACES.is_dir():
             print(f"\n{load.name}: left out, as the public traces are not at {TRACES}")
@@ -90,7 +90,7 @@ def _batched(name: str, batch: int | None) -> str:
 
 def _run(engine: Engine, task: dict[str, Any], folder: Path) -> Run:
     told = json.dumps(task | {"batch": engine.batch, "by_columns": engine.by_columns})
-    where = _ROOT if engine.command == _OURS else folder  # peers leave logs
+    where = _ROOT if engine.command == _OURS else folder  # other engines leave log files
     done = subprocess.run([*engine.command, told], check=True, capture_output=True, text=True, cwd=where)
     said = json.loads(done.stdout.strip().splitlines()[-1])
     return Run(engine.name, None) if said is None else Run(engine.name, **said)

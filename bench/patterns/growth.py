@@ -1,6 +1,6 @@
-"""How the time of an update grows with the window and with the matches, and what a match costs to tell.
+"""The growth of update times with the window and the number of matches, and the cost to enumerate a match.
 
-Updates are measured apart from enumeration: processor time, the best of three, in microseconds an event.
+Updates are measured without enumeration: processor time, the best of three, in microseconds per event.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bench.patterns.loads import DRAWN, NESTED, STAR, Event, Load
 from skws_patterns.tuple_evaluator import TupleEvaluator
 
 WINDOWS = (1_000, 10_000, 100_000, 1_000_000)
-# How many values x has: about 1, 100, 10,000 and 1,000,000 matches an event in a window of 3,000 events.
+# Numbers of values of x: about 1, 100, 10,000 and 1,000,000 matches per event in a window of 3,000 events.
 VALUES = (1000, 100, 10, 1)
 _MEASURED = 20_000
 _TOLD = 1_000_000
@@ -25,7 +25,7 @@ _LONG = 90_000
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The time of an update once the window is full, and how many matches an event completes."""
+    """The update time once the window is full, and the number of matches that an event completes."""
 
     load: str
     window: int
@@ -35,7 +35,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Matches of one event, how many of them were told, and nanoseconds for each; until the first apart."""
+    """The matches of one event, how many were enumerated, nanoseconds for each, and until the first one."""
 
     window: int
     matches: int
@@ -50,13 +50,13 @@ def one_key(load: Load) -> Callable[[int], Event]:
 
 
 def spread(load: Load) -> Callable[[int], Event]:
-    """Drawn as for the comparison, from a cycle long enough to look new."""
+    """Events drawn as for the comparison, from a cycle too long to affect the result."""
     drawn = list(islice(load.events(), 300_000))
     return lambda position: drawn[position % len(drawn)]
 
 
 def skewed(load: Load, share: float = 0.5) -> Callable[[int], Event]:
-    """As spread, but with one key in so large a share of the events."""
+    """Events as in ``spread``, with one key in a share ``share`` of them."""
     source = random.Random(1)
     event = spread(load)
     of_one = [source.random() < share for _ in range(300_000)]
@@ -69,7 +69,7 @@ def skewed(load: Load, share: float = 0.5) -> Callable[[int], Event]:
 
 
 def unfinished(load: Load) -> Callable[[int], Event]:
-    """Every event of a key of its own: all runs stay partial, as many as the window has events."""
+    """Events with unique keys: all runs stay partial, and the window has as many runs as events."""
     arities = [len(columns) for columns in load.relations.values()]
     return lambda position: (position % 3, (position,) * arities[position % 3])
 
@@ -88,28 +88,28 @@ def measure(load: Load, window: int, event: Callable[[int], Event]) -> Growth:
 
 
 def by_window(windows: tuple[int, ...] = WINDOWS) -> Iterator[Growth]:
-    """The loads with all events of one key first, then those of the comparison."""
+    """The loads with the same key in all events first, then those of the comparison."""
     for kind in (one_key, spread):
         for load in DRAWN:
             yield from (measure(load, window, kind(load)) for window in windows)
 
 
 def by_kind(windows: tuple[int, ...] = WINDOWS[1:]) -> Iterator[tuple[str, Growth]]:
-    """Half of all events of one key; and none that finds a partner, so that all runs stay partial."""
+    """Half of all events with one key; then events without partners, so that all runs stay partial."""
     for name, kind in (("half of one key", skewed), ("all partial", unfinished)):
         for load in DRAWN:
             yield from ((name, measure(load, window, kind(load))) for window in windows)
 
 
 def by_matches(values: tuple[int, ...] = VALUES) -> Iterator[Growth]:
-    """The same window, and ever more matches an event."""
+    """The same window with more and more matches per event."""
     for number in values:
         load = replace(STAR, values=number)
         yield measure(load, STAR.window, spread(load))
 
 
 def delays(windows: tuple[int, ...] = WINDOWS) -> Iterator[Delay]:
-    """One event that completes ever more matches: the time until the first, and for each of a million."""
+    """One event that completes more and more matches: the delay of the first, and of each of a million."""
     for window in windows:
         running = _full(NESTED, window, one_key(NESTED))
         matches = running.count()
@@ -134,7 +134,7 @@ def _full(load: Load, window: int, event: Callable[[int], Event]) -> TupleEvalua
 
 
 def _matches_of_an_event(running: TupleEvaluator, event: Callable[[int], Event], position: int) -> float:
-    """The mean over some events: few where a window is long, as counting takes time with what it holds."""
+    """The mean over some events; few if the window is long, as the time to count grows with its content."""
     asked, found = 30 if position < _LONG else 3, 0
     for i in range(position, position + asked):
         found += running.count() if running.update(*event(i)) else 0

@@ -1,7 +1,7 @@
-"""The loads: queries, their events, and what engines must know to run them. Every engine reads one file.
+"""The loads: queries, their events, and the facts that engines need to run them. All engines read one file.
 
-Star and nested are drawn so that 100,000 events have 98,793 and 97,386 matches, as measured of other engines.
-The others are the first query that comes with the public Google cluster traces, in order and in any order.
+Star and nested are drawn so that 100,000 events have 98,793 and 97,386 matches, as published for other
+engines. The others are the first query of the public Google cluster traces, in order and in any order.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Atom:
 class Load:
     """A query over a few relations; a match spans at most ``window`` events.
 
-    ``text``: in our language. ``atoms``: the same for others, in a good order to join them.
-    ``values``: of how many values x and y are drawn; None where events are read from the traces.
+    ``text``: in our language. ``atoms``: the same query for other engines, in a good join order.
+    ``values``: the number of values of x and of y; None if events are read from the traces.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Load:
     ordered: bool = False
 
     def events(self, seed: int = 1) -> Iterator[Event]:
-        """Without end if drawn: every relation as often; y is drawn even where it is not needed."""
+        """Endless if drawn, with equally frequent relations; y is drawn even if the query ignores it."""
         if self.values is None:
             yield from _traced()
             return
@@ -68,7 +68,7 @@ class Load:
         return Schema(self.name, tuple(described), ())
 
     def task(self, path: Path, number: int) -> dict[str, Any]:
-        """What a process that runs an engine is told, as JSON; writes the events to ``path``."""
+        """The task of an engine's process, as JSON; writes the events to ``path``."""
         taken = write(path, islice(self.events(), number))
         atoms = [
             {"variable": a.variable, "relation": a.relation, "on": a.on, "status": a.status}
@@ -86,14 +86,14 @@ class Load:
 
 
 def write(path: Path, events: Iterable[Event]) -> int:
-    """One event a line: the relation's number and its values. How many there are."""
+    """Write one event per line, as the relation's number and its values; returns the number of events."""
     lines = [" ".join(map(str, (relation, *values))) for relation, values in events]
     path.write_text("\n".join(lines) + "\n")
     return len(lines)
 
 
 def _traced() -> Iterator[Event]:
-    """TASK(job, machine, status). Some lines have an empty value too many before the last, not needed."""
+    """TASK(job, machine, status). Some lines have a superfluous empty value before the last one."""
     (path,) = TRACES.glob("*query1*.csv")
     with path.open(newline="") as file:
         rows = csv.reader(file)

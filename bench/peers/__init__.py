@@ -1,5 +1,6 @@
-"""The same candidate networks over the same replay in other engines, beside skws.
+"""The same candidate networks over the same replay in skws and in other engines (peers).
 
-``networks`` turns candidate networks into SQL and into shared join steps, ``environment`` makes the
-peers' environments, ``children`` holds what runs inside them, ``compare`` runs all and compares.
+``networks`` translates candidate networks into SQL and into shared join steps, ``environment`` creates the
+peers' environments, ``children`` contains the programs that run inside them, ``compare`` runs all and
+compares.
 """

@@ -1,4 +1,4 @@
-"""skws and its peers over one replay, one after the other: what each took, and whether results are equal."""
+"""Runs skws and its peers over one replay, one after the other, and compares their costs and results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _CHILDREN = Path(__file__).parent / "children"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One engine. Seconds are without its start, up to where it could take a record; None if unfinished.
+    """One engine. Seconds exclude its start, until it is ready for a record; None if unfinished.
 
-    ``equal``: whether its results are those of skws. ``ratio``: its processor seconds to those of skws.
+    ``equal``: whether its results equal those of skws. ``ratio``: its processor seconds divided by those of
+    skws.
     """
 
     engine: str
@@ -77,7 +78,7 @@ def rows(
         yield ours
         expected = of_skws(folder / f"{SKWS}.results", folder / "load.jsonl")
         for peer, python in interpreters.items():
-            # Neither this process's PYTHONPATH nor the user's packages: the peer's environment alone.
+            # Only the peer's environment, without this process's PYTHONPATH and the user's packages.
             row = runs.row(peer, [str(python), "-E", "-s", str(_CHILDREN / "entry.py")])
             if row.status == FINISHED:
                 differs = difference(expected, of_peer(folder / f"{peer}.results", comparison))
@@ -94,7 +95,7 @@ def _beside(row: Row, ours: Row, *, equal: bool) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs engines in processes of their own, on one core where the system allows it."""
+    """Runs engines in their own processes, on one core where the system allows it."""
 
     comparison: Comparison
     folder: Path
@@ -112,7 +113,7 @@ class _Runs:
         return Row(*known, status=FINISHED, **measured)
 
     def _run(self, engine: str, command: list[str]) -> dict[str, Any] | str:
-        """What was measured, or why there is nothing."""
+        """The measurements, or the reason why there are none."""
         module = f"bench.peers.children.{SKWS}_engine" if engine == SKWS else f"{engine}_engine"
         results, measured = self.folder / f"{engine}.results", self.folder / f"{engine}.measured"
         files = {"results": str(results), "measured": str(measured)}
@@ -137,7 +138,7 @@ class _Runs:
 
 
 def write_csv(found: Iterable[Row], path: Path) -> list[Row]:
-    """The rows as CSV, each line written as soon as it is known; gives them all. Raises OutputError."""
+    """Write the rows as CSV, each line as soon as it is measured; returns all rows. Raises OutputError."""
     kept = []
     try:
         opened = path.open("w", newline="")

@@ -1,7 +1,7 @@
-"""The environments that peers run in: virtual environments of their own, made when first needed.
+"""The virtual environments of peers, created when first needed.
 
-Peers have licences of their own, so they are never among the dependencies of skws. They live under the
-user's cache folder; deleting it is safe.
+Peers have their own licences, so they are never dependencies of skws. The environments are in the
+user's cache folder; deleting them is safe.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def chosen(names: str) -> tuple[str, ...]:
 
 
 def pins(peer: str) -> tuple[str, ...]:
-    """What is installed for a peer, with exact versions."""
+    """The packages that are installed for a peer, with exact versions."""
     return tuple((_PINS / f"{peer}.txt").read_text().split())
 
 
 def folder(peer: str) -> Path:
-    """Where a peer's environment is; another version of it or of Python has another one."""
-    # The specification has it that a relative XDG_CACHE_HOME counts as not set.
+    """The folder of a peer's environment, which depends on the versions of the peer and of Python."""
+    # By the specification, a relative XDG_CACHE_HOME counts as not set.
     told = Path(os.environ.get("XDG_CACHE_HOME", ""))
     cache = told if told.is_absolute() else Path.home() / ".cache"
     python = f"py{sys.version_info.major}.{sys.version_info.minor}"
@@ -46,7 +46,7 @@ def folder(peer: str) -> Path:
 
 
 def python_of(peer: str, told: Callable[[str], None]) -> Path:
-    """The interpreter of a peer's environment, made if it is not there. Raises SourceError."""
+    """The interpreter of a peer's environment, which is created if missing. Raises SourceError."""
     place = folder(peer)
     python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (place / _READY).exists():
@@ -61,7 +61,7 @@ def python_of(peer: str, told: Callable[[str], None]) -> Path:
 
 def _make(place: Path, python: Path, packages: tuple[str, ...]) -> None:
     venv.create(place, clear=True, with_pip=True)
-    # Without what PYTHONPATH and the user's packages hold: pip would take it for installed.
+    # Without PYTHONPATH and the user's packages, which pip would consider installed.
     install = ["-E", "-s", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
     subprocess.run(
         [str(python), *install], check=True, capture_output=True, text=True, timeout=_INSTALL_SECONDS
@@ -70,7 +70,7 @@ def _make(place: Path, python: Path, packages: tuple[str, ...]) -> None:
 
 
 def _not_installed(peer: str, place: Path, error: Exception) -> str:
-    # What pip complains of stands in its last line that is an error, with notices after it.
+    # The reason that pip gives is its last error line, followed by notices.
     printed = str(getattr(error, "stderr", None) or error).strip().splitlines()
     complaints = [line for line in printed if "error" in line.lower()] or printed or ["no message"]
     others = ",".join(other for other in PEERS if other != peer)

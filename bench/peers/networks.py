@@ -1,10 +1,10 @@
-"""Candidate networks as other engines can run them: one SQL query each, or join steps that they share.
+"""Candidate networks for other engines: one SQL query each, or shared join steps.
 
 An engine has one table for each node R{K} of the expanded schema, with the columns ``id``, ``start``
 (in ticks of the window) and the attributes by position: ``c0``, ``c1``, ... Members of a result are
-given in the reading order of ``skws_mesh.candidate_networks``. Made for schemas without keys, tables
-and deletions, and for windows of one length: two tuples are alive together if their starts are less
-than it apart.
+in the reading order of ``skws_mesh.candidate_networks``. Supports schemas without keys, tables
+and deletions, and windows of one length: two tuples are alive at the same time if their starts differ by less
+than that length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from skws_mesh.candidate_networks import CandidateNetwork
 from skws_schema.graph import Edge, edges
 from skws_schema.model import Schema
 
-# Members of a result that are read by a later step: (place of the member, column).
+# Members of a result that a later step reads: (position of the member, column).
 Read = tuple[int, int]
 
 
@@ -29,7 +29,7 @@ def node_table(relation: int, keywords: int) -> str:
 def network_sql(schema: Schema, network: CandidateNetwork, window: int) -> str:
     """A query for all results of a network with a member that starts at ``$since`` or later.
 
-    Gives the ids of the members. ``window`` in ticks. The tables must hold all
+    Returns the ids of the members. ``window`` in ticks. The tables must hold all
     tuples that were alive at ``$since``, and none that start after the slice of time.
     """
     tables = [node_table(*node) for node in zip(network.relations, network.keywords, strict=True)]
@@ -55,7 +55,7 @@ def _conditions(schema: Schema, network: CandidateNetwork, node: int) -> list[st
 
 
 def _alike(network: CandidateNetwork, node: int) -> list[int]:
-    """Earlier nodes that could be the same tuple: a result is made of different ones."""
+    """Earlier nodes that could match the same tuple: the tuples of a result must differ."""
     label = (network.relations[node], network.keywords[node])
     return [n for n in range(node) if (network.relations[n], network.keywords[n]) == label]
 
@@ -64,9 +64,9 @@ def _alike(network: CandidateNetwork, node: int) -> list[int]:
 class Step:
     """One operator: partial results of step ``left`` joined with a node's tuples.
 
-    ``left`` is None where a network begins. ``on``: (place of the member, its
-    column, column of the new one). ``alike``: places of members that must be
-    another tuple. ``reads``: what later steps read of its partial results.
+    ``left`` is None for the first node of a network. ``on``: (position of the member, its
+    column, column of the new one). ``alike``: positions of members that must be
+    another tuple. ``reads``: the members and columns that later steps read.
     """
 
     left: int | None
@@ -78,7 +78,7 @@ class Step:
 
 
 def shared_steps(schema: Schema, networks: Sequence[CandidateNetwork]) -> tuple[list[Step], list[int]]:
-    """Left-deep join steps, common prefixes once; gives them, and the last step of each network."""
+    """Left-deep join steps with shared prefixes, and the last step of each network."""
     walked = edges(schema)
     numbers: dict[tuple[object, ...], int] = {}
     steps: list[Step] = []
@@ -114,9 +114,9 @@ def _step(network: CandidateNetwork, node: int, left: int | None, walked: Sequen
 
 
 def _with_reads(steps: list[Step]) -> list[Step]:
-    """A step keeps the columns that the steps after it read, so that no other ones are carried along."""
+    """The steps, each of which passes on only the columns that later steps read."""
     reads: list[set[Read]] = [set() for _ in steps]
-    for number in range(len(steps) - 1, -1, -1):  # a step stands before those that build on it
+    for number in range(len(steps) - 1, -1, -1):  # a step precedes the steps that build on it
         step = steps[number]
         if step.left is not None:
             joined = {(place, column) for place, column, _ in step.on}
@@ -129,6 +129,6 @@ def _with_reads(steps: list[Step]) -> list[Step]:
 
 
 def _size(steps: Sequence[Step], number: int) -> int:
-    """Members of a step's partial results."""
+    """The number of members of a step's partial results."""
     left = steps[number].left
     return 1 if left is None else 1 + _size(steps, left)

@@ -11,12 +11,12 @@ import orjson
 from bench.peers.task import Comparison
 from skws_schema.errors import SkwsError
 
-# The network as it reads, and the lines of the replay that its tuples came from, in the same order.
+# The text of the network, and the line numbers of its tuples in the replay, in the same order.
 Found: TypeAlias = tuple[str, tuple[int, ...]]
 
 
 def of_skws(results: Path, replay: Path) -> Counter[Found]:
-    """From JSON lines of results. Raises SkwsError if a tuple cannot be told from another by its row."""
+    """Results from JSON lines. Raises SkwsError if a row does not identify its tuple."""
     lines: dict[tuple[str, bytes], int] = {}
     for number, line in enumerate(replay.read_bytes().splitlines()):
         record = orjson.loads(line)
@@ -34,7 +34,7 @@ def of_skws(results: Path, replay: Path) -> Counter[Found]:
 
 
 def of_peer(results: Path, comparison: Comparison) -> Counter[Found]:
-    """From lines of the number of a network and the numbers of the tuples' lines."""
+    """Results from lines with the number of a network and the line numbers of the tuples."""
     plan = comparison.plan
     names = [network.text(plan.schema, plan.keywords) for network in comparison.networks]
     found: Counter[Found] = Counter()
@@ -45,7 +45,7 @@ def of_peer(results: Path, comparison: Comparison) -> Counter[Found]:
 
 
 def difference(ours: Counter[Found], theirs: Counter[Found]) -> str | None:
-    """The first result that one engine has and the other has not; None if they are equal."""
+    """The first result that only one engine has; None if they are equal."""
     for missing, whose in ((ours - theirs, "skws alone"), (theirs - ours, "the peer alone")):
         if missing:
             network, lines = min(missing)

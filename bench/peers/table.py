@@ -1,4 +1,4 @@
-"""The comparison as a table of text."""
+"""The comparison as a text table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HEADINGS = ("engine", "tuples", "results", "equal?", "start CPU s", "CPU s", "w
 
 
 def lines(rows: Sequence[Row]) -> Iterator[str]:
-    """One line of headings, one an engine; below, what stands in the way of unfinished ones."""
+    """A heading line, a line per engine, and then the reasons of unfinished ones."""
     cells = [_HEADINGS, *map(_cells, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     for row in cells:

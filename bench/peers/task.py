@@ -1,4 +1,4 @@
-"""What an engine is told: the replay, the relations, the candidate networks as SQL and as join steps."""
+"""The task of an engine: the replay, the relations, the candidate networks as SQL and as join steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND = 1_000_000  # ticks
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A load, its candidate networks in one order for all engines, and the slice of time in seconds."""
+    """A load, its candidate networks in an order common to all engines, and the slice of time in seconds."""
 
     load: Load
     plan: Plan
@@ -31,7 +31,7 @@ class Comparison:
         return cls(load, plan, tuple(CandidateNetwork.of(tree) for tree in trees), slice_seconds)
 
     def task(self, replay: Path) -> dict[str, Any]:
-        """As JSON. Peers know tuples by the number of their line in the replay."""
+        """The task as JSON. Peers identify tuples by their line number in the replay."""
         schema, window = self.plan.schema, self.plan.window.end(0)
         steps, last = shared_steps(schema, self.networks)
         return {

@@ -1,1 +1,1 @@
-"""Very many saved searches: what they cost, and what a percolator costs that joins in a database first."""
+"""The costs of very many saved searches, and of a percolator that joins in a database first."""

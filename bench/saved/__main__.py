@@ -1,4 +1,4 @@
-"""Run as ``python -m bench.saved scale`` or ``courts``: one table each; times of one are (median, worst)."""
+"""Run as ``python -m bench.saved scale`` or ``courts``; prints a table, with (median, worst) times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The day of ``examples/courts``: 10,000 alerts on dockets, by skws and by a percolator.
+"""The day of ``examples/courts``: 10,000 alerts on dockets, in skws and in a percolator.
 
-The morning's rows are there first. Then each change of the day is given by itself: a docket or a filing. Both
-have the same (alert, docket) pairs at the end, or an error says so.
+The rows of the morning are loaded first. Then each change of the day, a docket or a filing, is measured
+alone. Both must have the same (alert, docket) pairs at the end; otherwise this is an error.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from skws_schema.yaml.load import load_schema
 from skws_windows.window import parse_window
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "courts"
-SIZE: Final = 4  # a party and an attorney of another one, by their docket
+SIZE: Final = 4  # a party and an attorney of another party, joined through their docket
 _MEASURED: Final = 2_000  # changes
 
 
 @dataclass(frozen=True, slots=True)
 class Courts:
-    """Seconds to load the morning; milliseconds a change (median, worst); those of the large docket.
+    """Seconds to load the morning; milliseconds per change (median, worst); those of the large docket.
 
-    ``together``: milliseconds a change where as many again come in one batch.
+    ``together``: milliseconds per change in one batch with as many other changes.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Courts:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Lines of the replay before the first change, the changes that are measured one by one, and others."""
+    """Lines of the replay before the first change, the changes that are measured singly, and the others."""
 
     path: Path
     morning: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class Day:
 
 
 def day(folder: Path, number: int, attorneys: int, alerts: int) -> Day:
-    """Make a day up."""
+    """Generate the day."""
     options = [f"--changes={number}", f"--hub={attorneys}", f"--alerts={alerts}"]
     subprocess.run([sys.executable, str(EXAMPLE / "generate.py"), str(folder), *options], check=True)
     lines = [orjson.loads(line) for line in (folder / "replay.jsonl").read_bytes().splitlines()]
@@ -72,7 +72,7 @@ def day(folder: Path, number: int, attorneys: int, alerts: int) -> Day:
     first = next(place for place in range(last, len(lines)) if lines[place]["relation"] == "filing") + 1
     hub = lines[last]["row"]["docket"]
     most = min(_MEASURED, (len(lines) - first) // 2)
-    # The renamed case and the large docket are measured whatever the number of changes.
+    # The renamed case and the large docket are measured for any number of changes.
     told = [line for line in lines[first + most :] if _docket(line) in {1, hub}]
     others = [line for line in lines[first + most : first + 2 * most] if line not in told]
     saved = yaml.load((folder / "alerts.yaml").read_text(), yaml.CSafeLoader)
@@ -81,7 +81,7 @@ def day(folder: Path, number: int, attorneys: int, alerts: int) -> Day:
 
 
 def compare(changes: int, hub: int, alerts: int) -> Iterator[Courts]:
-    """Both, over the same day. Raises AssertionError if their matches differ."""
+    """The times of both over the same day. Raises AssertionError if their matches differ."""
     expect_long_lived_objects()
     with TemporaryDirectory() as folder:
         given = day(Path(folder), changes, hub, alerts)
@@ -126,7 +126,7 @@ def _by_skws(given: Day) -> tuple[Courts, set[tuple[str, int]]]:
 
 
 def _records(given: Day, schema: Schema) -> tuple[list[RecordBatch], list[RecordBatch], list[RecordBatch]]:
-    """The morning in batches, each change by itself, the others in batches; all as if they came in time."""
+    """The morning in batches, single changes, the other changes in batches; all with times in order."""
     path, found = given.path.with_name("part.jsonl"), []
     latest = 0
     for lines in (given.morning, given.changes, given.others):
@@ -164,7 +164,7 @@ def _percolated(given: Day) -> tuple[Courts, set[tuple[str, int]]]:
 def _count(
     matches: dict[tuple[str, int], int], results: Iterator[LiveResult], of_party: dict[int, int]
 ) -> None:
-    """How many results of each alert are alive in each docket."""
+    """Update the number of live results for each alert and docket."""
     for result in results:
         row, relation = result.tuples[0].row, result.tuples[0].relation
         keys = {"docket": "id", "attorney": "party"}
@@ -178,7 +178,7 @@ def _is_large(given: Day, line: dict[str, Any]) -> bool:
 
 
 def _docket(line: dict[str, Any]) -> int:
-    """The docket that a line belongs to; attorneys have none of their own."""
+    """The docket of a line; attorneys have none."""
     return int(line["row"]["id"] if line["relation"] == "docket" else line["row"].get("docket", 0))
 
 

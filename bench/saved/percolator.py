@@ -1,7 +1,7 @@
-"""What a service does without joined queries: percolate whole dockets, joined in a database at each change.
+"""A service without joined queries: percolates whole dockets, joined in a database at each change.
 
-All alerts' words stand in one Aho-Corasick automaton for each field of the joined document. A document is
-made anew from SQLite whenever one of its rows changes; an alert matches if both of its words are found.
+The words of all alerts are in one Aho-Corasick automaton per field of the joined document. A document is
+rebuilt from SQLite whenever one of its rows changes; an alert matches if the document has both words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Percolator:
 
     def __init__(self, alerts: Mapping[str, str]) -> None:
         self.matches: dict[int, set[str]] = {}
-        """By docket, the names of the alerts that match it."""
+        """The names of the matching alerts, by docket."""
         self._rows = sqlite3.connect(":memory:")
         self._rows.executescript(_TABLES)
         self._automata = {field: ahocorasick.Automaton() for field in _FIELDS}
@@ -54,7 +54,7 @@ class Percolator:
             automaton.make_automaton()
 
     def store(self, relation: str, row: Mapping[str, Any]) -> int:
-        """Insert or replace a row; gives its docket."""
+        """Insert or replace a row; returns its docket."""
         columns = ", ".join(row)
         places = ", ".join("?" * len(row))
         self._rows.execute(
@@ -68,7 +68,7 @@ class Percolator:
         return int(row["id"] if relation == "docket" else row["docket"])
 
     def percolate(self, docket: int) -> tuple[set[str], set[str]]:
-        """Match a docket as it is now; gives the alerts that match it since now, and those no longer."""
+        """Match a docket in its current state; returns the alerts that begin to match, and those that end."""
         found = {
             (field, word)
             for field, (statement,) in _FIELDS.items()

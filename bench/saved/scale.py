@@ -1,6 +1,6 @@
-"""Two-keyword queries over the heavy load, by their number: adding, tuples, one more or less, memory.
+"""Costs by the number of two-keyword queries over the heavy load: adding all or one, tuples, memory.
 
-The queries ask for two of the load's 10,000 words each, so a word is in one tuple of about 1,250.
+The queries look for two of the load's 10,000 words each, so a word is in one tuple of about 1,250.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ONE_MORE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One number of queries. Rates are those of a full window; times of one query are (median, worst), ms."""
+    """The figures of a number of queries: rates with a full window; ms of one query as (median, worst)."""
 
     queries: int
     add_seconds: float
@@ -48,14 +48,14 @@ class Scale:
 
 
 def points(numbers: tuple[int, ...]) -> Iterator[Scale]:
-    """Each number of queries in a process of its own, on one core."""
+    """Measurements for each number of queries, in its own process on one core."""
     for number in numbers:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             yield pool.submit(measure, number).result()
 
 
 def measure(number: int) -> Scale:
-    """One number of queries, in this process."""
+    """Measurements for one number of queries, in this process."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     expect_long_lived_objects()
     schema = HEAVY.schema()
@@ -80,7 +80,7 @@ def _texts(number: int) -> Iterator[tuple[int, str]]:
 
 
 def _load(tuples: int) -> list[RecordBatch]:
-    """A window of tuples, then the tuples that are measured."""
+    """A window of tuples, then the measured tuples."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "load.jsonl"
         HEAVY.write(path, tuples // HEAVY.relations)
@@ -91,7 +91,7 @@ def _load(tuples: int) -> list[RecordBatch]:
 def _one_by_one(session: Session) -> tuple[tuple[float, float], tuple[float, float]]:
     rng = random.Random(7)
     more, less = [], []
-    while session.prepare_searches(1_000):  # as a server does while nothing comes
+    while session.prepare_searches(1_000):  # as a server does while it waits
         pass
     for place in range(_ONE_MORE):
         query = Query(" ".join(rng.sample(WORDS, 2))).named(f"one more {place}", HEAVY.max_size)

@@ -1,1 +1,1 @@
-"""Window expressions beside loops written by hand, and beside session windows of other engines."""
+"""Window expressions compared with loops written by hand, and with session windows of other engines."""

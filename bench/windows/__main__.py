@@ -1,11 +1,11 @@
-"""Window expressions beside loops written by hand, and session windows beside Spark's and Pathway's.
+"""Compares window expressions with loops written by hand, and session windows with Spark's and Pathway's.
 
-    python -m bench.windows
-    python -m bench.windows --records 1000000 --only throughput
+python -m bench.windows
+python -m bench.windows --records 1000000 --only throughput
 
-Figures are of the fastest of some runs over rows that are in memory already:
-processor seconds in this process, seconds by the clock for other engines,
-which read Parquet and use one core or more. Windows are checked to be equal.
+Figures are those of the fastest of several runs over rows in memory:
+processor seconds in this process, elapsed seconds for other engines, which
+read Parquet and use one core or more. All must find the same windows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows with the reading of a replay: from Parquet, and from JSON lines."""
+"""Window expressions including the time to read a replay: from Parquet, and from JSON lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXPRESSIONS: Final = (
 
 
 def files(rows: Sequence[Row], times: Sequence[int], runs: int) -> Iterator[str]:
-    """Records a processor second for each format: read alone, and with each expression."""
+    """Records per processor second for each format: only reading, and with each expression."""
     with TemporaryDirectory() as folder:
         for replay in (_parquet(Path(folder), rows, times), _json_lines(Path(folder), rows, times)):
             read, seconds = best(partial(_read, replay), runs)

@@ -1,4 +1,4 @@
-"""The stream that windows are measured on, and the processor run over it."""
+"""The stream for measuring windows, and the processor run over it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MEAN: Final = (Aggregate("mean", "temp"),)
 
 
 def readings(count: int, keys: int = 1) -> tuple[list[Row], list[int]]:
-    """Temperatures that wander around 80, and their times: a second apart, or a pause now and then."""
+    """Temperatures that vary around 80, and their times: one second apart, with occasional pauses."""
     drawn = random.Random(7)  # the same stream in every run
     rows: list[Row] = []
     times: list[int] = []
     temp, time = 80.0, 0
     for i in range(count):
         temp += drawn.gauss(0, 2) + (80 - temp) * 0.02
-        # Pauses are of the whole stream, long enough to end the session of every sensor.
+        # A pause affects the whole stream and is long enough to end the session of every sensor.
         time += SECOND * 4 * GAP if drawn.random() < 0.0005 else SECOND // keys
         rows.append((f"s{i * 7919 % keys}", temp))
         times.append(time)
@@ -70,7 +70,7 @@ def skws(text: str, rows: list[Row], times: list[int]) -> Found:
 
 
 def processor_of(text: str, aggregates: Sequence[Aggregate] = MEAN) -> Processor:
-    """With a mean of each window, unless other aggregates are asked for."""
+    """A processor with a mean of each window, unless other aggregates are given."""
     expression = compiled(parse_expression(text, ALPHABET), Satisfiability(ALPHABET))
     return Processor(expression, ALPHABET, aggregates)
 

@@ -1,4 +1,4 @@
-"""Session windows by an expression, by a loop, by Spark and by Pathway, all counted to be the same."""
+"""Session windows by an expression, by a loop, by Spark and by Pathway; their counts must be equal."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SESSIONS: Final = f"every open when {_SILENCE} close when {_SILENCE} per sensor"
 
 
 def sessions(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
-    """Sessions of every sensor. Ours end with the record after: a sensor's first and last are not there."""
+    """Sessions of every sensor. Ours end with the next record, which excludes a sensor's first and last."""
     ours, seconds = best(lambda: skws(SESSIONS, rows, times), runs)
     by_hand, by_loop = best(lambda: sessions_by_hand(rows, times), runs)
-    inner = by_hand - 2 * KEYS  # of 100 sensors, each with two sessions or more
+    inner = by_hand - 2 * KEYS  # of 100 sensors, each with at least two sessions
     if inner != len(ours):
         raise AssertionError(f"{len(ours)} sessions between others, expected {inner}")
     yield f"   skws  {by_hand:>9,} sessions  {len(rows) / seconds:>11,.0f} records/s"
@@ -44,7 +44,7 @@ def sessions(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
 
 
 def sessions_by_hand(rows: list[Row], times: list[int]) -> int:
-    """The number of sessions, their means computed and thrown away."""
+    """The number of sessions; their means are computed and discarded."""
     last: dict[str, int] = {}
     sums: dict[str, tuple[int, float]] = {}
     found = 0
@@ -109,7 +109,7 @@ def _spark(path: Path) -> tuple[int, float] | None:
 
 
 def _pathway(path: Path) -> tuple[int, float] | None:
-    from bench.peers.environment import folder  # noqa: PLC0415 - only where peers are measured
+    from bench.peers.environment import folder  # noqa: PLC0415 - only needed to measure peers
 
     python = folder("pathway") / "bin" / "python"
     return _child(str(python), _PATHWAY, path) if python.exists() else None

@@ -1,4 +1,4 @@
-"""Records a second beside loops by hand, and what overlapping windows cost."""
+"""Records per second compared with loops by hand, and the cost of overlapping windows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VARIANCE: Final = (Aggregate("variance", "temp"),)
 
 
 def first_by_hand(rows: list[Row]) -> Found:
-    """RISING as one would write it: one window at a time, its mean as it grows."""
+    """RISING as one would write it by hand: one window at a time, with a running mean."""
     found: Found = []
     start, total, before = -1, 0.0, None
     for i, temp in enumerate(cast("list[float]", [row[1] for row in rows])):
@@ -35,7 +35,7 @@ def first_by_hand(rows: list[Row]) -> Found:
 
 
 def every_by_hand(rows: list[Row]) -> Found:
-    """All windows of RISING, their means from differences of prefixes."""
+    """All windows of RISING, with means from differences of prefix sums."""
     found: Found = []
     starts: list[tuple[int, float]] = []
     total, before = 0.0, None
@@ -51,7 +51,7 @@ def every_by_hand(rows: list[Row]) -> Found:
 
 
 def throughput(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
-    """Records a second of the expression and of the loop; their windows are the same."""
+    """Records per second of the expression and of the loop, which must find the same windows."""
     for select, by_hand in (("first", first_by_hand), ("every", every_by_hand)):
         ours, seconds = best(partial(skws, f"{select} {RISING}", rows, times), runs)
         theirs, by_loop = best(partial(by_hand, rows), runs)
@@ -63,7 +63,7 @@ def throughput(rows: list[Row], times: list[int], runs: int) -> Iterator[str]:
 
 
 def overlapping(count: int) -> Iterator[str]:
-    """Cost of a record and memory of a start and of a pane, as more and more windows overlap."""
+    """Cost of a record, and memory of a start and of a pane, with more and more overlapping windows."""
     for width in (1, 10, 100, 1_000, 10_000):
         rows: list[Row] = [("a", 50.0 if i % (width + 1) == width else 100.0) for i in range(count)]
         times = list(range(count))
@@ -77,7 +77,7 @@ def overlapping(count: int) -> Iterator[str]:
 
 
 def lasting(count: int) -> Iterator[str]:
-    """What is held after longer and longer streams in which a hundred windows overlap."""
+    """Memory after longer and longer streams with a hundred overlapping windows."""
     for size in (count // 16, count // 4, count):
         rows: list[Row] = [("a", 50.0 if i % 101 == 100 else 100.0) for i in range(size)]
         panes, held = _held(rows, list(range(size)), _VARIANCE)
@@ -85,7 +85,7 @@ def lasting(count: int) -> Iterator[str]:
 
 
 def _held(rows: list[Row], times: list[int], aggregates: Sequence[Aggregate]) -> tuple[int, int]:
-    """The panes that the processor holds (or open starts, if the aggregates need no panes), and bytes."""
+    """The panes in the processor (or open starts, if the aggregates need no panes), and its bytes."""
     processor = processor_of(_PILING, aggregates)
     relation, clock = np.zeros(len(rows), dtype=np.int64), np.array(times, dtype=np.int64)
     tracemalloc.start()

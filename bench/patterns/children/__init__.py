@@ -1,6 +1,6 @@
-"""What runs in a process of its own: ``CHILD TASK`` with the task as JSON prints what it took, as JSON.
+"""Programs that run in their own process: ``CHILD TASK``, with the task as JSON, prints measurements as JSON.
 
-The children of peers import the standard library and the peer alone. Reading the file of events is not
-measured. What is printed: ``matches``, ``cpu`` of all threads and ``wall`` in seconds; or null for a query
-that the engine cannot express.
+The programs of other engines import only the standard library and that engine. Reading the file of events is
+not measured. The output has ``matches``, and ``cpu`` of all threads and ``wall`` in seconds, or is null for a
+query that the engine cannot express.
 """

@@ -1,4 +1,4 @@
-"""CORE, by its Python binding: any order is the alternative of all orders; matches are formed as text."""
+"""CORE, through its Python binding: any order is a union of all orders; matches are formatted as text."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ import pycer
 
 
 def query(task: dict[str, Any]) -> str | None:
-    """The query; None where atoms join on different attributes: partitions are by the same ones of all."""
+    """The query; None if atoms join on different attributes: CORE partitions all atoms by the same ones."""
     atoms = task["atoms"]
     partitions = {tuple(atom["on"]) for atom in atoms[1:]}
     if len(partitions) > 1:

@@ -1,7 +1,7 @@
 """DuckDB: one query for each batch of events and the window before it; matches are fetched as tuples.
 
-``batch`` of the task: how many events a batch has, and so how late matches are; null for all at once.
-One thread, as for the others.
+The task's ``batch`` is the number of events per batch, and so the maximum delay of matches; null means
+all events at once. Runs on one thread, like the other engines.
 """
 
 import json
@@ -14,7 +14,7 @@ import duckdb
 
 
 def query(task: dict[str, Any]) -> str:
-    """Matches that a batch completes; the first two atoms are joined and cut down to the window first."""
+    """Matches that a batch completes; the first two atoms are joined and limited to the window first."""
     first, second, third = task["atoms"]
     window = task["window"]
 

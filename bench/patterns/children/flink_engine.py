@@ -1,8 +1,8 @@
-"""Flink SQL: interval joins, positions as milliseconds of event time; matches are written as text.
+"""Flink SQL: interval joins, with positions as milliseconds of event time; matches are written as text.
 
-Flink's own MATCH_RECOGNIZE gives one match for each first event, never all of them, so it cannot take these
-queries. Its process reads the events as it goes, so that is measured here; starting Java is not.
-One task slot, as the others have one thread. Needs Linux, for the processor time of Java.
+Flink's MATCH_RECOGNIZE returns only one match per first event, so it cannot express these
+queries. Flink reads the events while it runs, so the time includes reading, but not the start of Java.
+Uses one task slot, as the other engines use one thread. Needs Linux, for the processor time of Java.
 """
 
 import json
@@ -20,7 +20,7 @@ _PARENT, _USER, _SYSTEM = 1, 11, 12  # fields of /proc/PID/stat after the name o
 
 
 def write(task: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """The events of each relation as CSV, with their positions."""
+    """The events of each relation as CSV files with positions."""
     names = list(task["relations"])
     lines: dict[str, list[str]] = {name: [] for name in names}
     for position, line in enumerate(Path(task["events"]).read_text().splitlines()):
@@ -41,7 +41,7 @@ def source(name: str, columns: list[str], path: Path) -> str:
 
 
 def query(task: dict[str, Any]) -> str:
-    """All matches. The join of the first two atoms keeps its times, so that the third is joined alike."""
+    """A query for all matches. The join of the first two atoms keeps their times for the third."""
     first, second, third = task["atoms"]
     window = task["window"]
     interval = f"INTERVAL '{window // 1000}.{window % 1000:03}' SECOND(3, 3)"
@@ -51,7 +51,7 @@ def query(task: dict[str, Any]) -> str:
         return f"(SELECT * FROM {atom['relation']}{test}) {atom['variable']}"
 
     def near(one: dict[str, Any], other: dict[str, Any], left: str, right: str) -> str:
-        """``left`` and ``right``: prefixes under which the place and time of the two are found."""
+        """``left`` and ``right``: column prefixes for the position and time of the two atoms."""
         within = f"{right}ts BETWEEN {left}ts - {interval} AND {left}ts + {interval}"
         if not task["ordered"]:
             return f"{within} AND {left}place <> {right}place"
@@ -76,12 +76,12 @@ def query(task: dict[str, Any]) -> str:
 
 
 def of_children() -> float:
-    """Processor seconds of this process's children: of Java."""
+    """Processor seconds of this process's children, which are Java."""
     ticks = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # has ended
+        except OSError:  # the process has ended
             continue
         if int(fields[_PARENT]) == os.getpid():
             ticks += int(fields[_USER]) + int(fields[_SYSTEM])

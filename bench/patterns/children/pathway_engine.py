@@ -1,6 +1,6 @@
-"""Pathway: joins, the window as a condition on positions; matches are counted in the engine.
+"""Pathway: joins, with the window as a condition on positions; matches are counted in the engine.
 
-Building the graph is measured, as it starts the engine.
+The time includes building the graph, as that starts the engine.
 """
 
 import json

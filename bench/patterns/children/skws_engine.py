@@ -1,4 +1,4 @@
-"""skws: every match is enumerated as soon as its last event is there; or by columns, a batch at a time."""
+"""skws: enumerates every match as soon as its last event arrives, or evaluates columns in batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(path: Path) -> list[Event]:
 
 
 def matches(running: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
-    """How many matches the events complete, each of them formed."""
+    """The number of matches that the events complete; each match is constructed."""
     found = 0
     for relation, row in events:
         if running.update(relation, row):
@@ -45,7 +45,7 @@ def matches(running: TupleEvaluator, events: Iterable[tuple[int, Row]]) -> int:
 
 
 def batches(events: list[Event], size: int) -> list[StreamTuples]:
-    """The events as columns, as they come from a replay."""
+    """The events as columns, as a replay delivers them."""
     found = []
     for begin in range(0, len(events), size):
         batch = events[begin : begin + size]
@@ -64,7 +64,7 @@ def columnar(load: Load, window: int) -> ColumnarEvaluator:
 def matches_by_columns(
     by_columns: ColumnarEvaluator, running: TupleEvaluator, told: list[StreamTuples]
 ) -> int:
-    """The same in batches, as a search over a replay does it; matches are formed as tuples of positions."""
+    """The number of matches in batches, as in a search over a replay; matches are tuples of positions."""
     found = 0
     for number, tuples in enumerate(told):
         try:

@@ -1,1 +1,1 @@
-"""What runs in processes of its own. Peers' modules import the standard library and their peer alone."""
+"""Programs with their own processes. Those of peers import only the standard library and their peer."""

@@ -1,7 +1,7 @@
-"""DuckDB: every candidate network is one query, run anew for each slice of time and the window before it.
+"""DuckDB: every candidate network is a query that runs again for each slice of time and the window before it.
 
-The slice's tuples are copied into one table a node of the expanded schema first, so that no query
-reads tuples that it cannot use. One thread, as for the others.
+First, the slice's tuples are copied into one table per node of the expanded schema, so that no query
+reads tuples that it cannot use. Runs on one thread, like the other engines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
 
 
 def _read(database: Any, task: dict[str, Any]) -> None:
-    """The replay as one table a relation; ``id`` is the number of the line, ``keywords`` the bitmap."""
+    """Load the replay as one table per relation; ``id`` is the line number, ``keywords`` the bitmap."""
     columns = {name: "BIGINT" for relation in task["relations"] for name in relation["columns"]}
     columns |= {name: "VARCHAR" for relation in task["relations"] for name in relation["searched"]}
     row = ", ".join(f"{name} {kind}" for name, kind in columns.items())

@@ -1,9 +1,9 @@
 """DuckDB over the tables of ``bench.store``: loads them from CSV files, then joins and searches them.
 
-    python duckdb_tables.py FOLDER WORD WORD
+python duckdb_tables.py FOLDER WORD WORD
 
-It has no index of words that follows changes, so a search reads all texts. Prints, as JSON, the seconds, the
-CPU seconds and the bytes of each of the two, and how many purchases the search has found.
+DuckDB has no text index that follows changes, so a search reads all texts. Prints, as JSON, the seconds,
+CPU seconds and bytes of both steps, and the number of purchases in the result of the search.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Runs one engine over one task and tells what it took. Standard library only: it runs in every environment.
+"""Runs one engine over one task and reports the measurements. Standard library only, for every environment.
 
-The task is JSON on standard input: ``engine``, the module to run; ``results`` and ``measured``, the files to
-write; and what the engine needs. An engine has ``run(task, begun)``, which calls ``begun`` when it could take
-the first record, then reads the replay, writes the results and gives their number.
+The task is JSON on standard input: ``engine``, the module to run; ``results`` and ``measured``, the output
+files; and the engine's own parameters. An engine has ``run(task, begun)``, which calls ``begun`` when it is
+ready for the first record, then reads the replay, writes the results and returns their number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from time import perf_counter, process_time
 
 
 def peak_bytes() -> int:
-    """Peak resident memory; by Linux itself where it tells, since getrusage counts the parent too."""
+    """Peak resident memory, from /proc where available, since getrusage includes the parent's peak."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text().splitlines():

@@ -1,8 +1,8 @@
-"""Pathway: all candidate networks as one incremental graph of joins; common prefixes are shared.
+"""Pathway: all candidate networks as one incremental graph of joins with shared prefixes.
 
-The replay is fed in order of time and committed at every slice. The sliding window is a condition on
-differences of time; the joins keep all tuples. One worker, as for the others. A record that no network
-uses goes first: when it is through, the graph has been built and could take the stream.
+The replay is fed in time order and committed at every slice. The sliding window is a condition on differences
+of time; the joins keep all tuples. Runs one worker, like the other engines. The first record is one that no
+network uses: when it is through, the graph is built and ready for the stream.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import pathway as pw
 
 MICROSECONDS = 1_000_000
-_FIRST = -1  # the relation of the record that goes first
+_FIRST = -1  # the relation of the first record
 
 
 def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
     width = max(len(relation["columns"]) for relation in task["relations"])
-    # Attributes by position; a relation with fewer leaves the others 0, and no join reads them.
+    # Attributes by position; the rest are 0 in relations with fewer, and no join reads them.
     types = dict.fromkeys(["number", "relation", "keywords", "start", *(f"c{c}" for c in range(width))], int)
     source = _Replayed(task, width, begun)
     schema = pw.schema_from_types(**types)
@@ -36,7 +36,7 @@ def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
 
 
 class _Written:
-    """Results as lines of a file: the number of the network, then the ids of the members."""
+    """Writes results as lines of a file: the number of the network, then the ids of the members."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w")
@@ -59,7 +59,7 @@ class _Written:
 
 
 class _Replayed(pw.io.python.ConnectorSubject):  # type: ignore[misc]
-    """Records of the JSON lines, with the bitmap of their keywords."""
+    """Records of the JSON lines, with their keyword bitmaps."""
 
     def __init__(self, task: dict[str, Any], width: int, begun: Callable[[], None]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def _nodes(task: dict[str, Any], replayed: Any) -> dict[tuple[int, int], Any]:
 
 
 def _networks(task: dict[str, Any], nodes: dict[tuple[int, int], Any]) -> list[tuple[Any, int]]:
-    """The table of results of each network, and how many members they have."""
+    """The table of results of each network, and the number of its members."""
     tables: list[Any] = []
     sizes: list[int] = []
     for step in task["steps"]:
@@ -132,7 +132,7 @@ def _first(step: dict[str, Any], node: Any) -> Any:
 
 
 def _join(task: dict[str, Any], step: dict[str, Any], left: Any, size: int, node: Any) -> Any:
-    """Partial results with one member more: equal on the join, alive together, all different."""
+    """Partial results with one more member: equal on the join, alive at the same time, all different."""
     equal = [left[f"m{place}c{near}"] == node[f"c{far}"] for place, near, far in step["on"]]
     columns = {f"i{place}": left[f"i{place}"] for place in range(size)}
     columns |= {

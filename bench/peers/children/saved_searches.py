@@ -1,7 +1,7 @@
-"""Saved searches over joined tables as one would write them in SQL; needs the standard library alone.
+"""Saved searches over joined tables in plain SQL; needs only the standard library.
 
-``triggers``: SQLite keeps words and results by triggers. ``sqlite`` and ``duckdb``: every N changes the joins
-of all searches are evaluated anew, and compared with what was live. All leave ``live.json``.
+``triggers``: SQLite maintains words and results by triggers. ``sqlite`` and ``duckdb``: after every N changes
+the joins of all searches are evaluated again and compared with the earlier results. All write ``live.json``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LIVE: Final = """
 SELECT DISTINCT s.item, s.body, i.pid, c.nr FROM item_word i JOIN complaint c ON c.pid = i.pid
 JOIN body_word b ON b.nr = c.nr JOIN saved s ON s.item = i.word AND s.body = b.word
 """
-# A row's results go with it, and those of its new version come: by the purchase or by the complaint.
+# Triggers delete a row's results and insert those of its new version, by the purchase or by the complaint.
 _TRIGGERS: Final = f"""
 CREATE TABLE live (item TEXT, body TEXT, pid INTEGER, nr INTEGER);
 CREATE INDEX live_pid ON live (pid);
@@ -99,13 +99,13 @@ def _by_polls(
         _apply(kind, database, records[first : first + every])
         now = set(database.execute(_LIVE).fetchall())
         told = [*(("+", *one) for one in now - live), *(("-", *one) for one in live - now)]
-        del told  # a program would send them
+        del told  # a real program would send them
         live = now
     return live
 
 
 def _apply(kind: str, database: Any, records: list[dict[str, Any]]) -> None:
-    """The last version of each row of a batch, in few statements."""
+    """Write the last version of each row of a batch, in few statements."""
     purchases: dict[int, Any] = {}
     complaints: dict[int, Any] = {}
     for record in records:
@@ -132,7 +132,7 @@ def _delete(database: Any, table: str, key: str, numbers: Iterable[int]) -> None
 
 
 def _insert(kind: str, database: Any, table: str, rows: list[Any]) -> None:
-    """DuckDB takes columns: it is not made for rows one by one."""
+    """Insert rows; into DuckDB by columns, as it is slow at inserting single rows."""
     if not rows:
         return
     if kind == "sqlite":
@@ -145,7 +145,7 @@ def _insert(kind: str, database: Any, table: str, rows: list[Any]) -> None:
 def _opened(kind: str) -> Any:
     if kind == "sqlite":
         return sqlite3.connect(":memory:")
-    import duckdb  # noqa: PLC0415 - only where it is asked for
+    import duckdb  # noqa: PLC0415 - only needed for this engine
 
     return duckdb.connect(":memory:")
 

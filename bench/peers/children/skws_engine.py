@@ -17,7 +17,7 @@ def run(task: dict[str, Any], begun: Callable[[], None]) -> int:
     search = Search(
         Job.search(load.query, load.schema(), replay, max_size=load.max_size, engine=EngineName.LOCAL)
     )
-    begun()  # the mesh is not built yet: that counts as part of the run
+    begun()  # the mesh is not built yet: the time of the run includes that
     with Path(task["results"]).open("wb") as file:
         for result in search.results():
             file.write(result.to_json() + b"\n")

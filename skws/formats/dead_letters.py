@@ -118,7 +118,7 @@ class BadRecordLog:
     def passed_over_summary(self) -> list[str]:
         """A line for each reason for which values were passed over, the most frequent first, up to a few."""
         lines = [
-            f"passed over: {reason} ({counted(count, 'value')})"
+            f"ignored: {reason} ({counted(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
         ]
         more = len(self.passed_over) - len(lines)
@@ -127,7 +127,7 @@ class BadRecordLog:
     def news(self) -> tuple[str, ...]:
         """A line for each new reason since the last call for which values were passed over."""
         reasons, self._untold = tuple(self._untold), []
-        return tuple(f"passed over: {reason}" for reason in reasons)
+        return tuple(f"ignored: {reason}" for reason in reasons)
 
     def close(self) -> None:
         """Close the dead letter file."""

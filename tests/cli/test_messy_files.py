@@ -314,7 +314,7 @@ def test_what_comes_before_the_header_is_passed_over(
     source = [path, "byron"] if command == "search" else ["byron", "--source", f"replay:{path}?speed=1e9"]
     done = skws(command, *source, "--format", "jsonl")
     assert [row["row"]["id"] for found in done.records for row in found["tuples"]] == [1]
-    assert "passed over: text before the header in people.csv" in done.err
+    assert "ignored: text before the header in people.csv" in done.err
     line = before.count("\n") + 5
     assert f"people.csv:{line}: 4 fields, but the header names 3" in done.err
 

@@ -220,7 +220,7 @@ def test_search_tells_once(tmp_path: Path, skws: Skws, options: tuple[str, ...])
     file = json_records(tmp_path, [{**ORDER, "vip": 1}, {**ORDER, "Order ID": 8, "vip": 2}])
     done = skws("search", "leeds", "kettle", "-s", schema, "-r", file, "-f", "jsonl", *options)
     assert (done.code, len(done.records)) == (0, 2)
-    assert done.err.count("passed over: order has no attribute 'vip' (2 values)") == 1
+    assert done.err.count("ignored: order has no attribute 'vip' (2 values)") == 1
 
 
 def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
@@ -230,7 +230,7 @@ def test_watch_tells_at_the_first(tmp_path: Path, skws: Skws) -> None:
     source = ("--source", f"replay:{file}?speed=1e9", "--engine", "local")
     done = skws("watch", "leeds", "kettle", "-s", schema, *source, "-f", "jsonl")
     assert (done.code, len(done.records)) == (0, 2)
-    assert done.err.count("passed over: order has no attribute 'vip'") == 1
+    assert done.err.count("ignored: order has no attribute 'vip'") == 1
     assert "bad" not in done.err
 
 
@@ -238,4 +238,4 @@ def test_notes_are_no_records() -> None:
     note = BadRecord("f", 0, 0, b"", "a has no attribute 'x'", passed_over=3)
     log = BadRecordLog(OnError.FAIL)
     assert list(log.records([note, Record(0, 1, (1,))])) == [Record(0, 1, (1,))]
-    assert (log.count, log.news(), log.news()) == (0, ("passed over: a has no attribute 'x'",), ())
+    assert (log.count, log.news(), log.news()) == (0, ("ignored: a has no attribute 'x'",), ())

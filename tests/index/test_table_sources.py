@@ -350,7 +350,7 @@ def test_live_searches_and_python_tell_what_is_missing_too(tmp_path: Path) -> No
     results = skws.search("gift lamp", sales, schema=schema)
     assert list(results)
     assert results.bad.passed_over == {told: 1}
-    with pytest.warns(UserWarning, match=f"passed over: {told}"):
+    with pytest.warns(UserWarning, match=f"ignored: {told}"):
         live = skws.Session(schema)
     assert live.bad.passed_over == {told: 1}
     for _ in range(2):

@@ -293,9 +293,9 @@ def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Dat
             (None, None),
         ]
         assert (
-            "passed over: movie.until: times outside of the years 1 to 9999, and infinity, are missing"
+            "ignored: movie.until: times outside of the years 1 to 9999, and infinity, are missing"
             " (3 values)\n"
-            "passed over: movie.worth: NaN and infinity are not numbers, so they are missing (2 values)\n"
+            "ignored: movie.worth: NaN and infinity are not numbers, so they are missing (2 values)\n"
         ) in done.err
     found = library.search("kettle", database.uri())
     assert len(found) == 3

@@ -19,10 +19,11 @@ from tests.sim.hosts import simulation
 from tests.sim.mutants import MUTANTS, RARE, hunted_apart, mutated
 from tests.sim.plan import Options, drawn, shrunk
 from tests.sim.world import World
-from tests.strategies import THOROUGH, combinations, seeds, some
+from tests.strategies import THOROUGH, seeds, some
 
 SOURCES = ("files", "kafka", "postgres")
 HOSTS = ("local", "spark")
+SIMULATED = [(source, host) for source in SOURCES for host in HOSTS]
 
 
 def of(source: str, host: str = "local") -> Options:
@@ -38,7 +39,7 @@ def test_it_finds_nothing_and_says_how_much_it_did() -> None:
     assert ended.stdout.startswith(f"first seed 1\n{number} simulations, ")
 
 
-@combinations("source, host", SOURCES, HOSTS, every=3)
+@some("source, host", [SIMULATED[-1]], SIMULATED[:-1])
 def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     runs = []
     for _ in range(2):
@@ -49,7 +50,7 @@ def test_a_seed_leads_to_the_same_effects_again(source: str, host: str) -> None:
     assert runs[0][2].total() > 10
 
 
-@combinations("source, host", SOURCES, HOSTS)
+@some("source, host", SIMULATED[3:5], [*SIMULATED[:3], *SIMULATED[5:]])
 def test_all_kinds_of_faults_come_to_pass(source: str, host: str) -> None:
     network = set() if source == "files" else {"away", "repeat"}
     waited_for = {"kill", "power", "lost", "interrupt", "short", "full", "error", "flip", *network}

@@ -63,13 +63,18 @@ def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) 
         [
             pytest.param(
                 *values,
-                id="-".join(str(getattr(value, "name", value)) for value in values),
+                id="-".join(_shown(value) for value in values),
                 marks=pytest.mark.slow if sum(place) % every else (),
             )
             for place, values in zip(places, product(*axes), strict=True)
         ],
         **more,
     )
+
+
+def _shown(value: Any) -> str:
+    """A value by its name, if it has one: the place of a function in memory is another in each process."""
+    return str(getattr(value, "name", None) or getattr(value, "__name__", value))
 
 
 @st.composite

@@ -21,7 +21,7 @@ from skws.store.identities import Identities
 from skws_purging.lifespans import StreamTuple
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema, Value
 from skws_windows.window import MICROSECOND, CountWindow, TimeWindow, Unbounded, Window
-from tests.strategies import seeds
+from tests.strategies import combinations, seeds
 
 
 def same_hash(length: int = 2048) -> tuple[str, str]:
@@ -132,9 +132,13 @@ def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in rows if "w" in str(row[keyword]).split()), key=repr)
 
 
-@pytest.mark.parametrize("keys", KEYS, ids=str)
-@pytest.mark.parametrize("window", [Unbounded(), TimeWindow(6 * MICROSECOND), CountWindow(5)], ids=str)
-@pytest.mark.parametrize("made", [as_rows, as_columns, as_arrow])
+@combinations(
+    "keys, window, made",
+    list(KEYS),
+    [Unbounded(), TimeWindow(6 * MICROSECOND), CountWindow(5)],
+    [as_rows, as_columns, as_arrow],
+    every=3,
+)
 @seeds(1, 40)
 def test_what_lives_is_what_a_simulation_leaves(
     keys: str, window: Window, made: Callable[[list[Record], Schema], RecordBatch], seed: int

@@ -24,6 +24,7 @@ from skws_mesh.delta import joins
 from skws_mesh.mesh_kinds import MeshChoice, MeshKind
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Row, Schema
 from skws_windows.window import Unbounded
+from tests.strategies import seeds
 
 SCHEMA = Schema(
     "shop",
@@ -249,7 +250,7 @@ def test_meshes_of_the_paper_take_up_what_lives(run: Run, choice: MeshChoice) ->
 
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
-@pytest.mark.parametrize("seed", range(8))
+@seeds(3, 8)
 def test_runs_that_are_started_again_and_again(run: Run, seed: int, evaluator: EvaluatorName) -> None:
     """With other queries each time, between rows that come and go."""
     rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)

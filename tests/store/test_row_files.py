@@ -19,6 +19,7 @@ from skws.store.row_files import SUFFIX, RowFile, RowFiles, Stored
 from skws_schema.errors import StateError
 from skws_schema.model import Attribute, AttributeType, Relation, Row, Schema
 from skws_windows.window import Unbounded
+from tests.strategies import seeds
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +141,7 @@ def test_deletions_stay_outside_and_come_first(tmp_path: Path) -> None:
     assert read(tmp_path, stored) == [*leading[:2], *live[:2], leading[2], *live[2:]]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@seeds(10, 30)
 def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
     """As a log is replaced again and again, with restarts between; files stay few."""
     rng, now = Random(seed), 0

@@ -16,6 +16,7 @@ from skws.store import directory
 from skws.store.directory import RowStore
 from skws_mesh.columnar.columns import Flags
 from skws_schema.model import Row, Value
+from tests.strategies import seeds
 
 _TEXTS: list[Value] = ["", "ada", None, "lämp", "\0"]
 _NUMBERS: list[Value] = [0, None, 1, -(2**63), 2.5, True]
@@ -66,7 +67,7 @@ def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
 
 
 @pytest.mark.parametrize("lasting", [True, False])
-@pytest.mark.parametrize("seed", range(30))
+@seeds(15, 30)
 def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: int, *, lasting: bool) -> None:
     monkeypatch.setattr(directory, "_MANY", 5)
     monkeypatch.setattr(directory, "_FEW", 3)

@@ -1,4 +1,4 @@
-"""Chromium, headless, driven by its own debugging protocol."""
+"""Headless Chromium, driven through its debugging protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock moved by the test."""
+"""A clock that tests advance."""
 
 from __future__ import annotations
 

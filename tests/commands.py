@@ -1,4 +1,4 @@
-"""Commands, run in this process or in one of their own, and their outcomes; a search of the movie stream."""
+"""Runs commands in this process or in a new one, and returns their outcomes; a search of the movie stream."""
 
 from __future__ import annotations
 

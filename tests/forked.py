@@ -1,8 +1,7 @@
-"""Commands in processes of their own, forked from one that has loaded what they need.
+"""Runs commands in processes forked from one that has already loaded their modules.
 
-Loading modules takes a second of processor time, which is most of what a short command costs. The program
-that stands in for a fork passes signals on and ends with its exit code. The fork of one that is killed is
-killed.
+Loading modules takes a second of processor time, which is most of the cost of a short command. The program
+that stands in for a fork forwards signals and ends with its exit code. If it is killed, so is its fork.
 """
 
 from __future__ import annotations

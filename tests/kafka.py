@@ -1,7 +1,7 @@
-"""A Kafka broker for tests: librdkafka's mock cluster, in a process of its own, over real TCP.
+"""A Kafka broker for tests: librdkafka's mock cluster, in a separate process, over real TCP.
 
-It keeps topics, offsets and groups as brokers do, and can be told to go away,
-to come back, and to delete what is old. Other processes connect to it.
+It keeps topics, offsets and groups as brokers do, and can be stopped and restarted,
+and told to delete old messages. Other processes connect to it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tansu, a Kafka broker with transactions, and what its log says: which messages were committed.
+"""Tansu, a Kafka broker with transactions, and its log, which shows the committed messages.
 
-Its answers name no aborted transactions, so clients show their messages even to readers of committed ones.
-The log itself has the markers that end transactions, as that of any broker; ``Broker.log`` goes by them.
+Its fetch responses do not list aborted transactions, so clients return their messages even to readers of
+committed ones. Its log has the markers that end transactions, as in any broker; ``Broker.log`` uses these.
 """
 
 from __future__ import annotations

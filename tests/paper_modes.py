@@ -1,4 +1,4 @@
-"""Every engine over one plan: the default one, those beside it, and all modes of the paper's mesh."""
+"""Every engine over one plan: the default one, the alternatives, and all modes of the paper's mesh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tests find the checkout, its examples, and the real data that lies beside it."""
+"""The paths of the checkout, its examples, and the real data next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A private PostgreSQL server for tests: its own directory, a free port, no rights on this machine."""
+"""A private PostgreSQL server for tests: with its own directory and a free port, without root privileges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources, sinks and kinds of queries of another package: that of docs/extending.md."""
+"""Sources, sinks and kinds of queries of another package: the one in docs/extending.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Without the packages of the extras, the rest works, and what needs one names it."""
+"""Without the packages of the extras, everything else works, and each feature names the missing package."""
 
 from __future__ import annotations
 

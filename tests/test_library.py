@@ -1,4 +1,4 @@
-"""The library in process: frames in, results out."""
+"""The library in process: DataFrames in, results out."""
 
 from __future__ import annotations
 

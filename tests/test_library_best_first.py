@@ -1,4 +1,4 @@
-"""skws.search over rows without times: the best results first, and a reason where there are none."""
+"""skws.search over rows without times: the best results first, or the reason why there are none."""
 
 from __future__ import annotations
 

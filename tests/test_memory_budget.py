@@ -1,4 +1,4 @@
-"""The memory budget: sizes, the warning at half, the error with its reasons."""
+"""The memory budget: sizes, the warning at half of it, and the error with its reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of results have what the results have, row for row."""
+"""Tables of results have the same content as the results, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel holds only packages with its own prefix, and works beside other people's packages."""
+"""The wheel contains only packages with its own prefix, and coexists with packages of others."""
 
 from __future__ import annotations
 

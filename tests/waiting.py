@@ -1,4 +1,4 @@
-"""Waiting for another thread, process or server, with the patience that a busy machine needs."""
+"""Waiting for another thread, process or server, with timeouts long enough for a busy machine."""
 
 from __future__ import annotations
 

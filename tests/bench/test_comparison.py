@@ -1,4 +1,4 @@
-"""Saved searches side by side: SQLite by triggers and by polls, and skws, give the same."""
+"""Saved searches in SQLite by triggers, in SQLite by polling, and in skws have the same results."""
 
 from __future__ import annotations
 

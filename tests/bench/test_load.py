@@ -1,4 +1,4 @@
-"""The paper's load has the statistics of its parameters, and every point is measured."""
+"""The paper's load has the statistics that its parameters imply, and every point is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loads for comparing pattern engines: known results, and results of plain loops."""
+"""The loads for comparing pattern engines: published numbers of matches, and those of plain loops."""
 
 from __future__ import annotations
 

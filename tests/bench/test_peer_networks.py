@@ -1,6 +1,6 @@
-"""Candidate networks as SQL and as join steps find what the engines find.
+"""Candidate networks as SQL and as join steps have the results of the engines.
 
-SQLite is the judge, which knows neither mesh nor windows; so this is a check of the engines, too.
+The SQL runs in SQLite, which knows neither meshes nor windows, so this also checks the engines.
 """
 
 from __future__ import annotations

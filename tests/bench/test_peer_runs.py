@@ -1,4 +1,4 @@
-"""Peers run in environments of their own; failures are reported."""
+"""Peers run in separate environments; failures are reported."""
 
 from __future__ import annotations
 

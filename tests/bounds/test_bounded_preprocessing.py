@@ -1,4 +1,4 @@
-"""Splitting, merging, finite streams, P+, redundancy, and orders told apart."""
+"""Splitting, merging, finite streams, P+, redundancy, and different total orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL in normal form; refused SQL is reported with its position."""
+"""SQL in normal form; errors of unsupported SQL have a position."""
 
 from __future__ import annotations
 

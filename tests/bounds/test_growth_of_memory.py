@@ -1,10 +1,10 @@
 """Verdicts against growth: bounded queries need boundedly many states, and their synopses stay small.
 
-What any algorithm has to remember is found without the theorems. For a *pattern*
-each number x makes a few tuples whose values depend on x. If after any subset X
-of 1..n has arrived the rest of the pattern tells from the outputs which x was in
-X, then all 2**n subsets need states of their own, which no constant number of
-integers can tell apart as n grows.
+The number of states that any algorithm needs is found without the theorems. For a *pattern*
+each number x makes a few tuples whose values depend on x. Suppose that, after any subset X
+of 1..n has arrived, the outputs for the rest of the pattern reveal which x were in
+X. Then all 2**n subsets need separate states, which no constant number of
+integers can distinguish as n grows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""At every step, synopses give what the query gives over all tuples so far."""
+"""At every step, synopses have the same results as the query over all tuples so far."""
 
 from __future__ import annotations
 

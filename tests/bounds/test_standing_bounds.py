@@ -1,4 +1,4 @@
-"""SQL in constant memory as standing queries: through restarts, and by the command line."""
+"""SQL in constant memory as standing queries: across restarts, and from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fills up: writes that fail, or write a part."""
+"""A full disk: writes that fail, or that write only a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Growing files, replaced files and frames: whole, or known to be damaged."""
+"""Growing files, replaced files and frames are complete, or recognized as damaged."""
 
 from __future__ import annotations
 

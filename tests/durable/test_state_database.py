@@ -1,4 +1,4 @@
-"""The state of a run: whole commits, for its owner alone, and damage that is named."""
+"""The state of a run: atomic commits, readable only by its owner, and errors that name the damage."""
 
 from __future__ import annotations
 

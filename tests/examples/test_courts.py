@@ -1,4 +1,4 @@
-"""The made-up day of dockets: its shape, and that the searches of its README find what they say."""
+"""The synthetic day of dockets: its shape, and the results that its README promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the examples is as their schemas say; it is read with nothing but JSON and CSV parsers."""
+"""The data of the examples conforms to their schemas; it is read with plain JSON and CSV parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of a Declarative Pipeline: a second run goes on where the first one ended."""
+"""The example of a Declarative Pipeline: a second run continues where the first one ended."""
 
 from __future__ import annotations
 

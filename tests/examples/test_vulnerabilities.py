@@ -1,4 +1,4 @@
-"""The changelogs of a Debian that is made up: what is read, who is left out, and what saved searches find."""
+"""The changelogs of a synthetic Debian: what is read, who is omitted, and the results of saved searches."""
 
 from __future__ import annotations
 

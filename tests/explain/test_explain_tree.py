@@ -1,4 +1,4 @@
-"""Explain counts the networks of CNGen and the branches it cuts; its graphs are well formed."""
+"""Explain counts the networks of CNGen and the pruned branches; its graphs are well formed."""
 
 from __future__ import annotations
 

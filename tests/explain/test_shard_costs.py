@@ -1,4 +1,4 @@
-"""What shards cost is told from measured times; tests give the times."""
+"""Explain computes the cost of shards from measured times; the tests provide the times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes records as a replay that reads back as the same records."""
+"""Writes records as a replay from which the same records can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bare rows that are read as columns give the records, and the bad ones, that are read row by row."""
+"""Bare rows read as columns have the same records and bad records as when they are read row by row."""
 
 from __future__ import annotations
 

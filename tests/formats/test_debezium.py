@@ -1,4 +1,4 @@
-"""Change events, as Debezium writes them."""
+"""Change events in the format of Debezium."""
 
 from __future__ import annotations
 

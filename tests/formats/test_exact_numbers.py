@@ -1,4 +1,4 @@
-"""Numbers of more digits than a double has: their keys and joins are exact in every format."""
+"""Numbers with more digits than a double: their keys and joins are exact in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks of JSON lines give what the line reader gives, whatever is in them."""
+"""Reading JSON lines in chunks has the same result as reading them one by one, for any content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in arrays of objects of Parquet files are those of the same objects as JSON lines."""
+"""Rows in arrays of objects in Parquet files are the same as those of JSON lines with the same objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in arrays of JSON objects: relations of their own, joined to the rows around them."""
+"""Rows in arrays of JSON objects form separate relations, joined to the enclosing rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of records are the same after they were laid out as bytes, whose columns are arrays."""
+"""Batches of records are the same after a round trip through bytes, with arrays as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Malformed input becomes a bad record with its place and reason; nothing else is raised."""
+"""Malformed input becomes a bad record with position and reason; it never raises an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other files beside replay files, and files with a misleading name."""
+"""Replay folders with unrelated files, and files with misleading names."""
 
 from __future__ import annotations
 

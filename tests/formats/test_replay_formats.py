@@ -1,4 +1,4 @@
-"""The same stream, in every format and cut in any way, gives the same records."""
+"""The same stream has the same records in every format, however it is split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting in bounded memory."""
+"""Replays are sorted in bounded memory."""
 
 from __future__ import annotations
 

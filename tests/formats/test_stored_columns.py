@@ -1,4 +1,4 @@
-"""Rows of a database that are read as columns are those that are read one by one."""
+"""Rows of a database are the same whether they are read as columns or one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in one byte string: the same from lists and from Arrow arrays of all kinds."""
+"""Texts in one byte string: the same from lists and from all kinds of Arrow arrays."""
 
 from __future__ import annotations
 

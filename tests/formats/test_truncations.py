@@ -1,4 +1,4 @@
-"""How a record says that all rows of its relation go: in each format."""
+"""Truncation records, which delete all rows of a relation, in each format."""
 
 from __future__ import annotations
 

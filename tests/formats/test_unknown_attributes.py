@@ -1,4 +1,4 @@
-"""Attributes that the schema lacks, and those that records call otherwise: alike in every format and host."""
+"""Attributes missing from the schema, and attributes with other names: the same in every format and host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed values from JSON values, texts and numbers."""
+"""Conversion of JSON values, texts and numbers to typed values."""
 
 from __future__ import annotations
 

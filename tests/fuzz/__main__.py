@@ -1,6 +1,6 @@
-"""``python -m tests.fuzz LANGUAGE NUMBER``: checks so many inputs in a process of limited memory.
+"""``python -m tests.fuzz LANGUAGE NUMBER``: checks NUMBER inputs in a process with limited memory.
 
-Prints the counts as JSON. With ``--fresh`` the inputs are others each time; ``--last`` keeps the last one.
+Prints the counts as JSON. With ``--fresh`` each run has different inputs; ``--last`` keeps the last input.
 """
 
 from __future__ import annotations

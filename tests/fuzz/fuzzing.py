@@ -1,8 +1,8 @@
 """Runs a language against generated and mutated inputs, within limits of time and memory.
 
 A language is a grammar, most of whose inputs are accepted, and a check, which
-asserts what must hold of every input. ``python -m tests.fuzz`` runs one in a
-process whose memory is limited; ``test_fuzzed_languages`` calls that.
+asserts what must hold for every input. ``python -m tests.fuzz`` runs one in a
+process with limited memory; ``test_fuzzed_languages`` calls it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All languages, by name."""
+"""All languages by name."""
 
 from __future__ import annotations
 

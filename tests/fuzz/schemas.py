@@ -1,4 +1,4 @@
-"""The YAML of schemas."""
+"""Schemas in YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs of each grammar, and mutated ones, in processes whose memory and time are limited."""
+"""Generated and mutated inputs of each grammar, in processes with limits on memory and time."""
 
 from __future__ import annotations
 

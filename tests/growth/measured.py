@@ -1,7 +1,7 @@
-"""What a call costs in counted steps, and what memory stays: the same on every machine, however busy.
+"""The cost of a call in counted steps, and the memory that remains: the same on every machine, however busy.
 
-A step is a line of the project's code that runs, once for each turn of a loop. Work inside of one line, such
-as a copy of a list or an operation of NumPy over a column, is seen by the bytes that the line allocates.
+A step is the execution of a line of the project's code; each iteration of a loop counts. Work within one
+line, such as a copy of a list or a NumPy operation over a column, shows in the bytes that the line allocates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory is bounded by what lives: turns that leave nothing behind take none, however many there were."""
+"""Memory is bounded by live data: rounds that leave nothing alive use no memory, however many there are."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The cost of everything that grows with its input is linear in it: a dimension a line of the table.
+"""Every cost that grows with its input is linear in it; each line of the table is one dimension.
 
-A dimension prepares work of a size, which is not counted, and gives the work that is.
+A dimension prepares input of a given size, which is not counted, and returns the work to count.
 """
 
 from __future__ import annotations

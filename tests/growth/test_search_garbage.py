@@ -1,4 +1,4 @@
-"""A search leaves nothing behind that only a garbage collection frees: its arrays are long."""
+"""A search leaves no reference cycles, as its arrays are too large to wait for the garbage collector."""
 
 from __future__ import annotations
 

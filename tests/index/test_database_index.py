@@ -1,4 +1,4 @@
-"""The index of a database gives its rows as live tuples, which are mapped and never written back."""
+"""The index of a database returns its rows as live tuples, which are mapped and never written to."""
 
 from __future__ import annotations
 

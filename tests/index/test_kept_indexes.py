@@ -1,4 +1,4 @@
-"""The cache of indexes is bounded by age and size, shown, and cleared."""
+"""The cache of indexes is limited by age and size, can be listed, and can be cleared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database has one index on disk, however its address is spelled."""
+"""A database has one index on disk, whichever way its address is spelled."""
 
 from __future__ import annotations
 

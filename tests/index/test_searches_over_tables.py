@@ -1,4 +1,4 @@
-"""Searches find the rows of tables that are indexed on disk, as if these had been loaded into memory."""
+"""Searches find the rows of tables indexed on disk as if the tables were in memory."""
 
 from __future__ import annotations
 

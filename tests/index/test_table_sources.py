@@ -1,4 +1,4 @@
-"""Tables from files, SQLite and PostgreSQL: indexed once, searched like loaded ones."""
+"""Tables from files, SQLite and PostgreSQL: indexed once, and searched like tables in memory."""
 
 from __future__ import annotations
 

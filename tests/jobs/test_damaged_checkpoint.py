@@ -1,4 +1,4 @@
-"""A damaged checkpoint is refused by file name, or gives the same results: never others."""
+"""A damaged checkpoint is rejected with the file's name, or leads to the same results, never to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each result is in one committed transaction of the topic, whatever happens to the run or the broker."""
+"""Each result is in exactly one committed transaction of the topic, whatever fails in run or broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kill -9`` of a running ``skws watch`` at random moments leaves its output unchanged in the end."""
+"""``kill -9`` of a running ``skws watch`` at random moments does not change its final output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run waits for servers that are away at its start, and reports those that refuse it."""
+"""A run waits for servers that are unavailable at its start, and reports those that reject it."""
 
 from __future__ import annotations
 

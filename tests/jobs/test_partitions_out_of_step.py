@@ -1,4 +1,4 @@
-"""Files that grow side by side, each in order, give what the sorted stream gives, however they are read."""
+"""Growing files, each in order, have the results of the sorted stream, at whatever pace they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema change of a live search at a restart, of a replay, and where it cannot be."""
+"""Schema changes of a live search: at a restart, of a replay, and where they are impossible."""
 
 from __future__ import annotations
 

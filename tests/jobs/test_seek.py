@@ -1,4 +1,4 @@
-"""Moving a replay in time: at each instant a job holds what one that came there by itself would."""
+"""Moving a replay in time: at each instant a job has the state of one that got there by itself."""
 
 from __future__ import annotations
 

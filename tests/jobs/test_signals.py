@@ -1,4 +1,4 @@
-"""Ctrl-C ends a job whatever its thread is doing."""
+"""Ctrl-C ends a job, whatever its thread is doing."""
 
 from __future__ import annotations
 

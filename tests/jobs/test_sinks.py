@@ -1,4 +1,4 @@
-"""Sinks hold every batch once, also after another process repeats it."""
+"""Sinks contain every batch exactly once, even after another process repeats it."""
 
 from __future__ import annotations
 

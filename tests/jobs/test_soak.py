@@ -1,4 +1,4 @@
-"""A live search for half an hour: flat memory and latency, and the results of a search over the file."""
+"""A live search for half an hour: constant memory and latency, and the results of a search over the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns are taken in the order in which they were asked for, one at a time."""
+"""Turns are granted one at a time, in the order of the requests."""
 
 from __future__ import annotations
 

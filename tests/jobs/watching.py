@@ -1,4 +1,4 @@
-"""Shared by tests of live searches: a small stream of orders, and runs over it."""
+"""Fixtures for tests of live searches: a small stream of orders, and runs over it."""
 
 from __future__ import annotations
 

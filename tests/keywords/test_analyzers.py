@@ -1,4 +1,4 @@
-"""Analyzers of attributes: a keyword means in each attribute what its analyzer makes of it."""
+"""Analyzers of attributes: a keyword is matched in each attribute by that attribute's analyzer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions as they are written, for values of every type; and what they do to a tuple."""
+"""Conditions: their syntax, for values of every type, and their effect on tuples."""
 
 from __future__ import annotations
 

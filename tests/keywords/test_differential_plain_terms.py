@@ -1,4 +1,4 @@
-"""Terms without operators are read by a parser of their own: as the whole grammar reads them."""
+"""The parser for terms without operators has the same results as the full grammar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keyword bitmaps against an independent matcher: plain loops over the analysed tokens of each value."""
+"""Keyword bitmaps compared with an independent matcher: plain loops over the tokens of each value."""
 
 from __future__ import annotations
 

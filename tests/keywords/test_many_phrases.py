@@ -1,4 +1,4 @@
-"""Very many phrases are looked for by the pairs of words of a text: with the same results."""
+"""Very many phrases are looked up by pairs of words in a text, with the same results."""
 
 from __future__ import annotations
 

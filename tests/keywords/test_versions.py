@@ -1,4 +1,4 @@
-"""The orders of versions, beside dpkg and the tables of their definitions; and where an order is refused."""
+"""Orders of versions, compared with dpkg and the tables in their definitions; and rejected uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the columnar mesh one by one: index, filter, tables, sleeping operators."""
+"""The parts of the columnar mesh: index, filter, tables, sleeping operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of delta joins against what they mean, by brute force."""
+"""The parts of delta joins compared with their definitions by brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CNGen against known counts and against brute force."""
+"""CNGen compared with published counts and with brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's structures one by one: sharing, TreeGen, growing and shrinking of a partial mesh."""
+"""The paper's structures: sharing, TreeGen, growing and shrinking of a partial mesh."""
 
 from __future__ import annotations
 

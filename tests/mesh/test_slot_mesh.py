@@ -1,4 +1,4 @@
-"""A mesh of the paper over live tuples: what it tells of itself, and what is left when tuples end."""
+"""A mesh of the paper over live tuples: its statistics, and its state after tuples end."""
 
 from __future__ import annotations
 

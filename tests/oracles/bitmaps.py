@@ -1,4 +1,4 @@
-"""Keyword bitmaps by plain loops over the analysed words of each value, and over edits of mistyped words."""
+"""Keyword bitmaps from plain loops over the analysed words of each value, and edits of misspelled words."""
 
 from __future__ import annotations
 

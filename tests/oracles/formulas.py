@@ -1,4 +1,4 @@
-"""S-MSO formulas by brute force, and those of window expressions (window paper, Definition 4 and Lemma 6)."""
+"""S-MSO formulas by brute force, also those of window expressions (window paper, Definition 4, Lemma 6)."""
 
 from __future__ import annotations
 

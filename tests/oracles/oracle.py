@@ -1,9 +1,9 @@
-"""What the engines must find, from the definitions alone: no candidate network, no mesh, no index.
+"""The results that engines must find, by definition: no candidate network, no mesh, no index.
 
 At every instant all minimal total joining networks of the live tuples are
 enumerated on the data graph (S-KWS paper, Sections 2 and 3.1). A tuple with a
-key is that key, so a network whose rows are updated stays the same result: what
-is told are the changes between the sets of live results, by such names.
+key is identified by that key, so a network whose rows are updated remains the same
+result. The output is the difference between the sets of live results, by such identities.
 """
 
 from __future__ import annotations

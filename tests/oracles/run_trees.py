@@ -1,6 +1,6 @@
 """Run trees by their definition (PCEA paper, Section 3): the reference for evaluation, and for ambiguity.
 
-Every tree is built, so this is for small streams.
+Builds every tree, so it is only for short streams.
 """
 
 from __future__ import annotations

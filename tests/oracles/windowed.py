@@ -1,4 +1,4 @@
-"""Keyword search over window expressions from the definitions alone: every window for itself."""
+"""Keyword search over window expressions by definition: evaluates every window separately."""
 
 from __future__ import annotations
 

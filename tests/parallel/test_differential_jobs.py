@@ -1,4 +1,4 @@
-"""A search by several processes gives what one process gives: records, counts, bad records, notes."""
+"""A search by several processes has the same records, counts, bad records and notes as one process."""
 
 from __future__ import annotations
 

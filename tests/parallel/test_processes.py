@@ -1,4 +1,4 @@
-"""However a search by several processes ends, it leaves no process and no file behind."""
+"""A search by several processes leaves no process and no file, however it ends."""
 
 from __future__ import annotations
 

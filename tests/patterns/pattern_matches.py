@@ -1,4 +1,4 @@
-"""Matches of a pattern by definition: all ways to choose and mark tuples of short streams."""
+"""Matches of a pattern by definition: all ways to choose and label tuples of short streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of automata of patterns and queries, and errors for those too large."""
+"""Sizes of the automata of patterns and queries, and the errors for automata that are too large."""
 
 from __future__ import annotations
 

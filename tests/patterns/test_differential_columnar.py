@@ -1,4 +1,4 @@
-"""Evaluation by columns gives the same as the automaton, and can hand over to it."""
+"""Columnar evaluation has the matches of the automaton, and can hand over to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hierarchical queries, their q-trees, the size of their automata, and refused queries."""
+"""Hierarchical queries, their q-trees, the size of their automata, and rejected queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns in both layouts against their definition, after every tuple, without duplicates."""
+"""Patterns in both layouts compared with their definition, after every tuple, without duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HCQ -> PCEA -> evaluation, against homomorphisms by brute force, after every tuple."""
+"""HCQ -> PCEA -> evaluation, compared with homomorphisms by brute force, after every tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pattern over batches: rebuilt in mid-stream, added late, and partitioned by its root."""
+"""A pattern over batches: rebuilt in the middle of a stream, added late, and partitioned by its root."""
 
 from __future__ import annotations
 

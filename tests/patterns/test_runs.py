@@ -1,4 +1,4 @@
-"""Numbers of keys by column: equal keys have equal numbers, from batch to batch."""
+"""Key numbers by column: equal keys have equal numbers, across batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifespans under truncations, out of order too, are those of a simulation of the stream in order."""
+"""Lifespans with truncations, even out of order, are those of a simulation of the stream in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eager purging goes no further up than dead tuples do; the sleepers' queue keeps its order."""
+"""Eager purging goes up only as far as dead tuples do; the sleepers' queue keeps its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind of query for tests that keeps its own state: it tells of every n-th tuple of the stream."""
+"""A kind of query for tests, with its own state: it reports every n-th tuple of the stream."""
 
 from __future__ import annotations
 

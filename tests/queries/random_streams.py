@@ -1,4 +1,4 @@
-"""Random streams with all that makes lifespans hard, and the schemas they are over."""
+"""Random streams with everything that makes lifespans hard, and their schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that is cut into slices leads to the results of the whole one, in the same order."""
+"""A stream that is cut into slices has the results of the whole stream, in the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuples divided by a key: what the parts find together is what one session finds."""
+"""Tuples divided by a key: the shards together have the results of one session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns that stand in a live search find what a search of the same records finds."""
+"""Standing patterns of a live search have the results of a search over the same records."""
 
 from __future__ import annotations
 

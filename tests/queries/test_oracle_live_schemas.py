@@ -1,4 +1,4 @@
-"""After a schema change, queries of every kind give the results of the new schema, each once."""
+"""After a schema change, queries of every kind have the results of the new schema, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions in order, read at any rates, give what the sorted stream gives; nothing is late."""
+"""Partitions in order, read at any pace, have the results of the sorted stream; nothing is late."""
 
 from __future__ import annotations
 

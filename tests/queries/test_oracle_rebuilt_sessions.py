@@ -1,6 +1,6 @@
-"""A session rebuilt from a snapshot and the log gives what one gives that never ended.
+"""A session rebuilt from a snapshot and the log has the results of one that was never interrupted.
 
-The log is trimmed, or replaced by what lives.
+The log is trimmed, or replaced by the live tuples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A search of a session, and the live results of a query, are those that a new query would be given."""
+"""A search in a session, and the live results of a query, equal the first results of a new query."""
 
 from __future__ import annotations
 

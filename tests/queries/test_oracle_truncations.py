@@ -1,4 +1,4 @@
-"""A truncation does what a deletion of each row does: over all evaluators, windows and kinds of queries."""
+"""A truncation has the effect of deleting each row: with all evaluators, windows and kinds of queries."""
 
 from __future__ import annotations
 

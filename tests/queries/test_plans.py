@@ -1,4 +1,4 @@
-"""A query is read once, wherever it comes in: everything behind takes its plan."""
+"""A query is parsed once, wherever it enters; everything downstream uses its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session keeps one operator a group of queries, however they are added."""
+"""A session has one operator per group of queries, however they are added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best results of live searches: the same for any batches, on shards, and after a restart."""
+"""The best results of live searches are the same for any batches, on shards, and after a restart."""
 
 from __future__ import annotations
 

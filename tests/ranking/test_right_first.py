@@ -1,4 +1,4 @@
-"""What is meant ranks first: what is joined directly, what others refer to, what a word names."""
+"""The intended result ranks first: direct joins, tuples that others refer to, and names."""
 
 from __future__ import annotations
 

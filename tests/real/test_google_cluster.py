@@ -1,4 +1,4 @@
-"""Patterns over the public Google cluster traces, against plain loops over the events."""
+"""Patterns over the public Google cluster traces, compared with plain loops over the events."""
 
 from __future__ import annotations
 

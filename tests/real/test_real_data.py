@@ -1,7 +1,7 @@
-"""All of three public data sets: every engine against a search of paths in the data graph.
+"""All of three public data sets: every engine compared with a search of paths in the data graph.
 
-For two keywords a result is a tuple with both, or a path between a tuple with
-the one alone and a tuple with the other alone, through tuples with neither.
+For two keywords a result is a tuple with both, or a path between a tuple with only
+the first and a tuple with only the second, through tuples with neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows over all comments of a public Stack Exchange site, beside loops written for each."""
+"""Windows over all comments of a public Stack Exchange site, compared with handwritten loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions under a changing schema."""
+"""Positions of relations and joins under a changing schema."""
 
 from __future__ import annotations
 

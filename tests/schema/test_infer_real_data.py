@@ -1,4 +1,4 @@
-"""Inference against data sets whose foreign keys are known."""
+"""Inference of foreign keys on data sets where they are known."""
 
 from __future__ import annotations
 

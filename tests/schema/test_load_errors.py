@@ -1,4 +1,4 @@
-"""Files and texts that are no schemas."""
+"""Files and texts that are not schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins that values suggest: comments of a draft, which the schema then names and a command adds."""
+"""Joins suggested by values: comments in a draft, until the schema names them and a command adds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.scripts [PATH ...]`` rewrites golden scripts from the output of the session."""
+"""``python -m tests.scripts [PATH ...]`` rewrites golden scripts with the output of the session."""
 
 from __future__ import annotations
 

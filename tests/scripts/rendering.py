@@ -1,4 +1,4 @@
-"""A result as one line of a golden script: everything visible but its ids."""
+"""A result as one line of a golden script: everything visible except its id."""
 
 from __future__ import annotations
 

@@ -1,20 +1,20 @@
 """The format of golden scripts, and how one is played on a host.
 
 A line that begins with ``#`` is a comment. Blocks are separated by blank lines; each has input lines, a line
-``---``, and the output that the input leads to. A block whose first line is
+``---``, and the output for that input. A block whose first line is
 
-- ``schema`` reads the YAML below it; the first block of a script, or one of a script that has no others;
+- ``schema`` reads the YAML below it: the first block of a script, or all of its blocks;
 - ``options`` reads the YAML below it: ``window``, ``lateness``, ``max_size``, ``match_names``, ``evaluator``,
   ``mesh``, ``allow_unbounded_windows``, as on the command line;
-- ``change`` goes on with the schema of the YAML below it;
+- ``change`` changes the schema to that of the YAML below it;
 - ``show``, ``yaml`` and ``dot`` show the schema, without blank lines;
-- ``explain NAME`` shows what becomes of a query: its networks and its mesh, or its automaton;
-- ``search NAME`` searches all records so far as a replay, in one go; ``search`` does so for all queries.
+- ``explain NAME`` explains a query: its networks and its mesh, or its automaton;
+- ``search NAME`` searches all records so far as a replay, in one run; ``search`` does so for all queries.
 
 Every other block is a micro-batch, line by line:
 
 - ``query NAME: TEXT`` or ``query NAME: {YAML}`` adds a query as in a file of queries, or with ``sql``;
-- ``remove NAME`` removes one;
+- ``remove NAME`` removes a query;
 - ``= RELATION {...}`` is a row of a table, before all queries and records;
 - ``+ RELATION SECONDS {...}`` and ``- RELATION SECONDS {...}`` insert and delete a tuple;
 - ``end`` ends the stream.

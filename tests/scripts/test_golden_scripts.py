@@ -1,4 +1,4 @@
-"""Every golden script gives its output on every host. ``make golden`` rewrites them."""
+"""Every golden script has its output on every host. ``make golden`` rewrites them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server of `skws serve` in a process of its own, and clients of it."""
+"""A `skws serve` server in a separate process, and its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that do not go on are cut off; others are left alone, however long their requests take."""
+"""Stalled connections are closed; others are not, however long their requests take."""
 
 from __future__ import annotations
 

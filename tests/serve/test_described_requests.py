@@ -1,4 +1,4 @@
-"""Requests made from the server's own OpenAPI description, and near it: no answer is unforeseen."""
+"""Requests generated from the server's OpenAPI description, valid or nearly so: all answers are documented."""
 
 from __future__ import annotations
 

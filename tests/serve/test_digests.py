@@ -1,4 +1,4 @@
-"""Digests: collected, given at the end of an interval, and kept over a restart. Time is passed in."""
+"""Digests are collected, delivered at the end of an interval, and survive a restart. Tests set the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kill -9`` of a running ``skws serve``: subscribers resume, miss nothing and get nothing twice."""
+"""``kill -9`` of a running ``skws serve``: subscribers resume without lost or repeated events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in headless Chromium: searches, saved searches, live results, keys, roles, nothing foreign."""
+"""The page in headless Chromium: searches, saved searches, live results, keys, roles, no foreign content."""
 
 from __future__ import annotations
 

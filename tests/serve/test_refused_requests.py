@@ -1,4 +1,4 @@
-"""What the server refuses: foreign hosts and origins, bad tokens, bodies that are too large or no JSON."""
+"""Requests that the server refuses: foreign hosts and origins, bad tokens, bodies too large or not JSON."""
 
 from __future__ import annotations
 

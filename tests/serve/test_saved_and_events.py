@@ -1,4 +1,4 @@
-"""Searches, saved searches and their event streams over a file that grows."""
+"""Searches, saved searches and their event streams over a growing file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A database without a schema file: its schema is inferred, shown, kept, and may be edited."""
+"""A database without a schema file: its schema is inferred, shown and kept, and can be edited."""
 
 from __future__ import annotations
 

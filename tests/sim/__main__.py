@@ -1,4 +1,4 @@
-"""``python -m tests.sim``: simulations with random seeds for a time, or one seed again, shrunk."""
+"""``python -m tests.sim``: simulates random seeds for some time, or repeats and shrinks one seed."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """A simulated disk below ``os``: product code runs on it unchanged.
 
-Paths below ``ROOT`` belong to it; all others stay those of the machine. A file has
-the content that processes see, and the content that a loss of power leaves: what was
-synced, and a part of what was written since. A name in a folder lasts once the folder
-is synced; a loss of power keeps the first few of the later changes. Making a folder
-lasts at once.
+Paths below ``ROOT`` belong to it; all others remain those of the machine. A file has
+the content that processes see, and the content that survives a power loss: everything up to the last
+sync, and a part of the later writes. A name in a folder is durable once the folder
+is synced; a power loss keeps the first few of the later changes. Creating a folder
+is durable at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A web server that takes posts, as its client shows it: it is away, refuses, or answers and is not heard."""
+"""A web server for posts, as its client sees it: it is away, refuses, or sends an answer that is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of Kafka, as its client shows it: partitions, brokers that go, messages that come twice."""
+"""A Kafka cluster as its client sees it: partitions, brokers that fail, messages that arrive twice."""
 
 from __future__ import annotations
 

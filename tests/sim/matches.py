@@ -1,4 +1,4 @@
-"""Patterns and conjunctive queries by brute force, over the insertions that their window may hold."""
+"""Patterns and conjunctive queries by brute force, over the insertions that their window may contain."""
 
 from __future__ import annotations
 

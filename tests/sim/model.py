@@ -1,7 +1,7 @@
-"""What a run must give: its log against what came, its results against brute force.
+"""The required behaviour of a run: its log compared with the input, its results with brute force.
 
-The log of a run (its journal) says which records were read, and in which micro-batches. The model holds
-it against the records that its source was given, and computes the results of each micro-batch by
+The log of a run (its journal) says which records were read, and in which micro-batches. The model compares
+it with the records that the source was given, and computes the results of each micro-batch by
 enumeration (``tests/oracles``), from the definitions alone.
 """
 

@@ -1,4 +1,4 @@
-"""The sinks of a simulated job, and what they promise."""
+"""The sinks of a simulated job, and their guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: what happens in a simulation, drawn from a seed before it begins; and shrinking them."""
+"""Plans: the events of a simulation, drawn from a seed before it begins, and how plans are shrunk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A server of PostgreSQL, as psycopg2 shows it: two tables, their log, slots, publications, a snapshot.
+"""A PostgreSQL server as psycopg2 sees it: two tables, their log, slots, publications, a snapshot.
 
-It answers the statements of ``skws/sources/postgres``, known by their first words, and no others.
+It recognizes the statements of ``skws/sources/postgres`` by their first words, and answers no others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The live job on Spark under simulation, without Spark: its reader, shards, state, outbox and commands.
 
-In place of Spark stands ``Spark``: it writes offsets down before a micro-batch runs, runs a task for each
-shard, commits their states, hands over what they gave, and marks the micro-batch as done. A kill may come
-between any two of these, and after each the micro-batch is repeated from the same offsets.
+The class ``Spark`` stands in for Spark: it writes down offsets before a micro-batch runs, runs a task for
+each shard, commits their states, delivers their output, and marks the micro-batch as done. A kill may come
+between any two of these steps; after it, the micro-batch is repeated from the same offsets.
 """
 
 from __future__ import annotations

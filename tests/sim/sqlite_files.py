@@ -1,10 +1,10 @@
 """SQLite over the simulated disk: whole databases are written where SQLite writes their pages.
 
-The real library works on a copy in memory, which comes from the bytes of the file and goes back at each
-commit as SQLite does it with a rollback journal and ``synchronous = EXTRA``: the old content and a sync, the
-new content and a sync, the removal of the journal and a sync of the folder. So every fault of the disk can
-come between them, and a flipped bit is one of SQLite's own pages. What SQLite does within its pages is left
-to SQLite's tests.
+The real library works on a copy in memory. The copy is loaded from the bytes of the file and written back at
+each commit in the order of SQLite with a rollback journal and ``synchronous = EXTRA``: the old content and a
+sync, the new content and a sync, the removal of the journal and a sync of the folder. So every fault of the
+disk can occur between them, and a flipped bit is one of SQLite's own pages. SQLite's behaviour within its
+pages is left to SQLite's tests.
 """
 
 from __future__ import annotations

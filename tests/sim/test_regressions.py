@@ -1,7 +1,7 @@
-"""Plans by hand for the faults that the product has had; a change of seeds loses none.
+"""Handwritten plans for past faults of the product, which do not depend on seeds.
 
-Each is run over a few effects in turn, as the number of effects before the one that matters may change, and
-again with the fault put back into the product, which one of them must find.
+Each plan is run with a range of positions, as the number of effects before the relevant one may change, and
+again with the fault put back into the product, which one of the runs must find.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The simulator: it replays, it finds what is put back, and what it has found stays mended."""
+"""The simulator repeats runs exactly, finds faults that are put back, and finds no fixed fault again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Queries that no brute force of the simulator answers, compared with a session that nothing disturbs.
+"""Queries without a brute-force oracle in the simulator, compared with an undisturbed session.
 
-Their own tests compare them with brute force; here, what counts is that faults, restarts and moves of
+Other tests compare them with brute force; the simulator only checks that faults, restarts and moves of
 shards change nothing.
 """
 

@@ -1,7 +1,7 @@
-"""What surrounds a simulated process: time, effects, and the faults that meet them.
+"""The surroundings of a simulated process: time, effects, and the faults that they meet.
 
 An *effect* is anything that a process does to the world: a write, a sync, a
-statement to a server, a rest. Faults count effects, so a kill may come between any two.
+statement to a server, a sleep. Faults count effects, so a kill may come between any two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared by tests of files: a schema, lines, and a follower that remembers its batches."""
+"""Fixtures for tests of files: a schema, lines, and a follower that records its batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by tests of the PostgreSQL source: its schema, and following it to the end of the log."""
+"""Fixtures for tests of the PostgreSQL source: its schema, and reading it to the end of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of logical replication as PostgreSQL sends them, from what they decode to."""
+"""Encodes messages of logical replication as PostgreSQL does, from their decoded form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feeds change their schema in mid-stream: tables, topics and files come and go."""
+"""Feeds whose schema changes in the middle of a stream: tables, topics and files are added and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row changes that are decoded together are those that are decoded one by one, whatever they contain."""
+"""Row changes are the same decoded together as one by one, whatever they contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as COPY writes them: by columns as one by one, whatever the values, and as PostgreSQL escapes them."""
+"""Rows of COPY are the same by columns as one by one, for any values, with PostgreSQL's escapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas for data without one: inferred, kept, used again, and made again when the data changes."""
+"""Schemas for data without one: inferred, kept, used again, and inferred again when the data changes."""
 
 from __future__ import annotations
 

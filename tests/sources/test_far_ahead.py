@@ -1,4 +1,4 @@
-"""A record far ahead of the clock does not make all others late: it is a bad record of every live source."""
+"""A record far ahead of the clock does not make all others late: every live source rejects it as bad."""
 
 from __future__ import annotations
 

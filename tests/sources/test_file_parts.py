@@ -1,4 +1,4 @@
-"""What is planned and read in parts is what polls give, in the order of a replay."""
+"""Files planned and read in parts have the records of polls, in the order of a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that grow and arrive while they are followed."""
+"""Files that grow or are added while they are followed."""
 
 from __future__ import annotations
 

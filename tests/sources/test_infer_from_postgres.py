@@ -1,4 +1,4 @@
-"""A schema inferred from a real database, and a search that follows what it describes."""
+"""A schema inferred from a real database, and a search that follows that database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics on a broker: order, offsets, restarts, retention, brokers that go away."""
+"""Topics on a broker: order, offsets, restarts, retention, brokers that are unavailable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as records: each form, times, keys and null values."""
+"""Messages as records: each format, times, keys and null values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that are planned and read in parts are those of polls."""
+"""Messages planned and read in parts are those of polls."""
 
 from __future__ import annotations
 

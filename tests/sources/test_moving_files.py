@@ -1,4 +1,4 @@
-"""Files that are cut, rotated, replaced, moved or deleted while they are followed."""
+"""Files that are truncated, rotated, replaced, moved or deleted while they are followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paced replays on a clock moved by the test, and standard input from a pipe."""
+"""Paced replays on a clock that the test advances, and standard input from a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run resumes only at the server whose log its offset is of."""
+"""A run resumes only at the server whose log its offset refers to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables rewritten, emptied or locked during a snapshot of others."""
+"""Tables that are rewritten, truncated or locked during the snapshot of others."""
 
 from __future__ import annotations
 

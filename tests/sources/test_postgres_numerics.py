@@ -1,4 +1,4 @@
-"""Columns of the type numeric: exact as keys and in joins, in the snapshot, in changes and in searches."""
+"""Columns of type numeric are exact as keys and in joins: in the snapshot, in changes and in searches."""
 
 from __future__ import annotations
 

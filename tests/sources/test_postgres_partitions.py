@@ -1,4 +1,4 @@
-"""Partitions whose replica identity is not that of their root: what is logged of old rows, and told."""
+"""Partitions whose replica identity differs from their root's: the logged old rows, and the warnings."""
 
 from __future__ import annotations
 

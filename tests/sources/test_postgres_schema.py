@@ -1,4 +1,4 @@
-"""Databases that do not fit the schema, or change while they are followed."""
+"""Databases that do not match the schema, or change while they are followed."""
 
 from __future__ import annotations
 

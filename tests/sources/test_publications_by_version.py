@@ -1,4 +1,4 @@
-"""What is asked of a publication depends on the version of the server: lists of columns came with 15."""
+"""The statements for a publication depend on the server's version: column lists were added in 15."""
 
 from __future__ import annotations
 

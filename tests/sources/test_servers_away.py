@@ -1,4 +1,4 @@
-"""Temporary connection failures, and feeds that open when their server is back."""
+"""Temporary connection failures, and feeds that open once their server is available again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Valid and invalid values of --source; no password is shown."""
+"""Valid and invalid values of --source; passwords are never shown."""
 
 from __future__ import annotations
 

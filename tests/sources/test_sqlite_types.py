@@ -1,4 +1,4 @@
-"""SQLite files whose columns hold other values than they declare: any value may be in any column."""
+"""SQLite files with values of other types than declared: any value may be in any column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records end the tuples of their identities, whatever the keys and the blocks that rows come in."""
+"""Records end the tuples with their identities, for any keys and any blocks of rows."""
 
 from __future__ import annotations
 

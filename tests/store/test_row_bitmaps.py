@@ -1,4 +1,4 @@
-"""Keyword bitmaps beside row files: a start reads no text that was matched, and believes no other file."""
+"""Keyword bitmaps next to row files: a start reads no matched text again, and trusts no other file."""
 
 from __future__ import annotations
 

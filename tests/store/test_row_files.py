@@ -1,4 +1,4 @@
-"""Rows in files: what lives is found again, what is dead goes, and what was damaged is refused."""
+"""Row files: live rows are found again, dead ones are dropped, and damaged files are rejected."""
 
 from __future__ import annotations
 

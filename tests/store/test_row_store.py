@@ -1,4 +1,4 @@
-"""The rows of live tuples by slot, against a list of rows."""
+"""The rows of live tuples by slot, compared with a list of rows."""
 
 from __future__ import annotations
 

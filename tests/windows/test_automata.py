@@ -1,4 +1,4 @@
-"""Closure properties, and automata of expressions, all by membership of words."""
+"""Closure properties, and automata of expressions, all checked by membership of words."""
 
 from __future__ import annotations
 

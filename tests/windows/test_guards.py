@@ -1,4 +1,4 @@
-"""Guards by columns and by record, against z3."""
+"""Guards by columns and by record, compared with z3."""
 
 from __future__ import annotations
 

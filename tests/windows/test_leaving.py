@@ -1,4 +1,4 @@
-"""When tuples leave: binary search in trails gives the same as stepping from record to record."""
+"""When tuples leave the windows: binary search has the same result as stepping from record to record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After every record, a search over window expressions has found what brute force finds."""
+"""After every record, a search over window expressions has the results of brute force."""
 
 from __future__ import annotations
 

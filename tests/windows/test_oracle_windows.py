@@ -1,4 +1,4 @@
-"""The processor against Definition 7 by brute force."""
+"""The processor compared with Definition 7 by brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates by panes against aggregates of the records."""
+"""Aggregates by panes compared with aggregates of the records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S-MSO formulas by brute force against their window expressions, and back."""
+"""S-MSO formulas by brute force compared with their window expressions, in both directions."""
 
 from __future__ import annotations
 

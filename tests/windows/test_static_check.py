@@ -1,4 +1,4 @@
-"""The static check against exhaustive counting on small automata; its witnesses on the processor."""
+"""The static check compared with exhaustive counting on small automata; its witnesses on the processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The window language: meaning, errors, and no crash on any text."""
+"""The window language: semantics, errors, and no crash on any text."""
 
 from __future__ import annotations
 

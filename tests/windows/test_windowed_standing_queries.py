@@ -1,4 +1,4 @@
-"""Standing queries over window expressions: shards that lose their state give what one engine gives."""
+"""Standing queries over window expressions: shards that lose their state have the results of one engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of queries: their format, sinks and limits for each query, changes while the job runs."""
+"""Files of queries: their format, sinks and limits per query, and changes while the job runs."""
 
 from __future__ import annotations
 

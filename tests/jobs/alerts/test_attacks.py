@@ -1,4 +1,4 @@
-"""Attacks on files of queries: what they say is refused, with what was expected, or has an effect."""
+"""Malicious files of queries: each entry is rejected with the expected form, or takes effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases searched by the command: SQLite files and PostgreSQL, schemas inferred or given."""
+"""Searches of databases by the command: SQLite files and PostgreSQL, with inferred or given schemas."""
 
 from __future__ import annotations
 

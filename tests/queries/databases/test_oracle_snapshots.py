@@ -1,4 +1,4 @@
-"""A search over the index of a snapshot finds what the engine finds in static tables, scores included."""
+"""A search over the index of a snapshot has the engine's results over static tables, including scores."""
 
 from __future__ import annotations
 

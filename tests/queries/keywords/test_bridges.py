@@ -1,4 +1,4 @@
-"""Networks closed by way of bridges: every result once, whichever of its tuples comes last, or leaves."""
+"""Networks completed through bridges: every result once, whichever of its tuples arrives last, or ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All engines give the same, however large batches and their parts are: records, order, ids and counts."""
+"""All engines agree on records, order, ids and counts, for any size of batches and their parts."""
 
 from __future__ import annotations
 

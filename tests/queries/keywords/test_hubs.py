@@ -1,4 +1,4 @@
-"""One tuple that very many join: words around it are joined first, and results stay those of the mesh."""
+"""A tuple with very many join partners: words around it are joined first, with the results of the mesh."""
 
 from __future__ import annotations
 

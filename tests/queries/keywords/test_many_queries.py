@@ -1,4 +1,4 @@
-"""Queries become many: those with meshes are moved to the one for all; nothing is told twice or lost."""
+"""Many queries: those with meshes move to the shared engine, without repeated or lost results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After every instant every engine has found exactly what brute force finds, whatever is asked for."""
+"""After every instant every engine has exactly the results of brute force, for any query."""
 
 from __future__ import annotations
 

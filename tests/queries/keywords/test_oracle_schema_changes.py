@@ -1,4 +1,4 @@
-"""Schemas that change while queries run: no mode loses or repeats a result (S-KWS paper, Section 4.4)."""
+"""Schema changes while queries run: no mode loses or repeats a result (S-KWS paper, Section 4.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of results by columns are those one by one; results of one instant need memory for columns alone."""
+"""Result ids are the same by columns and one by one; results of one instant need only memory for columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in blocks: however they are grouped or packed, they stay the same rows."""
+"""Rows in blocks are the same rows, however they are grouped or packed."""
 
 from __future__ import annotations
 

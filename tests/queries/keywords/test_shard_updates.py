@@ -1,4 +1,4 @@
-"""What shards tell of one result each is told as one engine tells it."""
+"""Updates of one result from several shards are reported as one engine reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standing queries in one engine give what each gives in an engine of its own, from its snapshot on."""
+"""Standing queries in one engine have the results of separate engines, each from its snapshot on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inverted lists in arrays give what dictionaries of texts give."""
+"""Inverted lists in arrays have the results of dictionaries of texts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from skws_schema.model import COMPARED, Row, Schema
 
 
 def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
-    """Whether a row satisfies a slot, by the definition of words, prefixes and phrases."""
+    """True if a row satisfies a slot, by the definition of words, prefixes and phrases."""
     if any(compares(each, relation, row) for each in slot.alternatives if isinstance(each, Condition)):
         return True
     for column in schema.relations[relation].search_columns:
@@ -67,7 +67,7 @@ def satisfies(slot: Slot, schema: Schema, relation: int, row: Row) -> bool:
 
 
 def joined(text: str, run: list[Token], phrase: Phrase) -> bool:
-    """Whether pieces of a text are the compound that a phrase spells, sign by sign."""
+    """True if the pieces of a text are the compound that a phrase spells, including its signs."""
     letters = all(len(piece.word) == 1 and piece.word.isalpha() for piece in run)
     expected = phrase.spelled
     if expected.startswith("."):
@@ -89,7 +89,7 @@ def joined(text: str, run: list[Token], phrase: Phrase) -> bool:
 
 
 def _sign(between: str, left: str, right: str, *, acronym: bool) -> str:
-    """What joins two pieces of a compound; a blank if nothing that counts does."""
+    """The sign that joins two pieces of a compound; a blank if there is none that counts."""
     signs = between.replace("_", "")
     single = len(signs) == 1 or all(one == "_" or other == "_" for one, other in pairwise(between))
     if not between or not single or any(each not in "-\u2010\u2011'\u2019&." for each in signs):
@@ -107,7 +107,7 @@ GAP = "\0"
 
 @cache
 def edits(word: str, most: int) -> frozenset[str]:
-    """What a word becomes by typing errors that touch different letters; GAP is any letter."""
+    """The results of up to ``most`` typing errors in different letters of a word; GAP is any letter."""
     if not most or not word:
         return frozenset({word, *(["".join(GAP * n) for n in range(1, most + 1)] if not word else [])})
     rest = word[1:]
@@ -130,7 +130,7 @@ def _is_near(word: str, fuzzy: Fuzzy, near: frozenset[str]) -> bool:
 
 
 def compares(condition: Condition, relation: int, row: Row) -> bool:
-    """Whether a row satisfies a condition, value by value."""
+    """True if a row satisfies a condition, value by value."""
     if condition.relation != relation:
         return False
     found = False

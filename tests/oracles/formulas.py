@@ -34,7 +34,7 @@ Assignment: TypeAlias = Mapping[str, int | frozenset[int]]
 def satisfied(
     formula: Formula, word: Sequence[StreamRecord], assignment: Assignment, k: int, alphabet: Alphabet
 ) -> bool:
-    """Whether a word satisfies a formula under an assignment of its free variables, by brute force."""
+    """True if a word satisfies a formula under an assignment of its free variables, by brute force."""
     match formula:
         case Satisfies(guard, position):
             place = _place(assignment, position)
@@ -74,7 +74,7 @@ def _subsets(places: Sequence[int]) -> Iterable[frozenset[int]]:
 def formula_of(expression: WindowExpression) -> Formula:
     """A formula of the guarded fragment with the same windows, with ``b`` and ``e`` free (Lemma 6).
 
-    Limits, selection and keys are not part of it.
+    It leaves out limits, selection and keys.
     """
     return Conjunction(at_most(BEGIN, END), any_of(_pair(pair) for pair in expression.pairs))
 
@@ -82,7 +82,7 @@ def formula_of(expression: WindowExpression) -> Formula:
 def _pair(pair: Pair) -> Formula:
     before = _run(pair.before, "D", Precedes("x", BEGIN), Precedes("y", BEGIN), Precedes("z", BEGIN))
     if pair.before.accepts_identity:
-        # No position before b: the words of length k.
+        # Without a position before b: the words of length k.
         nothing = Negation(SomePosition("x", Precedes("x", BEGIN)))
         before = any_of([nothing, before])
     inside = [Conjunction(at_most(BEGIN, name), at_most(name, END)) for name in ("x", "y", "z")]

@@ -41,7 +41,7 @@ class Live:
 
 
 class Difference(NamedTuple):
-    """What is told of an instant; updates with the begin of the result, None if all its tuples are static."""
+    """The changes of an instant; updates with the begin of the result, None if all its tuples are static."""
 
     retracted: Counter[Shape]
     appeared: Counter[Shape]
@@ -49,7 +49,7 @@ class Difference(NamedTuple):
 
 
 class Oracle:
-    """Takes instants one after the other and tells what appears and what is retracted at each."""
+    """Processes instants one by one and returns the results that appear and are retracted at each."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Oracle:
         groups: Sequence[int] = (),
         without_joins: frozenset[int] = frozenset(),
     ) -> None:
-        """``groups``: the bitmaps of keywords that come one after the other."""
+        """``groups``: the bitmaps of keywords that must occur in order of time."""
         self.without_joins = without_joins
         self.groups = groups
         self.schema = schema
@@ -72,7 +72,7 @@ class Oracle:
         self.found: set[Network] = set()
         self.begins: dict[object, int | None] = {}  # of live results, by name
         self.position = 0  # of the next tuple, for count windows
-        self.timed = True  # results tell when they end
+        self.timed = True  # results have an end
 
     def load(self, rows: Iterable[tuple[int, Row]]) -> Counter[Shape]:
         self.live += self._last_of_keys([self.add(r, row, STATIC, float("inf"), STATIC) for r, row in rows])
@@ -92,7 +92,7 @@ class Oracle:
         return self._difference(before, after, self.begins)
 
     def _changes(self, tick: int, records: Sequence[Record], length: float) -> tuple[ByName, ByName]:
-        """What was retracted, and what appeared instead."""
+        """The retracted results, and the new ones."""
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         removed: set[int] = set()
         for record in records:
@@ -122,7 +122,7 @@ class Oracle:
         )
 
     def name(self, network: Network) -> object:
-        """What a network keeps when its rows are updated."""
+        """The identity of a network, which updates of its rows do not change."""
         nodes, edges = network
         names = {n: self._identity(n) for n in nodes}
         return frozenset(names.values()), frozenset((j, names[a], names[b]) for j, a, b in edges)
@@ -139,10 +139,11 @@ class Oracle:
         return max((self.tuples[n].time for n in network[0] if not self._static(n)), default=None)
 
     def counted(self, records: Iterable[Record], size: int) -> Difference:
-        """Records of one instant under a count window: a tuple lives until more than ``size`` others came.
+        """Process one instant under a count window: a tuple lives until more than ``size`` others arrived.
 
-        A deletion is no arrival: it meets what the last arrival saw alive. What is both found and retracted
-        in the instant is not told; what is found, expires, and is found again in it is told twice.
+        A deletion is not an arrival: it applies to the tuples that were alive at the last arrival. A result
+        that is both found and retracted in the instant is not reported; one that is found, expires, and is
+        found again is reported twice.
         """
         self.timed = False
         begins = self.begins
@@ -217,7 +218,7 @@ class Oracle:
         return found
 
     def _joined(self, usable: Sequence[int]) -> dict[int, list[tuple[int, JoinEdge]]]:
-        """The tuples that each one joins with, and by what."""
+        """The join partners of each tuple, with the join edges."""
         joined: dict[int, list[tuple[int, JoinEdge]]] = {n: [] for n in usable}
         of: dict[int, list[int]] = {}
         for n in usable:
@@ -254,7 +255,7 @@ class Oracle:
         )
 
     def _in_order(self, nodes: frozenset[int]) -> bool:
-        """All that carry keywords of a group start before all that carry those of a later one."""
+        """True if all tuples with keywords of a group start before all those with a later group's."""
         carrying = [[n for n in nodes if self.tuples[n].keywords & group] for group in self.groups]
         return all(
             (self.tuples[a].start, a) < (self.tuples[b].start, b)
@@ -278,7 +279,7 @@ class Oracle:
 
 
 def shape_of(result: Result) -> Shape:
-    """A result as the oracle writes it, for rows without time stamps."""
+    """A result in the oracle's form, for rows without time stamps."""
     names = [f"{t.relation}{tuple(t.row.values())}" for t in result.tuples]
     joins = (f"{names[a]}~{names[b]}~{name}" for a, b, name in result.joins)
     return tuple(sorted(names)), tuple(sorted(joins))
@@ -292,7 +293,7 @@ def instants(records: Iterable[Record]) -> Iterator[tuple[int, list[Record]]]:
 def steps(
     window: Window, stream: Iterable[Record], oracle: Oracle
 ) -> Iterator[tuple[list[Record], Difference]]:
-    """The records that come together, with what is told of them."""
+    """The records of each step, and the resulting changes."""
     for time, together in instants(stream):
         if isinstance(window, CountWindow):
             yield together, oracle.counted(together, window.size)

@@ -40,7 +40,7 @@ class RunTree:
         return {label: frozenset(positions) for label, positions in marked.items()}
 
     def is_simple(self) -> bool:
-        """No position is marked twice with the same label."""
+        """True if no position has the same label twice."""
         marks = [(node.position, label) for node in self.nodes() for label in node.labels]
         return len(set(marks)) == len(marks)
 

@@ -17,7 +17,7 @@ Key = tuple[Value, ...]
 
 
 class WindowedOracle:
-    """Takes records one by one; tells the results whose first window ends with each."""
+    """Processes records one by one; returns the results whose first window ends with each."""
 
     def __init__(self, plan: Plan, expression: WindowExpression, alphabet: Alphabet) -> None:
         self.schema: Schema = plan.schema
@@ -53,7 +53,7 @@ class WindowedOracle:
         return appeared
 
     def _new(self, key: Key, first: int, last: int) -> Counter[Shape]:
-        """The results of one window that were in none before."""
+        """The results of a window that were in no earlier one."""
         inside = [p for p in range(first, last + 1) if p not in self.deleted and self.belongs(p, key)]
         self.oracle.live = self.kept + [p + self.static for p in inside]
         new = self.oracle.networks() - self.told
@@ -61,7 +61,7 @@ class WindowedOracle:
         return Counter(map(self.oracle.shape, new))
 
     def belongs(self, position: int, key: Key) -> bool:
-        """Whether a tuple agrees with a key in the fields that its relation has."""
+        """True if a tuple has the values of a key in the fields of its relation."""
         record = self.stream[position]
         return all(
             self.alphabet.fields[name].columns[record.relation] < 0 or self._value(position, name) == value
@@ -76,7 +76,7 @@ class WindowedOracle:
         return StreamRecord(record.relation, record.time, record.row)
 
     def windows(self) -> Iterator[tuple[Key, list[int], list[tuple[int, int]]]]:
-        """Of each key: its positions, and its windows in them."""
+        """For each key, its positions and its windows over them."""
         keys = [tuple(self._value(p, n) for n in self.expression.per) for p in range(len(self.stream))]
         for key in dict.fromkeys(keys):
             if None not in key:
@@ -84,7 +84,7 @@ class WindowedOracle:
                 yield key, own, windows_of(self.expression, [self._letter(p) for p in own], self.alphabet)
 
     def _end(self, record: Record) -> None:
-        """Deletion and replacement of the oldest equal tuple that a window may still hold."""
+        """End the oldest equal tuple that a window may still contain, for deletion and replacement."""
         columns = self.schema.relations[record.relation].key_columns
         if any(record.row[c] is None for c in columns):
             columns = ()  # a NULL equals nothing
@@ -98,7 +98,7 @@ class WindowedOracle:
                 return
 
     def _held(self, position: int) -> bool:
-        """Whether a window that may still end, of a key that the tuple goes with, began before it."""
+        """True if an open window of a key that the tuple belongs to began before it."""
         for key, own, windows in self.windows():
             if self.belongs(position, key):
                 word = [self._letter(p) for p in own]

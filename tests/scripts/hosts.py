@@ -28,7 +28,7 @@ from tests.spark.streaming.shard_runs import KeptShard, all_shards, micro_batch_
 
 
 def checked(known: StandingQueries, commands: Sequence[JobCommand]) -> tuple[list[JobCommand], list[str]]:
-    """The commands that can be done, and why the others cannot."""
+    """The valid commands, and the reasons why the others are not."""
     good, refused = known.checked(commands)
     return good, [answer.error for answer in refused]
 
@@ -63,7 +63,7 @@ class SessionHost:
 
 @dataclass
 class ScriptFeed(Feed):
-    """Gives the records of one micro-batch after the other; their numbers are the offsets."""
+    """Returns the records of one micro-batch after the other, with batch numbers as offsets."""
 
     rows: Sequence[Record]
     batches: list[Asked] = field(default_factory=list)
@@ -86,13 +86,13 @@ class ScriptFeed(Feed):
         return Chunk.concat(Chunk.of(a.records) for a in self.batches[start["batch"] : end["batch"]])
 
     def commit(self, end: Offset) -> None:
-        """Everything can be read again."""
+        """Does nothing: everything can be read again."""
 
     def change_schema(self, schema: Schema) -> None:
-        """Records are there already."""
+        """Does nothing: the records exist already."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: there are no resources."""
 
 
 @dataclass
@@ -109,7 +109,7 @@ class ScriptSource(Source):
 
 
 class JobHost:
-    """The local job with a checkpoint; ``restarted``: ended and begun again before each micro-batch."""
+    """The local job with a checkpoint; ``restarted``: stopped and started again before each micro-batch."""
 
     def __init__(self, folder: Path, *, restarted: bool = False) -> None:
         self._folder = folder
@@ -132,12 +132,12 @@ class JobHost:
             self._job.close()
             self._open()
         self._feed.batches.append(asked)
-        # Without their ids, which several commands of a script may share.
+        # Without ids, as several commands of a script may have the same one.
         answers = [self._job.control.submit(replace(command, id="")) for command in asked.commands]
         before = self._job.metrics().late
         changes = any(command.op == "schema" for command in asked.commands)
         self._job.step()
-        if changes:  # it is alone in its micro-batch
+        if changes:  # the change is alone in its micro-batch
             self._job.step()
         results, errors = list(self._sink.results), [answer.result(0).error for answer in answers]
         self._sink.results.clear()
@@ -148,7 +148,7 @@ class JobHost:
 
 
 class ShardsHost:
-    """Three shards of the Spark job, worked by hand, each rebuilt from its log between two micro-batches."""
+    """Three shards of the Spark job, called directly, each rebuilt from its log between two micro-batches."""
 
     def __init__(self, *, rebuilt: bool = False, spread: Partitioning = Partitioning.ROOTS) -> None:
         self._rebuilt = rebuilt

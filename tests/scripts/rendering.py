@@ -10,7 +10,7 @@ from skws.results.result import LiveResult
 
 
 def line_of(result: LiveResult) -> str:
-    """``OP QUERY START..END`` with what the kind of query adds, then the network or labels with the rows."""
+    """``OP QUERY START..END`` with details by kind of query, then the network or labels with the rows."""
     shown = result.to_dict()
     head = f"{shown['op']} {shown['query']} {_span(shown)}"
     parts = [head, *_extras(shown), _body(shown)]

@@ -56,14 +56,14 @@ from skws_windows.window import parse_duration, parse_window
 from tests.scripts.rendering import line_of
 
 SOURCE: Final = Path("script")
-schema_of: Final = cache(partial(parse_schema, default_name="script"))  # each host plays the script
+schema_of: Final = cache(partial(parse_schema, default_name="script"))  # every host plays the script
 NETWORKS: Final = 12
 SHOWN: Final[dict[str, Callable[[Schema], str]]] = {"show": show, "yaml": to_yaml, "dot": to_dot}
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Input lines and the output that they lead to; ``comments`` stand before them."""
+    """Input lines and their output; ``comments`` precede them."""
 
     input: tuple[str, ...]
     output: tuple[str, ...]
@@ -75,7 +75,7 @@ class Block:
 
     @property
     def text(self) -> str:
-        """What stands below the first line."""
+        """The lines below the first one."""
         return "\n".join(self.input[1:])
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a micro-batch asks of a host. ``ended``: the stream ends with it."""
+    """A request of a micro-batch to a host. ``ended``: the stream ends with it."""
 
     commands: tuple[JobCommand, ...]
     records: tuple[Record, ...]
@@ -93,7 +93,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a host answers: results in their order, the reasons of refused commands, how many were late."""
+    """A host's answer: results in order, the reasons of rejected commands, the number of late records."""
 
     results: Sequence[LiveResult]
     errors: Sequence[str] = ()
@@ -106,7 +106,7 @@ class Told:
 
 
 class Host(Protocol):
-    """Something that answers standing queries over a stream; ``start`` first."""
+    """Answers standing queries over a stream; call ``start`` first."""
 
     def start(self, request: Job, tables: Sequence[Record]) -> None: ...
 
@@ -116,11 +116,11 @@ class Host(Protocol):
 
 
 Searcher = Callable[["Stage", str, Query], list[str]]
-"""Answers a query over the records of a stage, as a replay in one go."""
+"""Answers a query over the records of a stage, as a replay in one run."""
 
 
 def parse_script(text: str) -> list[Block]:
-    """The blocks of a script. Raises ValueError for one without ``---``."""
+    """The blocks of a script. Raises ValueError for a block without ``---``."""
     blocks = []
     for part in text.strip("\n").split("\n\n"):
         lines = part.strip("\n").split("\n")
@@ -144,7 +144,7 @@ def script_of(blocks: Sequence[Block]) -> str:
 
 @dataclass
 class Stage:
-    """A script as far as it has been played."""
+    """The state of a script after the blocks played so far."""
 
     schema: Schema | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Stage:
         return self.schema
 
     def request(self) -> Job:
-        """The live search that the options ask for. Raises UsageError."""
+        """The live search with the script's options. Raises UsageError."""
         given = dict(self.options)
         if "window" in given:
             given["window"] = parse_window(given["window"])
@@ -211,7 +211,7 @@ def play(
 
 
 def replayed(played: Sequence[tuple[Block, list[str] | None]]) -> list[Block]:
-    """The blocks with what came of them; what was not played stays."""
+    """The blocks with their actual output; blocks that were not played are unchanged."""
     return [block if output is None else replace(block, output=tuple(output)) for block, output in played]
 
 
@@ -225,7 +225,7 @@ def _sized(schema: Schema) -> str:
 
 
 def _asked(stage: Stage, block: Block) -> Asked:
-    """Raises SkwsError for a query that cannot be written so; ValueError for a line that is none."""
+    """Raises SkwsError for an invalid query, ValueError for an invalid line."""
     if block.verb == "change":
         return Asked((JobCommand("schema", "", id="change", schema=block.text),), ())
     commands: list[JobCommand] = []
@@ -263,7 +263,7 @@ def _query(text: str) -> Query:
 
 
 def _records(stage: Stage, relation: str, row: str, **more: Any) -> list[Record]:
-    """As a line of a replay is read. Raises ValueError for one that is no record."""
+    """Reads a row like a line of a replay. Raises ValueError for an invalid record."""
     line = orjson.dumps({"relation": relation, "row": yaml.safe_load(row)} | more)
     reader = LineReader(Split(SOURCE, Format.JSON_LINES, None, 0, END, len(line), 0), stage.described)
     (found,) = reader.items(BytesIO(line))

@@ -43,14 +43,14 @@ def read(path: Path) -> list[Block]:
 
 @of_scripts(SCRIPTS)
 def test_session(path: Path, tmp_path: Path) -> None:
-    """Results come in the order of the script."""
+    """Results must have the order of the script."""
     search = ReplaySearch(tmp_path, EngineName.LOCAL)
     for block, found in play(read(path), SessionHost(), search):
         assert found == list(block.output), block.input
 
 
 def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
-    """Runs a test with each script on each host; of every other script one host in turn is not slow."""
+    """Runs a test with each script on each host; for every other script, one host in turn is not slow."""
     return pytest.mark.parametrize(
         ("path", "host"),
         [
@@ -62,9 +62,9 @@ def of_hosts(paths: Sequence[Path]) -> pytest.MarkDecorator:
     )
 
 
-@of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # which start no host
+@of_hosts([path for path in SCRIPTS if path.parent.name != "errors"])  # errors start no host
 def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
-    """Results of a micro-batch come in any order."""
+    """Results of a micro-batch may have any order."""
     for block, found in play(read(path), HOSTS[host](tmp_path)):
         if found is not None:
             assert sorted(found) == sorted(block.output), block.input
@@ -73,7 +73,7 @@ def test_other_hosts(path: Path, host: str, tmp_path: Path) -> None:
 @pytest.mark.spark
 @of_scripts([path for path in SCRIPTS if "\nsearch" in path.read_text(encoding="utf-8")], few=8)
 def test_spark_batch(path: Path, tmp_path: Path, spark: SparkSession) -> None:
-    """Searches of replays give the same on Spark; results of one time come in any order."""
+    """Searches of replays have the same results on Spark; results of the same time may have any order."""
     search = ReplaySearch(tmp_path, EngineName.SPARK)
     for block, found in play(read(path), SessionHost(), search):
         if block.input and block.verb == "search":

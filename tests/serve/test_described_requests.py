@@ -1,4 +1,4 @@
-"""Requests generated from the server's OpenAPI description, valid or nearly so: all answers are documented."""
+"""Requests generated from the server's OpenAPI description, or close to it: every answer is documented."""
 
 from __future__ import annotations
 

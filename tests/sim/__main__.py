@@ -21,17 +21,17 @@ _HASH_SEED: Final = "PYTHONHASHSEED"
 
 
 def failure(plan: list[Action], options: Options) -> BaseException | None:
-    """What a plan comes to, if not to an end without a finding."""
+    """The exception that a plan raises; None if it ends without a finding."""
     made = simulation(options)
     try:
         made.run(plan)
-    except Exception as error:  # whatever is wrong is to be shown with its seed
+    except Exception as error:  # every error is reported with its seed
         return error
     return None
 
 
 def kind_of(error: BaseException | None) -> str:
-    """Failures of one kind, whatever the details."""
+    """A kind that is the same for failures that differ only in details."""
     if error is None:
         return ""
     words = [word for word in str(error).split() if word.isalpha()]
@@ -39,7 +39,7 @@ def kind_of(error: BaseException | None) -> str:
 
 
 def report(seed: int, options: Options, error: BaseException) -> None:
-    """Print a failure, how to have it again, and the least plan that leads to it."""
+    """Print a failure, the command that reproduces it, and the smallest plan that leads to it."""
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -73,7 +73,7 @@ def main() -> int:
     for name, choices in CHOICES.items():
         parser.add_argument(f"--{name}", choices=sorted(set(choices)), help="drawn from the seed without it")
     given = parser.parse_args()
-    if os.environ.get(_HASH_SEED) != "0":  # sets of texts have another order in each process else
+    if os.environ.get(_HASH_SEED) != "0":  # otherwise, processes order sets of texts differently
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {_HASH_SEED: "0"})
     first = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed
     runs = given.runs or (1 if given.seed is not None else 1 << 60)

@@ -66,7 +66,7 @@ class File:
         self.pending.clear()
 
     def lose_power(self, rng: Random) -> bool:
-        """Keep the first few writes since the last sync, the last one perhaps torn; whether any is lost."""
+        """Keep the first few writes since the last sync, the last one perhaps torn; True if any is lost."""
         kept = rng.randint(0, len(self.pending)) if rng.random() < 0.7 else 0
         lost = kept < len(self.pending)
         for at, data in self.pending[:kept]:
@@ -76,7 +76,7 @@ class File:
             if data is not None:
                 torn = data[: rng.randint(0, len(data))]
                 _apply(self.durable, at, torn)
-                # Space is given to a file before its bytes arrive; what has space keeps its former bytes.
+                # A file gets space before its bytes arrive; the space keeps its earlier bytes.
                 end = at + len(torn) + rng.choice((0, 0, len(data) - len(torn)))
                 self.durable.extend(bytes(max(0, end - len(self.durable))))
         self.data, self.pending = bytearray(self.durable), []
@@ -103,7 +103,7 @@ class Folder:
     pending: list[dict[str, Any]] = field(default_factory=list)
 
     def change(self, names: dict[str, Any]) -> None:
-        """``names``: the new files; None for a name that goes."""
+        """``names``: the new files by name; None for a name to remove."""
         self.pending.append(names)
         _rename(self.entries, names)
 
@@ -131,7 +131,7 @@ def _rename(entries: dict[str, Any], names: dict[str, Any]) -> None:
 
 @dataclass(slots=True)
 class Opened:
-    """An open file of the process that runs; ``at``: where the next read or write begins."""
+    """An open file of the running process; ``at``: the position of the next read or write."""
 
     inode: Any
     path: str
@@ -140,12 +140,13 @@ class Opened:
 
 
 Effect = Callable[[str, str], "float | None"]
-"""Called with the name and the path of each effect before it happens. It may raise what the system would;
-for a write it may give the part of the data that is written."""
+"""Called with the name and path of each effect before it happens. May raise the errors of the system;
+for a write, it may return the part of the data that is written.
+"""
 
 
 class Disk:
-    """Files and folders by path; ``effect`` may have any change, sync or read of them fail.
+    """Files and folders by path; ``effect`` may make any change, sync or read fail.
 
     ``now``: nanoseconds, for times of files.
     """
@@ -157,9 +158,9 @@ class Disk:
         self.top = Folder(1)
         self._open: dict[int, Opened] = {}
         self._handle = _FIRST_HANDLE
-        self._locked: dict[int, int] = {}  # by the number of the file
+        self._locked: dict[int, int] = {}  # by file number
 
-    # --- what simulations ask and do -------------------------------------------------------------
+    # --- what simulations call -------------------------------------------------------------------
 
     def end_process(self) -> None:
         """Close all open files, as the end of a process does."""
@@ -167,7 +168,7 @@ class Disk:
         self._locked.clear()
 
     def lose_power(self, rng: Random) -> bool:
-        """Leave only what lasts; whether anything was lost."""
+        """Keep only durable content; True if anything was lost."""
         self.end_process()
         lost = False
         for _, found in sorted(self.walk()):
@@ -190,7 +191,7 @@ class Disk:
         return {path: bytes(each.data) for path, each in self.walk(folder) if isinstance(each, File)}
 
     def lasting(self, folder: str = ROOT) -> dict[str, bytes]:
-        """The content of the files below a folder that were there if the power went now, at worst."""
+        """The durable content of the files below a folder: the worst case of a power loss now."""
         found: dict[str, bytes] = {}
         folders = [(ROOT, self.top)]
         for path, each in folders:
@@ -207,7 +208,7 @@ class Disk:
         return bytes(found.data) if isinstance(found, File) else b""
 
     def put(self, path: str, data: bytes) -> None:
-        """Replace the content of a file for good, without an effect."""
+        """Replace the content of a file durably, without an effect."""
         found = self._found(path)
         if not isinstance(found, File):
             parent, name = self._parent(path)
@@ -220,7 +221,7 @@ class Disk:
         found.changed = self._now()
 
     def extend(self, path: str, data: bytes) -> None:
-        """Append to a file for good, as another program does."""
+        """Append to a file durably, as another program does."""
         self.put(path, self.content(path) + data)
 
     # --- system calls ----------------------------------------------------------------------------
@@ -247,7 +248,7 @@ class Disk:
         return self._handle
 
     def close(self, handle: int) -> None:
-        """Ends the locks of the file as well. No effect: nothing that lasts depends on it."""
+        """Also releases the locks of the file. Not an effect: nothing durable depends on it."""
         closed = self._open.pop(handle, None)
         if closed is not None and self._locked.get(closed.inode.ino) == handle:
             del self._locked[closed.inode.ino]
@@ -288,7 +289,7 @@ class Disk:
             self._effect("sync", opened.path)
         except OSError:
             if isinstance(inode, File):
-                inode.pending.clear()  # the system takes the pages for written
+                inode.pending.clear()  # the system considers the pages written
             raise
         inode.sync()
 
@@ -384,14 +385,14 @@ class Disk:
 
 
 def _error(code: int, path: str) -> OSError:
-    return OSError(code, os.strerror(code), path)  # its class is that of the code
+    return OSError(code, os.strerror(code), path)  # the code determines its class
 
 
 class Raw(io.RawIOBase):
     """A file of the disk, for ``io.open``."""
 
     def __init__(self, disk: Disk, path: str, flags: int = os.O_RDONLY, handle: int | None = None) -> None:
-        """``handle``: of a file that is open already."""
+        """``handle``: of a file that is already open."""
         super().__init__()
         self._disk, self._flags, self.name = disk, flags, path
         self._file = disk.open(path, flags, 0o666) if handle is None else handle
@@ -438,7 +439,7 @@ class Raw(io.RawIOBase):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What ``os.scandir`` gives."""
+    """An entry of ``os.scandir``."""
 
     name: str
     path: str
@@ -486,7 +487,7 @@ _FLAGS: Final = {
 
 
 def _ours(path: Any) -> str | None:
-    """The path as text if it is one of the disk's."""
+    """The path as text if it belongs to the disk."""
     if isinstance(path, int):
         return None
     text = os.fspath(path)
@@ -495,7 +496,7 @@ def _ours(path: Any) -> str | None:
 
 @contextmanager
 def installed(disk: Disk) -> Iterator[None]:
-    """Inside, ``os``, ``io.open`` and ``fcntl.flock`` serve paths and handles of the disk, too."""
+    """A context in which ``os``, ``io.open`` and ``fcntl.flock`` also serve the disk's paths and handles."""
 
     def by_path(name: str, own: Callable[..., Any]) -> AbstractContextManager[Any]:
         real = getattr(os, name)

@@ -23,30 +23,30 @@ BAD: Final = "nobody"
 
 
 class Upstream:
-    """Where records come from. ``truth``: what can be read, by part; ``time``: the latest event time."""
+    """The source of records. ``truth``: what can be read, by part; ``time``: the latest event time."""
 
     address = ""
     schema = SCHEMA
-    may_change = True  # whether the schema may
+    may_change = True  # whether the schema may change
 
     def source(self, control: RunControl) -> Source | None:
-        """What the job reads; None for the source of the address."""
+        """The source of the job; None for the source of the address."""
         return None
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.time = 1_700_000_000_000_000
         self.truth: dict[str, list[Sent]] = {}
-        self.needed: dict[str, int] = {}  # by part: from which item on it may be read again
+        self.needed: dict[str, int] = {}  # by part, the first item that may have to be read again
         self._bad = 0
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Inside, product code finds the source."""
+        """A context in which product code finds the source."""
         yield
 
     def sent(self, event: Event) -> tuple[Sent, dict[str, Any]]:
-        """An event as the model knows it, and as JSON."""
+        """An event in the form of the model, and as JSON."""
         time = self.time + event.micros
         self.time = max(self.time, time)
         relation = event.relation
@@ -59,12 +59,12 @@ class Upstream:
         return (relation, Record(-1, time, event.row, event.delete), orjson.dumps(shown)), shown
 
     def describe(self, schema: Schema) -> None:
-        """The schema of the job, whose static table is to be there."""
+        """The schema of the job, whose static table must exist."""
         if TABLE in schema.index:
             self.load([{"relation": TABLE, "row": {"cid": cid, "level": level}} for cid, level in ROWS])
 
     def load(self, rows: list[dict[str, Any]]) -> None:
-        """Let the rows of the static table be there."""
+        """Provide the rows of the static table."""
         raise NotImplementedError
 
     def part(self, relation: str, row: Row) -> str:
@@ -74,18 +74,18 @@ class Upstream:
         raise NotImplementedError
 
     def save(self) -> Callable[[], None]:
-        """A call that undoes what processes do to the source from now on."""
+        """Returns a call that undoes what processes do to the source from now on."""
         return lambda: None
 
     def act(self, draw: int) -> None:
-        """Something that only such a source does."""
+        """An action that is specific to the source."""
 
     def settle(self) -> None:
-        """Everything that was sent can be read from now on."""
+        """Make everything that was sent readable."""
 
 
 class Files(Upstream):
-    """Two files: customers and refunds in one, orders in the other. Lines may be written in halves."""
+    """Two files: one with customers and refunds, one with orders. Lines may be written in halves."""
 
     address = FOLDER
 
@@ -112,7 +112,7 @@ class Files(Upstream):
         self.truth[part].append(sent)
 
     def act(self, draw: int) -> None:
-        """Write half a line; or rotate a file that is read: several files are read side by side."""
+        """Write half a line, or rotate a file while it is read, so that several are read in parallel."""
         rng = Random(draw)
         part = rng.choice("ab")
         if rng.random() < 0.6:

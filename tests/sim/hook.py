@@ -19,11 +19,11 @@ ATTEMPTS: Final = 3
 _BUSY: Final = 503
 _WRONG: Final = 400
 Part = tuple[int, int]
-"""A micro-batch, and which of its posts."""
+"""The number of a micro-batch, and that of one of its posts."""
 
 
 class Answer:
-    """As ``http.client.HTTPResponse``."""
+    """Like ``http.client.HTTPResponse``."""
 
     length = 0
 
@@ -39,20 +39,20 @@ class Answer:
 
 
 class Hook:
-    """``taken``: what each post with an answer, heard or not, held, by its key."""
+    """``taken``: the content of each answered post by key, even if the answer was lost."""
 
     def __init__(self, world: World, *, fatal: bool) -> None:
-        """``fatal``: a job ends when its results are not taken."""
+        """``fatal``: the job ends if its results are refused."""
         self.world = world
         self._fatal = fatal
         self.taken: dict[Part, bytes] = {}
         self._runs: set[str] = set()
-        self._refusing = [0, _BUSY]  # how many more posts, and how
+        self._refusing = [0, _BUSY]  # the number of posts to refuse, and the status
         self.unheard = False
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Inside, posts come here, in the thread that makes them."""
+        """A context in which posts arrive here, in the thread that sends them."""
         exchange = webhook._Exchange
         with (
             patch.object(webhook, "HTTPConnection", lambda *_, **__: self),
@@ -62,15 +62,15 @@ class Hook:
             yield
 
     def refuse(self, posts: int, draw: int) -> None:
-        """Refuse the next few posts: for now, or for good."""
+        """Refuse the next few posts, temporarily or permanently."""
         self._refusing = [posts, _WRONG if draw % 3 == 0 else _BUSY]
 
     def relent(self) -> None:
-        """Take posts from now on."""
+        """Accept posts from now on."""
         self._refusing[0] = 0
         self.world.come_back()
 
-    # --- as http.client.HTTPConnection -----------------------------------------------------------
+    # --- like http.client.HTTPConnection ---------------------------------------------------------
 
     sock = None
 
@@ -121,10 +121,10 @@ class Hook:
     # ---------------------------------------------------------------------------------------------
 
     def check(self, batches: Sequence[list[Line]], letters: bytes) -> None:
-        """Each result was posted, or is a dead letter, and comes in its turn.
+        """Check that each result was posted or is a dead letter, in order.
 
-        A post whose answer was lost may be both. As posts may be equal, several numbers of dead letters can
-        be those before a post.
+        It may be both if the answer to its post was lost. As posts may be equal, several numbers of dead
+        letters can precede a post.
         """
         rest = [orjson.loads(line)["result"] for line in letters.splitlines()]
         before, seen = {0}, 0

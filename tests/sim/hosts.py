@@ -9,11 +9,11 @@ from tests.sim.local import LocalSimulation
 from tests.sim.plan import Options
 from tests.sim.spark import SparkSimulation
 
-_IDLE: Final = 2_000_000  # microseconds: less than the last rounds take
+_IDLE: Final = 2_000_000  # microseconds: less than the duration of the last rounds
 
 
 def simulation(options: Options) -> LocalSimulation:
     made = (SparkSimulation if options.host == "spark" else LocalSimulation)(options)
-    # Parts that fall silent are not waited for to the end, where nothing more than a window may be kept.
+    # Silent partitions are not waited for at the end if only the window may be kept.
     made.job = made.model.job = replace(made.job, idle=_IDLE)
     return made

@@ -31,7 +31,7 @@ _MOST: Final = 4  # partitions of a topic
 
 @dataclass(slots=True)
 class Log:
-    """Of a partition: messages from offset ``first`` on, with their times in milliseconds."""
+    """The log of a partition: messages from offset ``first`` on, with times in milliseconds."""
 
     first: int = 0
     messages: list[tuple[bytes, int]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A message or an event, as the client gives it."""
+    """A message or an event, as the client returns it."""
 
     place: Partition
     at: int
@@ -74,7 +74,7 @@ class Fetched:
 
 
 class Kafka(Upstream):
-    """Topics of customers and orders; a row's partition is that of its ``cid``, once it exists."""
+    """Topics of customers and orders; a row's partition is that of its ``cid``, if it exists by then."""
 
     address = "kafka://broker:9092"
     may_change = False
@@ -85,7 +85,7 @@ class Kafka(Upstream):
             (topic, n): Log() for topic in ("customer", "order") for n in (0, 1)
         }
         self.truth = {_name(place): [] for place in self.logs}
-        self.moved: set[Partition] = set()  # to another broker, which the client is about to notice
+        self.moved: set[Partition] = set()  # to another broker, unnoticed by the client
 
     def load(self, rows: list[dict[str, Any]]) -> None:
         self.logs[TABLE, 0] = Log(0, [(orjson.dumps(row), self.time // 1000) for row in rows])
@@ -111,7 +111,7 @@ class Kafka(Upstream):
             self.truth[_name(place)].append(sent)
 
     def act(self, draw: int) -> None:
-        """Another partition; a partition on another broker; old messages go."""
+        """Add a partition, move one to another broker, or delete old messages."""
         rng = Random(draw)
         place = rng.choice(sorted(place for place in self.logs if place[0] != TABLE))
         match rng.randrange(3):
@@ -130,7 +130,7 @@ class Kafka(Upstream):
                     log.first = gone
 
     def settle(self) -> None:
-        self.world.micros += 31_000_000  # until new partitions are looked for
+        self.world.micros += 31_000_000  # until the client looks for new partitions
 
 
 def _name(place: Partition) -> str:
@@ -138,7 +138,7 @@ def _name(place: Partition) -> str:
 
 
 class SimClient:
-    """As ``skws.sources.kafka.client.Client``."""
+    """Like ``skws.sources.kafka.client.Client``."""
 
     def __init__(self, cluster: Kafka, address: TopicAddress) -> None:
         self._cluster = cluster
@@ -147,7 +147,7 @@ class SimClient:
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
         self._paused: set[Partition] = set()
-        self._told: set[Partition] = set()  # whose end is told
+        self._told: set[Partition] = set()  # partitions whose end was reported
         self._errors: list[KafkaError] = []
 
     def connected(self) -> str:

@@ -65,20 +65,20 @@ _WINDOWS: Final[dict[str, Window]] = {
 _SOURCES: Final[dict[str, type[Upstream]]] = {"files": Files, "kafka": Kafka, "postgres": Postgres}
 _SEGMENT_BYTES: Final = 1_200
 _LATENESS: Final = 2_500_000  # microseconds
-_RECORDS: Final = 6  # in a micro-batch, about
-_FEW_RECORDS: Final = 6  # of a log that is not worth looking at
-_TAIL_BYTES: Final = 1_500  # of a log of what lives for ever
+_RECORDS: Final = 6  # in a micro-batch, approximately
+_FEW_RECORDS: Final = 6  # of a log too small to check
+_TAIL_BYTES: Final = 1_500  # of a log of tuples that live for ever
 _BETWEEN: Final = 400_000  # microseconds between two steps
 _SETTLING: Final = 400  # steps that a run without faults may take
-_LAST: Final = 6  # rounds of records in the end, over three windows
-_MOST_BYTES: Final = 28_000  # a segment of the log more or less, and what is recent
-_MOST_PAGES: Final = 20_480  # bytes of the state, which SQLite keeps in pages
+_LAST: Final = 6  # rounds of records at the end, over three windows
+_MOST_BYTES: Final = 28_000  # up to a segment more of the log, and recent records
+_MOST_PAGES: Final = 20_480  # bytes of the state, which SQLite stores in pages
 _MOST_ENTRIES: Final = 14
 _MOST_BESIDE: Final = (
-    32  # if what is recent is kept as well, or what lives waits for late records or partitions
+    32  # if recent records are kept as well, or live ones wait for late records or partitions
 )
 _USUAL: Final = 8  # live tuples
-_UNSWEPT: Final = 48  # tuples that are over; so many are swept out together, with partial results
+_UNSWEPT: Final = 48  # expired tuples, which are purged together, with partial results
 _LONG: Final = 1 << 40  # ticks of any window
 
 
@@ -145,14 +145,14 @@ class LocalSimulation:
 
     @property
     def _by_expression(self) -> bool:
-        """Whether nobody but the windows themselves knows how long a tuple is held."""
+        """True if only the windows themselves determine how long a tuple is held."""
         return isinstance(self.job.window, ExpressionWindow)
 
     def _upstream(self) -> Upstream:
         return _SOURCES[self.options.source](self.world)
 
     def _asks(self) -> tuple[tuple[Query, ...], dict[str, str | Query]]:
-        """The queries that commands add, and those that the job is given."""
+        """The queries that commands add, and those that the job starts with."""
         given: dict[str, str | Query] = {"both": BOTH, "own": "bob"}
         if self.options.asks == "keywords":
             return ADDED, given
@@ -164,24 +164,24 @@ class LocalSimulation:
         )
         best = alert_of({"query": "lamp ada", "top": 2}).query
         within = alert_of({"query": "chair ada", "window": "every match [customer] [order]"}).query
-        # These two stand from the start: best results that a command adds take equal rows to be those of the
-        # log alone, and the runs of a window are kept until they are swept.
+        # These two exist from the start: best results that a command adds take equal rows to be those of the
+        # log alone, and the runs of a window are kept until they are purged.
         added = (*ADDED[:4], *(Query(text, kind=PATTERN) for text in texts))
         given |= {"best": best, "within": within}
         if self.options.asks == "kinds":
             given["third"] = Query("3", kind="counted")
         window = self.options.window
-        if window == "expression":  # which has no scores
+        if window == "expression":  # expression windows have no scores
             del given["best"]
-        if window in {"expression", "none"}:  # without a window of their own patterns have none, or all
+        if window in {"expression", "none"}:  # patterns without their own window have none, or infinite ones
             added = (*ADDED[:4], Query(texts[1], kind=PATTERN))
-            # Else nothing keeps the log, and a pattern that is added begins with what is left of it.
+            # Otherwise nothing keeps the log, and an added pattern begins with the rest of it.
             given["longer"] = Query(texts[1].replace("3 seconds", "4 seconds"), kind=PATTERN)
         return added, given
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Inside, product code sees the world of the simulation."""
+        """A context in which product code sees the world of the simulation."""
         append = Journal.append
 
         def logged(journal: Journal, entry: JournalEntry, before: Any) -> JournalEntry:
@@ -208,11 +208,11 @@ class LocalSimulation:
                 self.database.close()
 
     def _connected(self, path: Any, **_: Any) -> Any:
-        """A connection to the state of the run, or to the database that is one of its sinks."""
+        """A connection to the state of the run, or to the database of one of its sinks."""
         return SqliteFile(self.world, STATE) if str(path) == STATE else self.database.connect()
 
     def run(self, plan: Sequence[Action], *, expire: bool = True) -> None:
-        """Carry out a plan, then let everything arrive without faults, and ``expire``."""
+        """Carry out a plan, then deliver everything without faults, and ``expire``."""
         with self.running():
             for action in plan:
                 self._act(action)
@@ -247,11 +247,11 @@ class LocalSimulation:
                 self.hook.refuse(action.number, action.draw)
 
     def _log(self, entry: JournalEntry) -> Batch:
-        with self.world.calm():  # a session works it out, too
+        with self.world.calm():  # a session may compute it, too
             return self.model.log(entry)
 
     def _command(self, action: Action) -> None:
-        """Send a command; some cannot be carried out, and are refused."""
+        """Send a command; those that cannot be carried out are rejected."""
         if action.do == "add":
             self._names += 1
             asked = self.asks[(action.number + action.draw // 8) % len(self.asks)]
@@ -267,17 +267,18 @@ class LocalSimulation:
             self.watch.control.submit(replace(command, id=f"c{action.draw}"))
             return
         if not self.model.batches:
-            return  # a run skips the commands that were there before it
+            return  # a run ignores commands that are older than it
         with self.world.calm():
-            if action.draw % 4 == 2:  # another user lost power within a command
+            if action.draw % 4 == 2:  # another user's machine lost power while writing a command
                 path = f"{CONTROL}/commands.jsonl"
                 self.world.disk.put(path, self.world.disk.content(path) + b'{"op": "remo')
             self._sent.append(ControlFolder(Path(CONTROL)).send(command))
 
     def _attempt(self, action: Action, work: Callable[[], None]) -> None:
-        """Let faults come while the process works; see to its end if it ends.
+        """Run work with faults, and handle the end of the process if it ends.
 
-        As long as others are to come, the next process begins at once, so that many meet one that recovers.
+        While more faults are due, the next process starts at once, so that many of them hit one that
+        recovers.
         """
         self.world.arm(action.faults)
         rng = Random(action.draw)
@@ -286,7 +287,7 @@ class LocalSimulation:
         self.world.disarm()
 
     def _ended(self, work: Callable[[], None], rng: Random) -> bool:
-        """Whether the process ends while it works."""
+        """True if the process ends during the work."""
         try:
             with explain_refusals():
                 work()
@@ -303,7 +304,7 @@ class LocalSimulation:
         return True
 
     def _fail(self) -> None:
-        """As ``LocalWatch.run`` ends it."""
+        """End the run as ``LocalWatch.run`` does."""
         if self.watch is not None:
             with suppress(SkwsError, KeyboardInterrupt):
                 self.watch.close(failed=True)
@@ -348,7 +349,7 @@ class LocalSimulation:
         return Alert(Query("bob"), (f"jsonl:{outputs.FOLDER}/own.jsonl",), self._rate)
 
     def _limit(self, rate: Rate) -> None:
-        """Another limit of the alert; with the job committed, so that no result is between the two."""
+        """Change the limit of the alert while the job is committed, so that no result is between the two."""
         if self.watch is None:
             return
         self.watch.commit()
@@ -359,12 +360,12 @@ class LocalSimulation:
 
     @property
     def _counting_from(self) -> int:
-        """The micro-batch behind which a process that has just begun counts."""
+        """The micro-batch after which a process that has just started counts."""
         committed: int = self.watch._checkpoint.committed()
         return committed
 
     def _made(self, sinks: list[Any], control: RunControl) -> Any:
-        """The host of the job."""
+        """Returns the host of the job."""
         source = self.upstream.source(control)
         return LocalWatch(self.job, sinks, self.notes.log, control=control, source=source)
 
@@ -387,7 +388,7 @@ class LocalSimulation:
             self.database.end_process()
 
     def _check(self, *, closed: bool = False) -> None:
-        """Everything that must hold after a step."""
+        """Check everything that must hold after a step."""
         watch, model = self.watch, self.model
         assert watch is not None
         self.steps += 1
@@ -411,13 +412,13 @@ class LocalSimulation:
                 self._check_lasting(lasting)
 
     def _check_lasting(self, committed: int) -> None:
-        """What a commit that lasts relies on lasts too."""
+        """Check that everything that a durable commit relies on is durable, too."""
         self.expected.check_lasting(committed)
         lasts = self._journaled(self.world.disk.lasting(CHECKPOINT))
         check(lasts >= committed, "the journal would end with micro-batch", lasts, "before", committed)
 
     def _check_standing(self) -> None:
-        """The queries and the schema are those that commands have led to."""
+        """Check that the queries and the schema are those that result from the commands."""
         assert self.watch is not None
         found = {one.name: one.text for one in self.watch.standing}
         wanted = {name: one.text for name, one in self.model.state.standing.items()}
@@ -425,7 +426,7 @@ class LocalSimulation:
         check(self.watch.schema == self.model.state.stream.schema, "it has another schema", self.watch.schema)
 
     def _check_counts(self, last: int) -> None:
-        """What the process counts is what it was given, and what it gave."""
+        """Check that the process's counts agree with its input and output."""
         counters = self.watch.gauges.counters
         counted = counters["tuples"] + counters["deletions"] + counters["late"]
         batches = self.model.batches[self._counted_from : last]
@@ -439,21 +440,21 @@ class LocalSimulation:
         self._check_bad(last)
 
     def _sessions(self) -> list[Session]:
-        """What the process holds in memory."""
+        """The sessions in memory."""
         return [self.watch.worker.live]
 
     def _check_memory(self) -> None:
-        """A process holds as much as its window does, and what is not swept out yet."""
+        """Check that a process holds no more than its window and the expired tuples not purged yet."""
         if self._by_expression:
             return
         self._most_live = max(self._most_live, self.model.live)
-        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # so much longer they are held
+        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # held longer by the factor
         for live in self._sessions():
             held = live.operators[KEYWORDS, SHARED].load().live
             check(held <= most, "of at most", self._most_live, "live tuples are held", held)
 
     def _check_idle(self) -> None:
-        """Long after the last record nothing of the stream is held."""
+        """Check that nothing of the stream is held long after the last record."""
         for live in self._sessions():
             engine = live.operators[KEYWORDS, SHARED]._engine  # type: ignore[attr-defined]
             engine.reach(engine.now + _LONG, engine.now + _LONG)
@@ -462,13 +463,13 @@ class LocalSimulation:
             check(idle, "tuples or results are held for ever:", engine.load())
 
     def _check_bad(self, last: int) -> None:
-        """Those that this process has read."""
+        """Check the number of bad records that this process has read."""
         bad = sum(batch.entry.bad for batch in self.model.batches[self._opened_at :])
         counted = self.watch.intake.bad.count
         check(counted == bad, "of", bad, "bad records were counted", counted)
 
     def _settle(self, *, expire: bool) -> None:
-        """Without faults everything arrives, and nothing is left."""
+        """Deliver everything without faults, and check that nothing remains."""
         self.upstream.settle()
         if self.hook is not None:
             self.hook.relent()
@@ -496,7 +497,7 @@ class LocalSimulation:
         self._check_answers()
 
     def _expire(self) -> None:
-        """Two windows after a record nothing of it is in the checkpoint, and no file is left over."""
+        """Check that two windows after a record the checkpoint holds none of it and leaves no stray file."""
         stays = isinstance(self.job.window, Unbounded)
         self._delete_all()
         for _ in range(_LAST):
@@ -510,7 +511,7 @@ class LocalSimulation:
             self.world.micros += 1_100_000
         self._drain()
         self._check_state()
-        self._stop()  # a later process has no more than what the checkpoint keeps
+        self._stop()  # a later process only has the content of the checkpoint
         for relation, word in (("customer", "ada"), ("order", "lamp"), ("refund", "lamp")):
             self.upstream.publish(Event(relation, 0, (1, word)))
         self._drain()
@@ -527,18 +528,18 @@ class LocalSimulation:
         self._check_idle()
 
     def _delete_all(self) -> None:
-        """If rows end by deletions alone, delete those that live."""
+        """If rows end only by deletion, delete the live ones."""
         if not isinstance(self.job.window, Unbounded):
             return
         tables = [row.row for row in rows_of(self.schema)]
         while living := [one for one in self.model.living if one[1] not in tables]:
-            for relation, row in living:  # a database may delete one that had come too late
+            for relation, row in living:  # a database may delete a row that had arrived too late
                 self.upstream.publish(Event(relation, 0, row[:2], delete=True))
             self.upstream.settle()
             self._drain()
 
     def _check_state(self) -> None:
-        """The journal keeps two windows, and the rest of a segment."""
+        """Check that the journal keeps two windows, and the rest of a segment."""
         files = self.world.disk.files(f"{CHECKPOINT}/journal").values()
         kept = sum(1 for data in files for _ in _entries(data))
         beside = isinstance(self.job.window, Unbounded) and ("longer" in self.given or self.job.lateness)
@@ -546,7 +547,7 @@ class LocalSimulation:
         check(kept <= most, "the journal keeps", kept, "micro-batches")
 
     def _check_answers(self) -> None:
-        """Every command in the folder was carried out or refused."""
+        """Check that every command in the folder was carried out or rejected."""
         answered = {answer.id for answer in self._answers()}
         for sent in self._sent:
             check(sent in answered or sent in self.model.commands, "a command was lost", sent)
@@ -556,27 +557,27 @@ class LocalSimulation:
             return ControlFolder(Path(CONTROL)).answers()
 
     def _journaled(self, files: dict[str, bytes]) -> int:
-        """The number of the last whole entry in the journal, read without the product's code."""
-        names = (f"{CHECKPOINT}/journal/", ".log")  # and not what was to take the place of one
+        """The number of the last complete entry in the journal, read without the product's code."""
+        names = (f"{CHECKPOINT}/journal/", ".log")  # without files that were to replace one
         journal = [
             data for path, data in files.items() if path.startswith(names[0]) and path.endswith(names[1])
         ]
         return max((number for data in journal for number in _entries(data)), default=0)
 
     def _marked(self, name: str) -> int:
-        """The micro-batch in the mark of a sink."""
+        """The micro-batch in a sink's mark."""
         progress = value_in(self.world.disk.files(CHECKPOINT), STATE, "sinks", name)
         return 0 if progress is None else max(0, progress["batch"])
 
     def _repeat(self) -> None:
-        """What a host does again that was not done when the process before ended."""
+        """The work that a host repeats because the process before ended without finishing it."""
 
     def _save(self) -> Callable[[], None]:
-        """A call that undoes what processes do outside the disk."""
+        """Returns a call that undoes what processes do outside the disk."""
         return self.upstream.save()
 
     def _flip(self, rng: Random) -> None:
-        """A flipped bit in the checkpoint: a start refuses to go on, or goes on as if nothing were."""
+        """Flip a bit in the checkpoint: a start must refuse to continue, or continue correctly."""
         disk, model = self.world.disk, self.model
         files = disk.files(CHECKPOINT)
         names = sorted(name for name, data in files.items() if data)
@@ -615,7 +616,7 @@ class LocalSimulation:
 
 
 def _entries(data: bytes) -> Iterator[int]:
-    """The numbers of the whole entries of a segment."""
+    """The numbers of the complete entries of a segment."""
     at, first = 0, True
     while True:
         head = data[at : at + 40].split(b" ", 2)
@@ -626,9 +627,9 @@ def _entries(data: bytes) -> Iterator[int]:
         if data[end : end + 1] != b"\n":
             return
         try:
-            told = orjson.loads(data[begin:end].partition(b"\n")[0])  # records stand in lines behind it
+            told = orjson.loads(data[begin:end].partition(b"\n")[0])  # records are in the lines after it
         except ValueError:
             return
-        if not first and "number" in told:  # else it stands behind an entry
+        if not first and "number" in told:  # otherwise it follows an entry
             yield told["number"]
         first, at = False, end + 1

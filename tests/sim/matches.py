@@ -17,7 +17,7 @@ from tests.oracles.oracle import Shape
 from tests.patterns.hierarchical_queries import homomorphisms
 from tests.patterns.pattern_matches import matches
 
-_INSTANT: Final = 1 << 40  # no other numbers are so large
+_INSTANT: Final = 1 << 40  # larger than all other numbers
 _PLACES: Final = {"cid": 0, "name": 1, "item": 1}
 Marks = frozenset[tuple[int, str]]
 """Positions among some tuples, each with a label."""
@@ -33,7 +33,7 @@ class Inserted(NamedTuple):
 
 
 class MatchOracle:
-    """Brute force for one query of the kind ``pattern``, over relations that stay."""
+    """Brute force for one query of kind ``pattern``, over relations that do not change."""
 
     def __init__(self, schema: Schema, query: Query, window: Window) -> None:
         self._names = tuple(relation.name for relation in schema.relations)
@@ -46,7 +46,7 @@ class MatchOracle:
         return Counter(self._shape(past, match) for match in self._found(past))
 
     def alive(self, past: Sequence[Inserted], position: int, time: int) -> Counter[Shape]:
-        """The results that a query is given which is added behind a position and a time.
+        """The first results of a query that is added after a position and a time.
 
         Their tuples are still in the window.
         """
@@ -85,7 +85,7 @@ class MatchOracle:
 
 @lru_cache(maxsize=4096)
 def _matches(text: str, schema: Schema, stream: tuple[tuple[int, Row], ...]) -> frozenset[Marks]:
-    """The matches that use the last tuple of a stream."""
+    """The matches that contain the last tuple of a stream."""
     if "<-" not in text:
         return frozenset(matches(parse_pattern(text, schema), stream, 0, _PLACES.__getitem__))
     images = homomorphisms(parse_conjunctive_query(text, schema), stream, 0)
@@ -93,7 +93,7 @@ def _matches(text: str, schema: Schema, stream: tuple[tuple[int, Row], ...]) -> 
 
 
 def match_shape(result: LiveResult) -> Shape:
-    """A result as ``MatchOracle`` writes it."""
+    """A result in the form of ``MatchOracle``."""
     shown: Mapping[str, Any] = result.to_dict()
     told = [
         _shown(one["position"], sorted(one["labels"]), one["relation"], list(one["row"].values()))

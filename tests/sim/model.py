@@ -35,14 +35,14 @@ from tests.sim.matches import Inserted, MatchOracle, match_shape
 from tests.sim.twin import Told, Twin, told
 from tests.sim.world import Finding
 
-_PAST: Final = 60  # the most insertions that a window holds, and more
+_PAST: Final = 60  # at least the number of insertions that any window contains
 _JUDGED: Final = (KEYWORDS, PATTERN)
-"""Kinds that enumeration answers; the twin answers others, and all where windows are of an expression."""
+"""Kinds that enumeration answers; the twin answers the others, and all kinds with expression windows."""
 _INSTANT: Final = 1 << 40  # no other numbers are so large
 Line = tuple[str, str, str, bytes]
 """A result: operation, query, id, JSON."""
 Found = Counter[tuple[str, str, Shape]]
-"""Results by operation, query and what they join."""
+"""Results by operation, query and joined tuples."""
 
 
 def check(holds: object, what: str, *details: object) -> None:
@@ -60,7 +60,7 @@ class KeywordOracle(Oracle):
         self.query = query
 
     def shape(self, network: Network) -> Shape:
-        """With instants as results show them."""
+        """The shape of a network, with instants as results show them."""
         shown = copy(self)
         shown.tuples = list(self.tuples)
         for number in network[0]:
@@ -74,7 +74,7 @@ class KeywordOracle(Oracle):
         return twin
 
     def begin_with(self, other: Oracle, tick: int) -> Counter[Shape]:
-        """Take over the live tuples of another query; gives the results that are alive."""
+        """Take over the live tuples of another query; returns the results that are alive."""
         self.tuples, self.position = [copy(one) for one in other.tuples], other.position
         for one in self.tuples:
             one.keywords = self.bitmap(one.relation, one.row)  # type: ignore[operator]
@@ -83,7 +83,7 @@ class KeywordOracle(Oracle):
         return Counter(map(self.shape, self.found))
 
     def change(self, tick: int, schema: Schema) -> Difference:
-        """What is retracted and what appears; relations and joins keep their positions."""
+        """The retracted and new results of a schema change; relations and joins keep their positions."""
         self.live = [n for n in self.live if self.tuples[n].end > tick]
         before = {n for n in self.found if n[0] <= set(self.live)}
         shapes: dict[Network, Shape] = {n: self.shape(n) for n in before}
@@ -107,11 +107,11 @@ def _present(schema: Schema) -> Schema:
 
 @dataclass(slots=True)
 class State:
-    """Of the model behind a micro-batch. ``read``: how many items of each part of the source.
+    """The state of the model after a micro-batch. ``read``: the number of items of each part of the source.
 
-    ``waiting``: records before which others may still come; ``past``: the latest insertions of those that
-    are settled, ``position`` that of the next one, ``settled`` that of the last one, and the latest time of a
-    settled record. ``now``: the latest time. ``final``: the stream time, once partitions were out of step;
+    ``waiting``: records that others may still precede; ``past``: the latest insertions of settled records,
+    ``position`` that of the next one, ``settled`` that of the last one, and the latest time of a settled
+    record. ``now``: the latest time. ``final``: the stream time, once partitions were out of step;
     ``reached``: the latest time of each part.
     """
 
@@ -145,17 +145,17 @@ class State:
 
     @property
     def time(self) -> int:
-        """Up to which the stream has come."""
+        """The stream time."""
         return self.now if self.final is None else self.final
 
 
 @dataclass(slots=True)
 class Batch:
-    """A micro-batch: its entry, the state behind it, and what it must give.
+    """A micro-batch: its entry, the state after it, and its expected results.
 
     ``others``: its results of queries that no oracle answers.
-    ``alive``: where later records correct results, which of keywords must hold behind it, by query.
-    ``lines``, ``held``: once written, its results, and those of keywords that hold by all so far: the
+    ``alive``: if later records correct results, the keyword results that must hold after it, by query.
+    ``lines``, ``held``: once written, its results, and the keyword results that hold after all so far: the
     end and the shape by query and id. ``letters``: its dead letters, once they were checked.
     """
 
@@ -170,7 +170,7 @@ class Batch:
     letters: Sequence[bytes] | None = None
 
     def check_letters(self, found: Sequence[bytes]) -> None:
-        """Check its dead letters: bad records as they were read, late ones by their rows."""
+        """Check its dead letters: bad records by their raw text, late ones by their rows."""
         if found == self.letters:
             return
         bad = [letter.encode() for letter in self.entry.letters]
@@ -184,15 +184,16 @@ class Batch:
 
 
 Sent = tuple[str, Record, bytes]
-"""What a source was given: the name of the relation, the record, and its bytes.
+"""An item given to a source: the name of the relation, the record, and its bytes.
 
-It is a bad record if the schema has no such relation."""
+It is a bad record if the schema has no such relation.
+"""
 
 
 class Model:
-    """``truth``: what the source was given, by part, as far as it can have been read.
+    """``truth``: the items that the source was given, by part, as far as they can have been read.
 
-    ``part``: the part that a record is from, by its relation and row.
+    ``part``: the part of a record, by its relation and row.
     """
 
     def __init__(self, job: Job, part: Callable[[str, Row], str], rows: Sequence[Record] = ()) -> None:
@@ -218,12 +219,12 @@ class Model:
         return self._window.length if isinstance(self._window, TimeWindow) else float("inf")
 
     def log(self, entry: JournalEntry) -> Batch:
-        """Check an entry that is appended to the log, and compute what it must give."""
+        """Check an entry that is appended to the log, and compute its expected results."""
         before = self.state
         check(entry.number == len(self.batches) + 1, "a micro-batch was numbered", entry.number)
         state = before.fork()
         if state.final is None and stream_time(entry.end) is not None:
-            state.final = state.now  # up to here parts were in step
+            state.final = state.now  # up to here, parts were in step
         expected = self._obey(state, entry)
         sorted_out = self._sorted_out(state, entry)
         entry = replace(
@@ -242,13 +243,13 @@ class Model:
         return Batch(entry, state, expected, late, others, alive)
 
     def _sorted_out(self, state: State, entry: JournalEntry) -> list[Record]:
-        """The late records of an entry, which a log in one process has as dead letters alone."""
+        """The late records of an entry, which are only dead letters in the log of a single process."""
         reader = RecordReader(state.stream.schema)
         letters = map(orjson.loads, entry.letters[entry.bad :])
         return [reader.record(orjson.loads(letter["raw"]), None) for letter in letters]
 
     def _check_time(self, before: State, state: State, read: Mapping[str, Sequence[Record]]) -> None:
-        """The stream time is not beyond a part that brings something, unless all of that is late."""
+        """Check that the stream time is not ahead of a part with new records, unless all are late."""
         least = before.time - self._lateness
         for part, records in read.items():
             latest = max((record.time for record in records), default=EARLIEST)
@@ -259,14 +260,14 @@ class Model:
                 check(state.final <= known, "the stream time is beyond", part)
 
     def _corrects(self, state: State) -> bool:
-        """True if results are corrected by records that come later, so that only what holds counts."""
+        """True if later records correct results, so that only the results that hold are compared."""
         return bool(self._lateness) or state.final is not None
 
     def append(self, batch: Batch) -> None:
         self.batches.append(batch)
 
     def undo(self, last: int, *, seen: bool = False) -> None:
-        """A loss of power undid all behind micro-batch ``last``: nobody may have ``seen`` it."""
+        """Undo all after micro-batch ``last``, lost with the power: nobody may have ``seen`` it."""
         for batch in [] if seen else self.batches[last:]:
             shown = batch.lines is not None and (batch.lines or batch.entry.letters or batch.late)
             check(
@@ -276,7 +277,7 @@ class Model:
         self.commands = {one.id for batch in self.batches for one in batch.entry.commands if one.id}
 
     def written(self, number: int, results: Sequence[LiveResult]) -> None:
-        """Check the results of a micro-batch that go to the sinks."""
+        """Check the results of a micro-batch that are passed to the sinks."""
         check(number <= len(self.batches), "results of a micro-batch that is not in the log", number)
         batch = self.batches[number - 1]
         kinds = self._kinds(batch)
@@ -336,7 +337,7 @@ class Model:
         batch.held = {at: one for at, one in held.items() if at[0] in batch.state.oracles and one[0] > now}
 
     def _check_alive(self, batch: Batch) -> None:
-        """Where results are corrected, which hold behind each micro-batch is what counts."""
+        """Check which results hold after a micro-batch, if results are corrected."""
         assert batch.alive is not None
         for name, expected in batch.alive.items():
             found = Counter(shape for (query, _), (_, shape) in batch.held.items() if query == name)
@@ -350,7 +351,7 @@ class Model:
             )
 
     def _alive(self, state: State) -> dict[str, Counter[Shape]]:
-        """Which results of keywords hold now, by query, if all records that came are put in order."""
+        """The keyword results that hold now, by query, with all records so far sorted."""
         base = state.base.fork()
         for tick, together in instants(state.waiting) if self._judged else ():
             _at(base, tick, together, self.length)
@@ -362,7 +363,7 @@ class Model:
 
     @property
     def living(self) -> list[tuple[str, Row]]:
-        """Relation and row of each tuple that no window ends, with a lateness also of those that wait."""
+        """Relation and row of each tuple that no window ends; with a lateness, also of those that wait."""
         base = self.state.base.fork()
         for tick, together in instants(self.state.waiting):
             _at(base, tick, together, self.length)
@@ -410,7 +411,7 @@ class Model:
                 case "schema":
                     state.stream = changed(state.stream, command.schema)
                     state.waiting = self._counting(state, state.waiting)
-                    # Records that wait for others may end tuples that have reached their end by now.
+                    # Waiting records may end tuples that have reached their end already.
                     count = isinstance(self._window, CountWindow)
                     tick = self._tick(state) if count else state.time - self._lateness
                     change = partial(_changed, tick=tick, schema=state.stream.schema)
@@ -425,9 +426,9 @@ class Model:
     def _consume(
         self, state: State, records: Sequence[Record], sorted_out: Sequence[Record], entry: JournalEntry
     ) -> dict[str, list[Record]]:
-        """Each record is the next one of its part that was not read yet; so is each bad one.
+        """Check that each record, good or bad, is the next unread one of its part; returns them by part.
 
-        ``sorted_out``: the last ones of the records. Gives those of each part.
+        ``sorted_out``: the last ones of the records.
         """
         letters, bad = entry.letters, entry.bad
         raws = [orjson.loads(letter)["raw"].encode().rstrip(b"\n") for letter in letters]
@@ -451,15 +452,15 @@ class Model:
         raws: list[bytes],
         schema: Schema,
     ) -> int:
-        """How far a part is read behind some of its records, and of ``raws`` those that are next.
+        """The position in a part after some of its records, and after those of ``raws`` that are next.
 
-        ``records``: those that were taken and those that were sorted out, each in order of arrival.
+        ``records``: the accepted ones and those that were sorted out, each in order of arrival.
         """
         given = self.truth[part]
         lefts = [deque(each) for each in records]
         while at < len(given):
             relation, record, raw = given[at]
-            known = relation in schema.index  # also one that is gone: its records are passed over
+            known = relation in schema.index  # or removed: such records are skipped
             one = record._replace(relation=schema.index[relation]) if known else None
             left = next((each for each in lefts if each and each[0] == one), None)
             if left is not None:
@@ -475,7 +476,7 @@ class Model:
         return at
 
     def _take(self, state: State, records: list[Record], expected: Found, final: int | None) -> list[Record]:
-        """Compute the results of records; gives those that are late."""
+        """Compute the results of records; returns the late ones."""
         if isinstance(self._window, CountWindow):
             size = self._window.size
             for _, together in instants(self._counting(state, records)):
@@ -503,12 +504,12 @@ class Model:
 
     @staticmethod
     def _counting(state: State, records: Sequence[Record]) -> list[Record]:
-        """Records of relations that are gone only have a time and a position."""
+        """The records of existing relations; those of removed ones only have a time and a position."""
         gone = state.stream.schema.evolution.removed_relations
         return [one._replace(relation=PASSED_OVER) if one.relation in gone else one for one in records]
 
     def _match(self, state: State, expected: Found, record: Record) -> None:
-        """The next record in order, for patterns."""
+        """Process the next record in order, for patterns."""
         position = state.position
         state.position += not record.delete
         if record.relation == PASSED_OVER:
@@ -532,7 +533,7 @@ class Model:
         change: Callable[[KeywordOracle], Difference],
     ) -> None:
         """Change all oracles."""
-        if self._judged:  # else nobody asks how it ends
+        if self._judged:  # otherwise nobody uses the outcome
             change(state.base)
         if self._corrects(state):
             return
@@ -544,7 +545,7 @@ class Model:
                 expected["~", name, shape] += count
 
     def check_drained(self) -> None:
-        """Everything that the source was given has been read."""
+        """Check that everything that the source was given has been read."""
         for part, given in self.truth.items():
             read = self.state.read.get(part, 0)
             check(read == len(given), f"{part} has {len(given)} items, of which were read", read)

@@ -25,7 +25,7 @@ _connect: Final = sqlite3.connect
 
 
 class Tap:
-    """The first sink of a job: the model sees results before all others do."""
+    """The first sink of a job: the model sees results before the others do."""
 
     name = "tap"
     every = 1.0
@@ -73,7 +73,7 @@ class Pipe:
 
 
 class Database:
-    """SQLite in memory: what was committed outlives a kill, all else does not."""
+    """SQLite in memory: committed content survives a kill, all else does not."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -102,7 +102,7 @@ class Database:
         self._kept.close()
 
     def save(self) -> Callable[[], None]:
-        """A call that puts back what is committed now."""
+        """Returns a call that restores the content committed now."""
         twin = _connect(":memory:")
         self._kept.backup(twin)
 
@@ -164,7 +164,7 @@ class Connection:
 
 
 class Expected:
-    """What the outputs must hold, from what was written so far."""
+    """The expected content of the outputs, from the results written so far."""
 
     def __init__(
         self,
@@ -176,14 +176,14 @@ class Expected:
         own: str,
         rate: Rate,
     ) -> None:
-        """``own``: the query whose results go to a file of their own, at a limited rate."""
+        """``own``: the query whose results go to a separate file, at a limited rate."""
         self._world, self._model, self._pipe, self._database = world, model, pipe, database
         self._hook, self._own = hook, own
         self.rates = [(1, rate)]
-        """Limits, each with the first micro-batch that it holds for."""
+        """Limits, each with the first micro-batch that it applies to."""
 
     def check(self, *, last: int, flushed: int) -> None:
-        """``last``: the micro-batch that all outputs have; ``flushed``: the last that is there for good."""
+        """``last``: the last micro-batch in all outputs; ``flushed``: the last durable one."""
         disk = self._world.disk
         lines = self._lines(last)
         rest = [line for line in lines if line[1] != self._own]
@@ -212,7 +212,7 @@ class Expected:
         self._check_parquet([name for _, _, name, _ in flushed_rest], [name for _, _, name, _ in rest])
 
     def check_lasting(self, committed: int) -> None:
-        """If the power went now, no sink would lack anything up to the ``committed`` micro-batch."""
+        """Check that a power loss now would leave all sinks complete up to the ``committed`` micro-batch."""
         files = self._world.disk.lasting(FOLDER)
         lines = self._lines(committed)
         rest = [line for line in lines if line[1] != self._own]
@@ -229,7 +229,7 @@ class Expected:
         check(parquet >= len(rest), "the Parquet files would have", parquet, "results and not", len(rest))
 
     def check_pipe(self, first: int, since: int, last: int) -> None:
-        """A process began behind micro-batch ``first``; since then ``since`` lines and more were read."""
+        """Check a process begun after micro-batch ``first``, and that ``since`` lines or more were read."""
         expected = [line for batch in self._model.batches[first:last] for line in batch.lines or ()]
         wanted = [line for _, query, _, line in expected if query != self._own]
         found = self._pipe.read[since:]
@@ -239,7 +239,7 @@ class Expected:
         return [line for batch in self._model.batches[:last] for line in batch.lines or ()]
 
     def _limited(self, last: int) -> list[tuple[str, str]]:
-        """The results of the query with a limit: operation and id. A new limit remembers nothing."""
+        """The results of the query with a limit: operation and id. A new limit starts without history."""
         found: list[tuple[str, str]] = []
         ends = [first - 1 for first, _ in self.rates[1:]]
         for (first, rate), end in zip(self.rates, [*ends, last], strict=True):
@@ -280,7 +280,7 @@ def _difference(found: bytes, expected: bytes) -> tuple[object, ...]:
 
 
 def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
-    """At most so many results in each interval; a retraction goes with its result."""
+    """At most the limited number of results in each interval; a retraction follows its result's fate."""
     held: set[str] = set()
     interval, passed = None, 0
     for op, _, name, line in lines:

@@ -30,7 +30,7 @@ Do = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A record ``micros`` behind the one before it; ``bad``: of a relation that there is not."""
+    """A record ``micros`` after the previous one; ``bad``: of an unknown relation."""
 
     relation: str
     micros: int
@@ -41,7 +41,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``number``: of steps, seconds, or a choice. ``draw``: for what is drawn while it happens."""
+    """``number``: of steps, seconds, or a choice. ``draw``: a seed for random choices during the action."""
 
     do: Do
     number: int = 0
@@ -58,12 +58,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of a simulation; drawn from its seed unless they are given.
+    """Options of a simulation; drawn from its seed unless they are given.
 
-    ``lateness``: records may come out of order. ``tables``: there is a static table. ``hook``: results go to
-    a web hook, too; those that it refuses to a file of letters, or they end the job. ``asks``: patterns and
-    conjunctive queries besides keywords; ``kinds``: and one of another package. ``window``: as drawn, or
-    ``expression``. ``mesh``: what evaluates keywords. ``kinds``: of faults. ``actions``: how many.
+    ``lateness``: records may be out of order. ``tables``: there is a static table. ``hook``: results also go
+    to a web hook; results that it refuses go to a file of dead letters, or end the job. ``asks``: patterns
+    and conjunctive queries besides keywords; ``kinds``: also a kind of another package. ``window``: as drawn,
+    or ``expression``. ``mesh``: the evaluator of keywords. ``kinds``: of faults. ``actions``: their number.
     """
 
     host: str = "local"
@@ -90,11 +90,11 @@ CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "asks": ("keywords", "all"),
     "mesh": ("columnar", "columnar", "full", "partial", "forest"),
 }
-"""What an option may be, as often as it is drawn."""
+"""The values of each option, repeated by frequency."""
 
 
 def options_of(seed: int) -> Options:
-    """What to simulate with a seed."""
+    """The options of a seed."""
     rng = Random(~seed)
     drawn: dict[str, Any] = {name: rng.choice(each) for name, each in CHOICES.items()}
     return Options(**drawn)
@@ -108,11 +108,11 @@ _BACK: Final = (-500_000, -2_000_000, -4_000_000)
 
 
 _DELETED: Final = 0.2
-_DELETED_WHERE_ROWS_STAY: Final = 0.45  # else so many live that brute force takes long
+_DELETED_WHERE_ROWS_STAY: Final = 0.45  # otherwise so many live that brute force is slow
 
 
 def events(rng: Random, most: int, deleted: float = _DELETED) -> tuple[Event, ...]:
-    """Customers are renamed and deleted, orders come back; ties, bad and late ones."""
+    """Customers are renamed and deleted, orders return; with ties, bad and late records."""
     found = []
     for _ in range(rng.randint(1, most)):
         relation = rng.choice(_RELATIONS)
@@ -124,7 +124,7 @@ def events(rng: Random, most: int, deleted: float = _DELETED) -> tuple[Event, ..
 
 
 def equal_rows(rng: Random, most: int) -> tuple[Event, ...]:
-    """A row goes and an equal one comes, again and again, so that some are alive as long as this goes on."""
+    """A row ends and an equal one arrives, again and again, so that some are alive all the time."""
     relation, row = rng.choice((("order", (1, "lamp")), ("order", (1, "lamp")), ("customer", (1, "ada"))))
     if relation == "customer":
         return (Event(relation, 0, row),)
@@ -152,7 +152,7 @@ _WEIGHTS: Final[dict[Do, float]] = {
 
 
 def _at(rng: Random) -> int:
-    """Within a step, within a commit or a start, or anywhere."""
+    """A position within a step, within a commit or a start, or anywhere."""
     return rng.choice((rng.randint(1, 12), rng.randint(1, 80), min(500, int(rng.paretovariate(0.5)))))
 
 
@@ -161,7 +161,7 @@ _AIMS: Final[dict[Kind, tuple[str, ...]]] = {
     "power": ("sync", "rename"),
     "error": ("sync", "rename", "unlink"),
 }
-"""Effects at which a fault does the most harm, and which are few."""
+"""Rare effects at which a fault does the most harm."""
 
 
 def _fault(rng: Random, kind: Kind) -> Fault:
@@ -169,7 +169,7 @@ def _fault(rng: Random, kind: Kind) -> Fault:
     if aims and rng.random() < 0.4:
         return Fault(kind, rng.randint(1, 12), rng.random(), rng.choice(aims))
     if kind == "short":
-        return Fault(kind, rng.randint(1, 4), rng.random())  # it comes back after as many writes
+        return Fault(kind, rng.randint(1, 4), rng.random())  # it returns after as many writes
     return Fault(kind, _at(rng), rng.random())
 
 

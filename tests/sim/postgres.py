@@ -52,7 +52,7 @@ _FIRST_LSN: Final = 0x1000
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of a row; ``old``: None for an insertion, ``new``: None for a deletion."""
+    """A change of a row; ``old``: None for an insertion, ``new``: None for a deletion."""
 
     table: str
     old: Row | None
@@ -61,14 +61,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """All rows of some tables go."""
+    """Deletes all rows of some tables."""
 
     tables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """``lsn``: of its commit; ``end``: behind it."""
+    """``lsn``: of its commit; ``end``: the position after it."""
 
     lsn: int
     end: int
@@ -93,7 +93,7 @@ class Published:
 
 @dataclass(slots=True)
 class Server:
-    """``files``: of tables, which a rewrite replaces."""
+    """``files``: those of tables, which a rewrite replaces."""
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _OIDS})
     files: dict[str, int] = field(default_factory=lambda: dict(_OIDS))
@@ -107,7 +107,7 @@ class Server:
 
 
 class Postgres(Upstream):
-    """The source. ``truth`` begins with the rows of the snapshot that counts, once it is taken."""
+    """The source. ``truth`` begins with the rows of the relevant snapshot, once it is taken."""
 
     address = URI
     schema = STAMPED
@@ -118,7 +118,7 @@ class Postgres(Upstream):
         self.server = Server()
         self.truth = {"log": []}
         self._snapshots: dict[str, tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]] = {}
-        self._rewrite = ""  # the table that is about to be rewritten beside a snapshot
+        self._rewrite = ""  # the table that is about to be rewritten during a snapshot
         self.copied: tuple[int, int] | None = None
         for cid, name in ((1, "ada"), (2, "eve")):
             self.server.rows["customer"].append((cid, name))
@@ -163,7 +163,7 @@ class Postgres(Upstream):
         return "log"
 
     def publish(self, event: Event) -> None:
-        """A transaction of one change; of a customer whose key is taken, an update."""
+        """Commit a transaction with one change; an update if the key of a customer exists."""
         if event.bad or event.relation == "refund":
             return
         self.time += max(0, event.micros)
@@ -172,7 +172,7 @@ class Postgres(Upstream):
             self.commit((change,))
 
     def _changed(self, table: str, row: Row, *, delete: bool, ago: int = 0) -> Change | None:
-        """An insertion or deletion; an update where the key is taken. ``ago``: of an order's own time."""
+        """An insertion or deletion; an update if the key exists. ``ago``: age of an order's own time."""
         rows = self.server.rows[table]
         keyed = table == "customer"
         same = next((old for old in rows if old[0] == row[0] and (keyed or old[1] == row[1])), None)
@@ -196,7 +196,7 @@ class Postgres(Upstream):
         self._tell(server.log[-1])
 
     def _tell(self, transaction: Transaction) -> None:
-        """What a run must read of a transaction, if its snapshot is older."""
+        """Add to the truth what a run must read of a transaction, if its snapshot is older."""
         if self.copied is None or transaction.end <= self.copied[0]:
             return
         time = max(transaction.time, self.copied[1])
@@ -211,7 +211,7 @@ class Postgres(Upstream):
                 self.truth["log"].append((change.table, Record(-1, _own(change.new, time), change.new), b""))
 
     def act(self, draw: int) -> None:
-        """A transaction of several changes; another reader; a rewrite beside a snapshot; a truncation."""
+        """A transaction of several changes, another reader, a rewrite during a snapshot, or a truncation."""
         rng = Random(draw)
         match rng.randrange(3):
             case 0 if rng.random() < 0.4:
@@ -232,7 +232,7 @@ class Postgres(Upstream):
                 self._rewrite = rng.choice(("customer", "order"))
 
     def _another_run(self) -> None:
-        """Another run over the database, with a slot of its own, that leaves nothing."""
+        """Another run over the database, with its own slot, that leaves nothing behind."""
         with self.world.calm():
             other = PostgresSource(DatabaseAddress.of(f"{URI}?slot=two"))
             feed = other.open(self.schema)
@@ -240,14 +240,14 @@ class Postgres(Upstream):
             feed.close()
             other.drop_slot()
 
-    # --- what the server does --------------------------------------------------------------------
+    # --- the server's side -----------------------------------------------------------------------
 
     def _connect(self, _dsn: object, kind: type, **_: Any) -> Any:
         self.ask()
         return (Replicating if kind is LogicalReplicationConnection else Connected)(self)
 
     def ask(self) -> None:
-        """An effect on the server; raises what a client sees while it is away."""
+        """An effect on the server; raises the error that a client sees while the server is away."""
         self.world.effect("ask", URI)
         if self.world.away:
             self.world.pass_time(500_000)
@@ -266,14 +266,14 @@ class Postgres(Upstream):
         return self.server.lsn, snapshot
 
     def _rewritten(self, table: str) -> None:
-        """``ALTER TABLE ... TYPE``: a snapshot that is older sees an empty table."""
+        """``ALTER TABLE ... TYPE``: an older snapshot sees an empty table."""
         self.server.files[table] += 1000
         for _, (rows, files) in self._snapshots.values():
             if files[table] != self.server.files[table]:
                 rows[table] = []
 
     def begin_reading(self, lsn: int, time: int, rows: dict[str, list[Row]]) -> None:
-        """A run has a snapshot: it must read these rows, and all that is behind it."""
+        """A run has a snapshot: it must read these rows, and everything after it."""
         self.copied = lsn, time
         found = [(table, row) for table in ("customer", "order") for row in rows[table]]
         found.sort(key=lambda each: _own(each[1], time))
@@ -282,7 +282,7 @@ class Postgres(Upstream):
             self._tell(transaction)
 
     def taken(self, name: str | None) -> tuple[int, tuple[dict[str, list[Row]], dict[str, int]]]:
-        """What a snapshot has, or what there is now without one."""
+        """The content of a snapshot, or the current content without one."""
         return (self.server.lsn, self.server.snapshot()) if name is None else self._snapshots[name]
 
 
@@ -427,7 +427,7 @@ def _readers(cursor: Cursor, _text: str, values: Sequence[Any]) -> list[tuple[An
 
 
 def _lock(cursor: Cursor, text: str, _values: Any) -> None:
-    if cursor.source.world.repeats():  # another transaction holds one
+    if cursor.source.world.repeats():  # another transaction holds a lock
         raise LockNotAvailable("could not obtain lock on relation")
     names = text.removeprefix("LOCK TABLE ").partition(" IN ")[0].replace('"', "").split(", ")
     cursor.connection.held |= {name.split(".")[-1] for name in names}
@@ -494,7 +494,7 @@ _STATEMENTS: Final[tuple[tuple[str, Work], ...]] = (
     ("SELECT schemaname, tablename", _published),
     ("LOCK TABLE", _lock),
     (" ".join(spool._CHANGED.split())[:150], _rewritten),
-    ("WITH RECURSIVE meant", lambda *_: []),  # who holds a lock
+    ("WITH RECURSIVE meant", lambda *_: []),  # the holder of a lock
     ("SET TRANSACTION SNAPSHOT", _use_snapshot),
     ("SET LOCAL lock_timeout", lambda *_: []),
     ("SET LOCAL row_security", lambda *_: []),
@@ -518,7 +518,7 @@ class Replicating(Connected):
 
 
 class Stream(Cursor):
-    """The stream of a slot: messages of transactions behind its start, and of what it has confirmed."""
+    """The stream of a slot: messages of transactions after its start, and after its confirmed position."""
 
     asked = 0
 
@@ -623,21 +623,21 @@ def _row(row: Row) -> bytes:
 
 
 def _own(row: Row, time: int) -> int:
-    """The time of a row: an order's own, else that of its transaction."""
+    """The time of a row: an order's own, otherwise that of its transaction."""
     own = row[2] if len(row) > 2 else time
     assert isinstance(own, int)
     return own
 
 
 def _text(cell: object) -> str:
-    """A value as the output functions of its type write it."""
+    """A value as formatted by the output function of its type."""
     if isinstance(cell, int) and cell > 1 << 40:
         return datetime.fromtimestamp(cell / 1e6, UTC).isoformat(sep=" ")
     return str(cell)
 
 
 def _escaped(text: str) -> str:
-    """As COPY writes a text."""
+    """A text with the escapes of COPY."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace("\t", r"\t").replace("\r", r"\r")
 
 

@@ -34,7 +34,7 @@ STAMPED: Final = replace(
         replace(SCHEMA.relations[1], attributes=(*SCHEMA.relations[1].attributes, _AT), time="at"),
     ),
 )
-"""Orders have a time of their own."""
+"""Orders have their own time."""
 TABLE: Final = "vip"
 ROWS: Final = ((1, "gold"), (3, "gold old"), (7, "silver"))
 
@@ -55,7 +55,7 @@ def rows_of(schema: Schema) -> list[Record]:
 
 
 def with_refunds(schema: Schema) -> Schema:
-    """The schema with another relation, as a run may change to."""
+    """The schema with another relation, for schema changes of a run."""
     refund = replace(SCHEMA.relations[1], name="refund")
     join = Join("customer.cid = refund.cid", "customer", "refund", (("cid", "cid"),))
     return replace(schema, relations=(*schema.relations, refund), joins=(*schema.joins, join))

@@ -59,18 +59,18 @@ _TRIES: Final = 4  # of a task
 _SEGMENT_BYTES: Final = 600
 _LAYOUTS: Final = (1, 2, 3, 3)
 _MOST_CHUNKS: Final = 18
-_MOST_OF_PATTERNS: Final = 100  # beside what lives
+_MOST_OF_PATTERNS: Final = 100  # in addition to the live ones
 _FEW_BYTES: Final = 9_000
 _LOGGED: Final = ("chunk", "lasting")
 
 
 class TaskError(Exception):
-    """The query ends with an error that passes, and is started again."""
+    """The query ends with a temporary error, and is started again."""
 
 
 @dataclass(slots=True)
 class Generation:
-    """Spark's checkpoint of one layout, which outlives processes. ``states``: of shards behind a batch."""
+    """Spark's checkpoint of one layout, which outlives processes. ``states``: of shards after a batch."""
 
     offsets: dict[int, tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
     states: dict[int, dict[int, Blobs]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Generation:
 
 
 class MapState:
-    """A variable of Spark's state, of one shard in one micro-batch."""
+    """A variable of Spark's state, for one shard in one micro-batch."""
 
     def __init__(self, blobs: Blobs) -> None:
         self.blobs = dict(blobs)
@@ -100,9 +100,9 @@ class MapState:
 
 
 class Spark:
-    """One start of the streaming query. ``planned``: called once the offsets of a micro-batch are kept.
+    """One start of the streaming query. ``planned``: called once the offsets of a micro-batch are stored.
 
-    ``few_bytes``: as of ``ShardServer``.
+    ``few_bytes``: as for ``ShardServer``.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Spark:
         self._reading = reading
         self._planned = planned
         self._servers: dict[int, ShardServer] = {}
-        self._feed = FeedReader(reading, part=3)  # most batches of Spark are several micro-batches
+        self._feed = FeedReader(reading, part=3)  # most batches of Spark consist of several micro-batches
 
     def batch(self, put: Callable[[Output], None]) -> None:
         """One micro-batch, if there is one. Raises TaskError, SkwsError."""
@@ -128,7 +128,7 @@ class Spark:
         except NotYetError:  # the query is started again until the server is there
             self._world.pass_time(1_000_000)
             raise TaskError from None
-        except OSError as error:  # of the source's process, which Spark tells of
+        except OSError as error:  # errors of the source's process, which Spark reports
             raise SourceError(f"the source's process has failed: {error}") from error
 
     def _batch(self, put: Callable[[Output], None]) -> None:
@@ -165,7 +165,7 @@ class Spark:
         kept.done.add(number)
 
     def _task(self, group: int, rows: list[Any], before: Blobs) -> tuple[list[tuple[int, int, bytes]], Blobs]:
-        """What a shard tells, and its state; a task that fails is repeated from the same state."""
+        """The output of a shard, and its state; a task that fails is repeated from the same state."""
         reading = self._reading
         for _ in range(_TRIES):
             state = MapState(before)
@@ -189,7 +189,7 @@ class Spark:
 
 
 class Client:
-    """In place of ``ShardClient``: the server may be killed before or after it has answered."""
+    """Stands in for ``ShardClient``: the server may be killed before or after it has answered."""
 
     def __init__(self, world: World, servers: dict[int, ShardServer], shard: int) -> None:
         self._world, self._servers, self._shard = world, servers, shard
@@ -216,7 +216,7 @@ class Client:
         pass
 
     def _meet(self, *, gone: bool) -> None:
-        """The server goes, or the task alone does: its server has worked, and lives on."""
+        """End the server, or only the task: its server has done the work, and survives."""
         try:
             self._world.effect("task", "server")
         except OSError:
@@ -227,7 +227,7 @@ class Client:
 
 
 class Polling:
-    """In place of ``Prefetch``: polls when it is asked, in the same thread."""
+    """Stands in for ``Prefetch``: polls on demand, in the same thread."""
 
     def __init__(self, feed: Any, pack: Any) -> None:
         self._feed = feed
@@ -250,7 +250,7 @@ class Polling:
 
 
 class Driver:
-    """The part of ``SparkWatch`` that is not Spark's, in one thread; names are those of ``LocalWatch``."""
+    """``SparkWatch`` without Spark's part, in one thread; names are those of ``LocalWatch``."""
 
     def __init__(self, simulation: SparkSimulation, sinks: list[Any], control: RunControl) -> None:
         self.control = control
@@ -320,7 +320,7 @@ class Driver:
             place, self._merger, control.clock, max(run.held, self._done_by_spark())
         )
         run.repeated()
-        self._moved()  # by a process that ended before it knew
+        self._moved()  # by a process that ended before it noticed
         self._start()
         self._command_log.begin(self._make_ready)
 
@@ -331,14 +331,14 @@ class Driver:
         """Micro-batch, delivery, commands, commit."""
         self.go_on()
         assert self._committer is not None
-        if self._committer.last % 3 == 0:  # Spark runs ahead of the thread that delivers
+        if self._committer.last % 3 == 0:  # Spark is ahead of the delivering thread
             self._batch()
             self._committer.commit_if_due()
         self._committer.deliver_rest()
         self._committer.commit_if_due()
 
     def go_on(self) -> None:
-        """Commands, and a micro-batch; what comes of it waits."""
+        """Commands, and a micro-batch whose output waits."""
         self._command_log.take(self._make_ready)
         self._batch()
 
@@ -363,7 +363,7 @@ class Driver:
                 self._place.checkpoint.close()
 
     def _batch(self) -> None:
-        """One of Spark's, at first the one that was not done; a query whose tasks fail is started again."""
+        """Run one batch of Spark, first the unfinished one; a query whose tasks fail is started again."""
         assert self._committer is not None
         held = ReplayControl(self.control.pace.paused, self.control.pace.rate)
         if held != self._held:
@@ -379,7 +379,7 @@ class Driver:
                 return
 
     def _make_ready(self, standing: StandingQueries) -> bool:
-        """As ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
+        """Like ``ShardedJob.make_ready``: another layout, once the state can be read for it."""
         assert self._committer is not None
         queries, window = list(standing.shown()), self.place.request.plan_window
         wanted = self._wanted.layout(queries, standing.stream, window, self.layout, self._committer.last)
@@ -398,7 +398,7 @@ class Driver:
         return True
 
     def _planned(self) -> dict[str, Any] | None:
-        """As ``ShardedJob.planned``."""
+        """Like ``ShardedJob.planned``."""
         generations, previous = self._simulation.generations, self.layout.previous
         kept = generations.get(self.layout.generation, Generation())
         if not kept.offsets and previous is not None:
@@ -408,12 +408,12 @@ class Driver:
         return kept.offsets[last][1] if last >= 0 else None
 
     def _done_by_spark(self) -> int:
-        """As ``ShardedJob.done``."""
+        """Like ``ShardedJob.done``."""
         kept = self._simulation.generations.get(self.layout.generation, Generation())
         return self.layout.before + max(kept.done, default=-1) + 1
 
     def _moved(self) -> None:
-        """If there is another layout, a micro-batch whose results nobody has is planned anew."""
+        """If there is another layout, a micro-batch whose results were not delivered is planned again."""
         assert self._committer is not None
         simulation = self._simulation
         if self.layout.generation > simulation.generation:
@@ -421,7 +421,7 @@ class Driver:
         simulation.generation = self.layout.generation
 
     def _start(self) -> None:
-        """As ``ShardedJob._start``, with the state of the layout before if Spark has none of this one."""
+        """Like ``ShardedJob._start``, with the state of the layout before if Spark has none for this one."""
         assert self._committer is not None
         place, layout, previous = self.place, self.layout, self.layout.previous
         generations, last = self._simulation.generations, self._committer.last
@@ -429,21 +429,21 @@ class Driver:
         first = beginning(place.checkpoint.start())
         if previous is not None and last < layout.before + 2:
             old, batches = generations[previous.generation], layout.before - previous.before
-            assert batches - 1 in old.done  # else Spark returns no state
+            assert batches - 1 in old.done  # otherwise Spark returns no state
             first = old.offsets[batches - 1][1]
             state = old.states[batches - 1]
             kept.states.setdefault(-1, moved(state, previous, layout, place.request.stream.lateness))
         self._simulation.starts += 1
         name = f"start {self._simulation.starts}"
         reading = Reading(place.request, place.folder, name, layout, first, place.checkpoint.id)
-        # A pattern that is added to a log of what lives has seen less than one of the whole log.
+        # A pattern that is added to a log of live tuples has seen less than one with the whole log.
         options = self._simulation.options
         few_bytes = _FEW_BYTES if options.asks == "keywords" or options.window == "none" else FEW_BYTES
         self.spark = Spark(self._world, kept, reading, self._simulation.planned, few_bytes)
 
 
 def moved(states: dict[int, Blobs], before: Layout, layout: Layout, lateness: int) -> dict[int, Blobs]:
-    """As ``moving.moved``, without Spark."""
+    """Like ``moving.moved``, without Spark."""
     found = [
         (group, kind, name, head, body)
         for group, blobs in states.items()
@@ -473,7 +473,7 @@ class SparkSimulation(LocalSimulation):
         self.generations: dict[int, Generation] = {}
         self.starts = self.opens = self.generation = 0
         self._proposed: JournalEntry | None = None
-        self._numbers: dict[int, int] = {}  # of batches of Spark, by the number of their last micro-batch
+        self._numbers: dict[int, int] = {}  # Spark's batches, by the number of their last micro-batch
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -503,7 +503,7 @@ class SparkSimulation(LocalSimulation):
                 (reader, "Prefetch", Polling),
                 (reader, "SystemClock", lambda: SimClock(world)),
                 (reader, "time", clocks),
-                (shard_server, "perf_counter", seconds),  # it is in what a shard gives, as text
+                (shard_server, "perf_counter", seconds),  # a shard's output contains it as text
                 (FeedReader, "_rows", tapped),
                 (FeedReader, "readBetweenOffsets", repeated),
                 (run_directory, "OutputLog", lambda folder, run: OutputLog(folder, run, _SEGMENT_BYTES)),
@@ -512,7 +512,7 @@ class SparkSimulation(LocalSimulation):
             yield
 
     def planned(self) -> None:
-        """Spark has written the offsets of a micro-batch down: it is what it is from now on."""
+        """Spark has written down the offsets of a micro-batch, which fixes its content."""
         assert self._proposed is not None
         self.model.append(self._log(self._proposed))
 
@@ -525,7 +525,7 @@ class SparkSimulation(LocalSimulation):
         return Driver(self, sinks, control)
 
     def _read(self, end: dict[str, Any], read: Any, commands: tuple[JobCommand, ...], *, again: bool) -> None:
-        """A micro-batch as the reader gives it; the same again if Spark repeats it."""
+        """A micro-batch as the reader returns it; it must be the same if Spark repeats it."""
         bad = malformed(read.bad)
         letters = tuple(dead_letter(one).decode().rstrip("\n") for one in bad)
         if not again:
@@ -542,10 +542,10 @@ class SparkSimulation(LocalSimulation):
         raws = [[orjson.loads(one)["raw"] for one in each] for each in (before.letters, letters)]
         check(raws[0] == raws[1], f"micro-batch {number} had other bad records")
         if batch.lines is None:
-            batch.entry = entry  # a file may have another name by now
+            batch.entry = entry  # a file may have been renamed
 
     def _journaled(self, files: dict[str, bytes]) -> int:
-        return len(self.model.batches)  # Spark's own checkpoint lasts
+        return len(self.model.batches)  # Spark's own checkpoint is durable
 
     def _repeat(self) -> None:
         assert isinstance(self.watch, Driver)
@@ -564,16 +564,16 @@ class SparkSimulation(LocalSimulation):
         return [server._shard._live for server in self._spark()._servers.values()]
 
     def _check_bad(self, last: int) -> None:
-        """Those of the micro-batches that this process has delivered."""
+        """Check the bad records of the micro-batches that this process has delivered."""
         assert isinstance(self.watch, Driver)
         bad = sum(batch.entry.bad for batch in self.model.batches[self._counted_from : last])
         check(self.watch.bad == bad, "of", bad, "bad records were counted", self.watch.bad)
 
     def _check_standing(self) -> None:
-        """Commands are written down before the shards get them."""
+        """Check that commands are written down before the shards receive them."""
 
     def _check_state(self) -> None:
-        """The state of the shards ends with the window, or with that of patterns."""
+        """Check that the state of the shards ends with the window, or with that of patterns."""
         beside = self.options.window == "none" and self.options.asks != "keywords"
         most = _MOST_OF_PATTERNS if beside else _MOST_CHUNKS
         newest = self.generations[max(self.generations)]

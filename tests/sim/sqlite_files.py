@@ -28,7 +28,7 @@ _MESSAGES: Final = {errno.ENOSPC: "database or disk is full"}
 
 
 class SqliteFile:
-    """A connection to a file of the simulated disk, as of ``sqlite3``."""
+    """A connection to a file of the simulated disk, like that of ``sqlite3``."""
 
     def __init__(self, world: World, path: str) -> None:
         self._world = world
@@ -67,7 +67,7 @@ class SqliteFile:
             self._written(self._path, new)
             self._call(lambda: os.unlink(self._journal))
         except OSError:
-            with suppress(OSError):  # else the next process does it
+            with suppress(OSError):  # otherwise the next process does it
                 self._roll_back()
             raise
         self._content = new
@@ -77,7 +77,7 @@ class SqliteFile:
             raise KeyboardInterrupt
 
     def _roll_back(self) -> None:
-        """Put the old content back that a journal holds; it is synced first, as its writer may not have."""
+        """Restore the old content from a journal; sync it first, as its writer may not have."""
         journal = self._world.disk.content(self._journal)
         if os.path.exists(self._journal):
             self._synced(self._journal)
@@ -121,7 +121,7 @@ class SqliteFile:
 
 
 def old_content(journal: bytes) -> bytes | None:
-    """The content that a rollback journal holds; None of one that is not complete."""
+    """The content in a rollback journal; None if the journal is incomplete."""
     length, checksum, old = journal[: _HEAD // 2], journal[_HEAD // 2 : _HEAD], journal[_HEAD:]
     whole = length.isdigit() and checksum.isdigit() and len(old) >= int(length)
     if not whole or crc32(old[: int(length)]) != int(checksum):
@@ -130,7 +130,7 @@ def old_content(journal: bytes) -> bytes | None:
 
 
 def value_in(files: Mapping[str, bytes], path: str, kind: str, name: str) -> Any:
-    """A JSON value of a state database among files; None if there is none, or its file is damaged."""
+    """A JSON value of a state database among files; None if it is missing, or its file is damaged."""
     content = old_content(files.get(f"{path}-journal", b""))
     memory = _loaded(files.get(path, b"") if content is None else content)
     with suppress(sqlite3.Error, ValueError):

@@ -18,7 +18,7 @@ from tests.sim.world import Fault, Kind
 
 
 class Regression(NamedTuple):
-    """``plan``: of each of ``tries``, which number an effect or a draw."""
+    """``plan``: the plan for each of ``tries``, the number of an effect or a draw."""
 
     tries: Iterable[int]
     plan: Callable[[int], Sequence[Action]]
@@ -29,7 +29,7 @@ class Regression(NamedTuple):
     window: str = "time"
 
     def run(self, at: int) -> None:
-        """Raises what it finds."""
+        """Raises the finding, if any."""
         options = Options(self.host, self.source, self.window, hook=self.hook, asks=self.asks)
         simulation(options).run(self.plan(at), expire=False)
 
@@ -64,7 +64,7 @@ def _work(steps: int = 2) -> Action:
 def _failing(
     kind: Kind, after: int, *, at: str = "", part: float = 0.8, steps: int = 2, draw: int | None = None
 ) -> Action:
-    """Work that meets a fault. ``draw``: of what a loss of power leaves, without it of ``after``."""
+    """Work that meets a fault. ``draw``: the seed for what a power loss leaves; ``after`` by default."""
     return Action("work", steps, faults=(Fault(kind, after, part, at),), draw=after if draw is None else draw)
 
 
@@ -75,7 +75,7 @@ _ERRORS_AND_POWER: Final = (
     Fault("error", 5, 0.64),
 )
 _REGRESSIONS: Final = {
-    # Equal rows come and go for longer than the log is kept, and the next process has to end the right ones.
+    # Equal rows arrive and end for longer than the log is kept, and the next process must end the right ones.
     "equal-rows-forgotten": Regression(
         (3,),
         lambda alive: (
@@ -85,28 +85,28 @@ _REGRESSIONS: Final = {
         ),
         asks="all",
     ),
-    # A disk that is full within a line, and room again for the flush of the sinks.
+    # A disk that becomes full within a line, and has room again for the flush of the sinks.
     "full-disk": Regression(
         range(1, 6), lambda at: (_RECORDS, _work(), _MORE, _failing("full", at, part=0.5))
     ),
     "no-checksums": Regression(
         range(6), lambda at: (_RECORDS, _work(6), _STOP, Action("flip", draw=at), _work())
     ),
-    # Killed while sinks have lines behind their marks.
+    # Killed while sinks have lines after their marks.
     "damaged-end-dropped": Regression(
         (1, 3, 14), lambda draw: (_RECORDS, _work(), _MORE, _failing("kill", 9), Action("flip", draw=draw))
     ),
-    # Draws 5 and 6 rewrite a table beside the snapshot, draw 7 has another run come and go.
+    # Draws 5 and 6 rewrite a table during the snapshot, draw 7 starts and ends another run.
     "rewrite-unseen": Regression(
         (5, 6), lambda draw: (Action("upstream", draw=draw), _work()), source="postgres"
     ),
-    # The disk is full behind the head of a segment that replaces the log.
+    # The disk is full after the head of a segment that replaces the log.
     "replacement-without-entry": Regression(
         range(14, 19),
         lambda at: (_work(2), _IN_TURN, _failing("full", at, steps=4), _work(4)),
-        source="postgres",  # while a file is silent, the log is kept
+        source="postgres",  # the log is kept while a file is silent
     ),
-    # The power goes before anything else syncs the folder into which the header of a snapshot was renamed.
+    # The power fails before anything else syncs the folder into which the header of a snapshot was renamed.
     "snapshot-unsecured": Regression(
         (14,),
         lambda at: (
@@ -149,7 +149,7 @@ _REGRESSIONS: Final = {
         range(4, 12),
         lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, at="sync", steps=4), _work(4)),
     ),
-    # The disk fails for good: the half of a Parquet file cannot be removed either.
+    # The disk fails permanently: the half-written Parquet file cannot be removed either.
     "parquet-error-hidden": Regression(
         range(17, 21), lambda at: (_RECORDS, _work(), _MORE, _failing("error", at, part=0.1, steps=4))
     ),
@@ -163,7 +163,7 @@ _REGRESSIONS: Final = {
     "torn-command": Regression(
         (1, 2), lambda n: (_RECORDS, _work(), _STOP, Action("add", n, draw=2), _work())
     ),
-    # The sync of an answer fails, and the next process answers too; when the power goes, only that is left.
+    # The sync of an answer fails, and the next process answers too; only that answer survives the power loss.
     "zeros-before-answer": Regression(
         (2,),
         lambda at: (
@@ -207,7 +207,7 @@ _REGRESSIONS: Final = {
             *(Action("limit", 3), Action("publish", events=(Event("customer", 0, (2, "bob ada")),)), _work()),
         ),
     ),
-    # The last sync behind the mark of a refused post fails, and the process is killed. The next one is given
+    # The last sync after the mark of a refused post fails, and the process is killed. The next one gets
     # another query, so it posts before it commits; then it loses power.
     "state-not-secured": Regression(
         range(4),
@@ -218,21 +218,21 @@ _REGRESSIONS: Final = {
         ),
         hook="letters",
     ),
-    # A window expression is answered by one shard and then by another.
+    # A window expression is evaluated by one shard and then by another.
     "state-of-another-shard": Regression(
         (2, 3),
         lambda moves: (_RECORDS, _work(), *(_STOP, _CHAIRS, _work(4)) * moves),
         host="spark",
         asks="all",
     ),
-    # A task fails after it has sent the log for a new pattern, and Spark tries it again.
+    # A task fails after it has sent the log for a new pattern, and Spark repeats it.
     "past-sent-twice": Regression(
         range(19, 23),
         lambda at: (_RECORDS, _work(4), Action("add", 4), _failing("error", at), _work(4)),
         host="spark",
         asks="all",
     ),
-    # The tries number a pattern and conjunctive queries, added behind records of relations that are gone.
+    # The tries number a pattern and conjunctive queries, added after records of removed relations.
     "pattern-behind-dropped": Regression(
         (4, 5, 6),
         lambda number: (
@@ -240,9 +240,9 @@ _REGRESSIONS: Final = {
             *(Action("schema", 2), _work(), Action("add", number), _work()),
         ),
         asks="all",
-        window="count",  # in which files need not keep step
+        window="count",  # in which files need not be in step
     ),
-    # The stream time is that of the orders, until they are silent; then the result is updated, and again.
+    # The stream time is that of the orders until they are silent; then the result is updated, twice.
     "begins-before-settled": Regression(
         (4, 6),
         lambda rests: (
@@ -253,7 +253,7 @@ _REGRESSIONS: Final = {
         ),
         asks="all",
     ),
-    # Orders go on while the file of customers is silent, until it is not waited for any more.
+    # Orders continue while the file of customers is silent, until it is no longer waited for.
     "fronts-of-earlier": Regression(
         (8, 11),
         lambda turns: (
@@ -312,7 +312,7 @@ def test_a_command_that_comes_while_the_job_is_down_is_carried_out(host: str, dr
 
 @pytest.mark.parametrize("at", range(3, 8))
 def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> None:
-    """A process is killed within a new segment (at 5 behind its head); a command comes while none runs."""
+    """A process is killed within a new segment (at 5 after its head); a command arrives while none runs."""
     killed = (_work(4), _STOP, _RECORDS, _failing("kill", at, at="write"))
     plan = (*killed, _work(0), _STOP, Action("add", 1), _work(4))
     simulation(Options("local")).run(plan, expire=False)
@@ -320,13 +320,13 @@ def test_a_segment_without_entries_does_not_replace_the_one_before(at: int) -> N
 
 @pytest.mark.parametrize("draw", [13, 23, 45, 52])
 def test_an_outbox_that_has_lost_what_spark_knows_is_refused_before_shards_move(draw: int) -> None:
-    """Killed in a commit, where sinks have lines behind their marks; draws flip bits of the outbox."""
+    """Killed in a commit, with sinks that have lines after their marks; draws flip bits of the outbox."""
     killed = (_RECORDS, _work(4), _STOP, _MORE, _failing("kill", 10, at="sync", steps=3))
     simulation(Options("spark")).run((*killed, Action("flip", draw=draw)), expire=False)
 
 
 def test_shards_do_not_move_from_a_state_that_spark_has_left() -> None:
-    """A flipped bit in the outbox while Spark works on a batch behind the one that is lost."""
+    """A flipped bit in the outbox while Spark works on the batch after the lost one."""
     window, yes = "count", "yes"
     options = Options("spark", "kafka", window, yes, yes, "fail", "all", "full")
     simulation(options).run(drawn(5000036, options))

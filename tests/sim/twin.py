@@ -28,7 +28,7 @@ def told(results: Sequence[Result]) -> Told:
 
 
 class Twin:
-    """Answers queries of the kinds that are ``mine`` in one session, from the first entry of a run on."""
+    """Answers queries of the kinds in ``mine`` in one session, from the first entry of a run on."""
 
     def __init__(self, job: Job, tables: Sequence[Record], mine: Callable[[str], bool]) -> None:
         self._job, self._mine = replace(job, queries={}), mine
@@ -44,7 +44,7 @@ class Twin:
         self._worker.load_tables(self._tables)
 
     def results(self, before: Sequence[JournalEntry], entry: JournalEntry) -> Told:
-        """What an entry must give behind others. A loss of power may have undone some that it knows."""
+        """The expected results of an entry after others. A power loss may have undone some that it knows."""
         if [*map(id, self._entries)] != [*map(id, before)]:
             self._begin()
             for one in before:
@@ -55,7 +55,7 @@ class Twin:
         live = self._worker.live
         final = live.final
         if final is None and stream_time(entry.end) is not None:
-            final = live.now  # up to here parts were in step
+            final = live.now  # up to here, parts were in step
         logged = LoggedBatch(live.position, live.now, entry.records.whole, final)
         outcome = self._worker.work(replace(entry, commands=tuple(self._commands(entry))))
         self._past.append(logged)

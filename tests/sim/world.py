@@ -58,17 +58,17 @@ _MEETS: Final[dict[str, frozenset[str] | None]] = {
 _READ_SCHEMAS: Final = (checkpoint, operator, standing, kind)
 _parse_schema: Final = lru_cache(maxsize=64)(parse_schema)
 _to_yaml: Final = lru_cache(maxsize=64)(to_yaml)
-"""A process reads and writes its schemas several times, which takes a fifth of a simulation."""
+"""A process reads and writes its schemas several times, which would take a fifth of a simulation."""
 _BUDGET: Final = 1 << 30
-_FILTER_BITS: Final = 8  # so few that filters grow
-_LEAST_SWEPT: Final = 8  # so few that what is dead is swept out while a process lives
-_MANY_ROWS: Final = 8  # that become columns
-_LEAST_FILED: Final = 4  # rows that are kept in a file of their own
-_MOST_FILES: Final = 4  # of them, so few that some become one
+_FILTER_BITS: Final = 8  # small, so that filters grow
+_LEAST_SWEPT: Final = 8  # small, so that dead tuples are purged while a process lives
+_MANY_ROWS: Final = 8  # rows that become columns
+_LEAST_FILED: Final = 4  # rows that get a separate file
+_MOST_FILES: Final = 4  # small, so that some of these files are merged
 
 
 class Killed(BaseException):
-    """The process ends here; nothing that it does from now on has an effect."""
+    """The process ends here; nothing that it does afterwards has an effect."""
 
 
 class Finding(Exception):  # noqa: N818 - of a simulation, and no error of its own
@@ -77,9 +77,9 @@ class Finding(Exception):  # noqa: N818 - of a simulation, and no error of its o
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``after``: at which of the effects that it can meet, from 1. ``part``: how far, or how long.
+    """``after``: which of the effects that it can meet, from 1. ``part``: how much, or how long.
 
-    ``at``: the name of the effects that count; without one, all that it can meet.
+    ``at``: the name of the counted effects; without it, all that the fault can meet.
     """
 
     kind: Kind
@@ -92,12 +92,12 @@ class Fault:
 
     @property
     def meets(self) -> frozenset[str] | None:
-        """The names of the effects that count; None for all."""
+        """The names of the counted effects; None for all."""
         return frozenset({self.at}) if self.at else _MEETS[self.kind]
 
 
 class World:
-    """``micros``: the time. ``faults``: how many of each kind came to pass. ``log``: what happened last."""
+    """``micros``: the time. ``faults``: how many of each kind occurred. ``log``: the latest effects."""
 
     def __init__(self) -> None:
         self.micros = 1_700_000_000_000_000
@@ -115,8 +115,8 @@ class World:
 
     @contextmanager
     def simulated(self) -> Iterator[None]:
-        """Inside, files, random bytes and waits are those of the world."""
-        files._begins_packed.cache_clear()  # what it knows of files of another world
+        """A context in which files, random bytes and waits are those of the world."""
+        files._begins_packed.cache_clear()  # knowledge of files of another world
         with ExitStack() as stack:
             stack.enter_context(installed(self.disk))
             for module in _READ_SCHEMAS:
@@ -137,32 +137,32 @@ class World:
             stack.enter_context(patch.object(budget, "_holders", WeakSet()))  # not those of other worlds
             stack.enter_context(patch.object(os, "urandom", self._entropy.randbytes))
             stack.enter_context(patch.object(os, "getpid", lambda: 1))  # part of names of temporary files
-            # Opened by the system's calls themselves, below Python.
+            # Opened by system calls, below Python.
             stack.enter_context(patch.object(files, "CountedFile", lambda path, _: Raw(self.disk, str(path))))
             yield
 
     def _mapped(self, path: Path) -> memoryview:
-        """A file that a process looks at: as it is then, since such a file is written once."""
+        """A file that a process maps: its content at that time, since such a file is written once."""
         return memoryview(read(path))
 
     # --- faults ----------------------------------------------------------------------------------
 
     def arm(self, faults: Sequence[Fault]) -> None:
-        """Let faults come at the next effects."""
+        """Schedule faults at the next effects."""
         self._armed = [[fault.after, fault, fault.meets] for fault in faults]
 
     @property
     def armed(self) -> int:
-        """How many faults may still come, but for writes that are cut short again and again."""
+        """The number of scheduled faults, without writes that are cut short repeatedly."""
         return sum(armed[0] > 0 and armed[1].kind != "short" for armed in self._armed)
 
     def disarm(self) -> None:
-        """What has not come does not come any more."""
+        """Cancel the scheduled faults."""
         self._armed = []
         self.free()
 
     def free(self) -> None:
-        """The disk works, and has room again."""
+        """Make the disk work, with free space."""
         self._full = self._broken = False
         self._limited.clear()
 
@@ -172,7 +172,7 @@ class World:
 
     @contextmanager
     def calm(self) -> Iterator[None]:
-        """Inside, another program acts, which no fault meets."""
+        """A context in which another program acts, which no fault meets."""
         before, self._calm = self._calm, True
         try:
             yield
@@ -180,7 +180,7 @@ class World:
             self._calm = before
 
     def effect(self, name: str, path: str = "") -> float | None:
-        """Called before each effect; raises what meets it. Of a write: the part that is written."""
+        """Called before each effect; raises its fault. For a write: the part that is written."""
         if self._calm:
             return None
         if self._dead:
@@ -205,7 +205,7 @@ class World:
         return part
 
     def used(self) -> int:
-        """Bytes that the process holds, by its checks: too many at times. Raises MemoryError."""
+        """The bytes that the process holds, for its checks: sometimes too many. Raises MemoryError."""
         for armed in () if self._calm else self._armed:
             if armed[1].kind == "memory":
                 armed[0] -= 1
@@ -226,7 +226,7 @@ class World:
             case "interrupt":
                 self.failed = True
                 raise KeyboardInterrupt
-            case "short":  # and each as many writes later
+            case "short":  # and again after as many writes
                 self._armed.append([fault.after, fault, fault.meets])
                 return fault.part
             case "full":
@@ -235,12 +235,12 @@ class World:
                         self._armed.append([1, Fault("full", 1, 1.0), _WRITES])
                         self.faults["full"] -= 1
                     else:
-                        self._limited.add(path)  # the file reaches its limit, and the disk does not
+                        self._limited.add(path)  # the file reaches its limit, not the disk
                     return fault.part
                 self._full = True
             case "error":
                 self.failed = True
-                self._broken = name in _DISK and fault.part < 0.4  # for good, or this call alone
+                self._broken = name in _DISK and fault.part < 0.4  # permanently, or for this call only
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
             case "away":
                 self._away_until = self.micros + int(fault.part * 20_000_000)
@@ -250,15 +250,15 @@ class World:
 
     @property
     def away(self) -> bool:
-        """Whether the servers are away, for the process that runs."""
+        """True if the servers are away for the running process."""
         return not self._calm and self.micros < self._away_until
 
     def come_back(self) -> None:
-        """The servers are there again."""
+        """Make the servers available again."""
         self._away_until = 0
 
     def repeats(self) -> bool:
-        """Whether a server repeats itself now, or breaks off; once for each such fault."""
+        """True if a server repeats itself or breaks off now; once for each such fault."""
         if self._calm or not self._repeats:
             return False
         self._repeats = False
@@ -272,7 +272,7 @@ class World:
 
 
 class _Stopping:
-    """As an event of ``threading``; nothing sets it while the process waits."""
+    """Like an event of ``threading``; nothing sets it while the process waits."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -30,8 +30,8 @@ from skws_windows.window import CountWindow, TimeWindow, Unbounded, Window
 from tests.strategies import WORDS, examples, query_texts, schemas, seeds, static_rows, streams
 
 WINDOWS: list[Window] = [TimeWindow(2), TimeWindow(9), CountWindow(5), Unbounded()]
-KEPT = [-1, 3, 1 << 17]  # rows of tables to which nobody refers: let go at once, soon, never here
-FEW = [-1, 2, 1 << 17]  # rows with keywords: all taken in as they are reached, some, none here
+KEPT = [-1, 3, 1 << 17]  # limits on unreferenced table rows: drop them at once, soon, never in this test
+FEW = [-1, 2, 1 << 17]  # limits on rows with keywords: load all when reached, some, none in this test
 
 
 @st.composite
@@ -49,7 +49,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, int, list[Record], list[Record]]:
 
 
 def _with_texts(schema: Schema) -> Schema:
-    """The schema with join values that are no integers."""
+    """The schema with non-integer join values."""
     kinds = [AttributeType.TEXT, AttributeType.STRING, AttributeType.STRING]
     relations = tuple(
         replace(r, attributes=tuple(Attribute(a.name, k) for a, k in zip(r.attributes, kinds, strict=True)))
@@ -69,7 +69,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def indexed(folder: Path, schema: Schema, static: Sequence[Record], *, but: str = "") -> Schema:
-    """The schema with files of the static rows, of all tables but one."""
+    """The schema with files of the static rows, for all tables except ``but``."""
     relations = list(schema.relations)
     for number, relation in enumerate(relations):
         if relation.table and relation.name != but:
@@ -85,12 +85,12 @@ KINDS = (Attribute("t", AttributeType.TEXT), *(Attribute(n, AttributeType.INTEGE
 
 
 def relations_of(names: Sequence[str], tables: str) -> tuple[Relation, ...]:
-    """Relations of a text and two numbers; ``tables``: the names of those that are tables."""
+    """Relations with a text and two numbers; ``tables``: the names of those that are tables."""
     return tuple(Relation(n, KINDS, search=("t",), table=n in tables.split()) for n in names)
 
 
 Change = tuple[int, str, int]
-"""The step before which a query comes, or goes if it is there, with the most tuples of its results."""
+"""The step before which a query is added, or removed if it exists, with the maximum size of its results."""
 
 
 def compared(
@@ -106,9 +106,10 @@ def compared(
     sizes: Sizes = USUAL_SIZES,
     **more: Any,
 ) -> int:
-    """Compares an engine that loads all tables with one that loads none but one; gives how many results.
+    """Compares an engine with all tables in memory to one with a single one; returns the number of results.
 
-    The first step loads the tables, the others take ``step`` records each. ``more``: of the plans.
+    The first step loads the tables, the others process ``step`` records each. ``more``: arguments of the
+    plans.
     """
     apart = indexed(folder, schema, static, but=but)
     left = [record for record in static if schema.relations[record.relation].name == but]
@@ -129,7 +130,7 @@ def compared(
                 standing ^= {name}
             begin = step * (number - 1)
             told = engine.process(stream[begin : begin + step]) if number else engine.load_tables(rows)
-            # What one tuple completes of two queries comes in either order.
+            # The order in which a tuple completes results of two queries is unspecified.
             out.append(sorted(told, key=lambda result: result.query))
         counts = engine.counts if len(changes) == 1 and not but else None
         outputs.append((out, counts))
@@ -163,7 +164,7 @@ def test_equal_to_tables_loaded_whole(
     sizes: Sizes,
     step: int,
 ) -> None:
-    """One query stands from the beginning."""
+    """One query exists from the beginning."""
     schema, words, static, stream = case
     asked: list[Change] = []
     for at, text, most in changes:
@@ -178,7 +179,7 @@ def test_equal_to_tables_loaded_whole(
 @pytest.mark.parametrize("most", [3, 4, 5])
 @seeds(1, 3)
 def test_rows_without_keywords_connect(tmp_path: Path, seed: int, most: int, kept: int) -> None:
-    """Results by way of rows that only join values reach, one or two of them between the keywords."""
+    """Results with rows that only join values reach, one or two of them between the keywords."""
     rng = random.Random(seed)
     relations = relations_of(("a", "b", "link", "more"), "link more")
     on = [
@@ -200,7 +201,7 @@ def test_rows_without_keywords_connect(tmp_path: Path, seed: int, most: int, kep
 
 
 def _sparse(rng: random.Random) -> tuple[Schema, list[Record], list[Record]]:
-    """Two streams and three tables of which most rows join nothing that is alive, and some many."""
+    """Two streams and three tables whose rows mostly join nothing that is alive, and some many tuples."""
     names = "abtuv"
     relations = tuple(
         replace(relation, key=("x",) if rng.random() < 0.4 else ())
@@ -245,7 +246,7 @@ QUERIES = [
 
 @seeds(2, 12)
 def test_rows_with_keywords_come_as_they_are_reached(tmp_path: Path, seed: int) -> None:
-    """Queries with few carriers and with many come and go, rows come and go with what reaches them."""
+    """Queries with few and with many matching rows are added and removed, as are rows that reach them."""
     rng = random.Random(seed)
     sizes = Sizes(keyword_rows=rng.choice([-1, 10, 20]), rows_kept=rng.choice([-1, -1, 10]))
     schema, static, stream = _sparse(rng)
@@ -271,7 +272,7 @@ def _shop(folder: Path, static: Sequence[Record]) -> Schema:
 @pytest.mark.parametrize("most", [3, 4])
 @pytest.mark.parametrize("text", ["alpha beta", "beta alpha"])
 def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, text: str, most: int) -> None:
-    """The maker has looked for its products when another query held them back."""
+    """The maker looked up its products while another query held them back."""
     static = [Record(2, 0, ("alpha", 0, 0)), *(Record(1, 0, ("gamma", n, n % 2)) for n in range(6))]
     schema = _shop(tmp_path, static)
     engine = StreamEngine(schema, TimeWindow(9), sizes=Sizes(keyword_rows=1))
@@ -286,7 +287,7 @@ def test_rows_that_were_left_alone_come_when_their_query_goes(tmp_path: Path, te
 
 
 def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path) -> None:
-    """They come with a sale that has a keyword, and go with it; the others are only counted."""
+    """They are loaded with a sale that has a keyword, and dropped with it; the others are only counted."""
     static = [Record(1, 0, ("alpha gamma" if n % 5 else "alpha", n, n)) for n in range(400)]
     static += [Record(2, 0, ("pad", n, 0)) for n in range(400)]
     schema = _shop(tmp_path, static)
@@ -301,12 +302,12 @@ def test_of_many_rows_with_keywords_only_those_in_reach_are_here(tmp_path: Path)
         found += len(list(engine.process(sales)))
         most = max(most, engine.live_tuples)
     assert (found, engine.counts.excluded) == (40, 320)
-    # The window, a batch, and what has been in reach since rows were last let go; dead ones not yet purged.
+    # The window, a batch, rows in reach since the last time rows were dropped, and dead ones not yet purged.
     assert most < 60
 
 
 def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
-    """Of all rows that the stream reaches one after the other, few are here at a time."""
+    """Of all rows that the stream reaches one after the other, few are in memory at a time."""
     schema = Schema("s", relations_of(("a", "link"), "link"), (Join("j", "a", "link", (("x", "x"),)),))
     static = [Record(1, 0, ("pad", n, 0)) for n in range(160)]
     stream = [Record(0, n, (("alpha", "beta")[n % 2], n // 2, 0)) for n in range(320)]
@@ -318,7 +319,7 @@ def test_rows_that_nobody_refers_to_are_let_go(tmp_path: Path) -> None:
         found += engine.process(stream[first : first + 8])
         most = max(most, engine.live_tuples)
     assert len(found) == 160
-    # Two sales for each row that is kept, dead ones not yet purged; the window; a batch.
+    # Two sales for each cached row, dead ones not yet purged; the window; a batch.
     assert most < 70
 
 
@@ -332,11 +333,11 @@ def _open_files() -> int:
 
 
 def test_the_files_of_tables_are_closed_by_whom_they_serve_no_longer(tmp_path: Path) -> None:
-    """A changed schema has the engine open them anew; garbage may be collected much later."""
+    """After a schema change the engine opens them again; garbage may be collected much later."""
     schema = _shop(tmp_path, [Record(1, 0, ("alpha", n, n)) for n in range(9)])
     engine = StreamEngine.of(Plan(schema, parse_query("alpha beta", schema), TimeWindow(9), 3))
     assert not list(engine.load_tables([]))
-    gc.collect()  # what earlier tests left behind must not close its files meanwhile
+    gc.collect()  # garbage of earlier tests must not close its files in the meantime
     opened, gc_was_on = _open_files(), gc.isenabled()
     gc.disable()
     try:

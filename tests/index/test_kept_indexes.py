@@ -17,7 +17,7 @@ from tests.commands import Skws
 
 @pytest.fixture
 def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws) -> list[Path]:
-    """Three files that were searched, the last one last."""
+    """Three files, searched in this order."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
     made = [tmp_path / f"{name}.db" for name in ("a", "b", "c")]
     for age, path in enumerate(reversed(made)):
@@ -43,7 +43,7 @@ def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[
     forget_old(second.folder, most=first.size)
     assert names() == ["a.db", "b.db"]
     os.utime(second.folder / "lock", (0, 0))
-    assert skws("search", databases[2], "pulp", "--quiet").code == 0  # which is made again
+    assert skws("search", databases[2], "pulp", "--quiet").code == 0  # the index is built again
     assert names() == ["c.db", "a.db"]
     assert third.folder.exists()
 

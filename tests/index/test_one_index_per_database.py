@@ -31,7 +31,7 @@ SPELLINGS = (
 
 @dataclass
 class Spelled:
-    """A database by an address; ``read``: how often its rows were."""
+    """A database with an address; ``read``: how often its rows were read."""
 
     address: str
     read: list[str] = field(default_factory=list)

@@ -45,7 +45,7 @@ TEXTS = (
 
 @pytest.fixture(autouse=True)
 def _small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So few that stores are made anew, and slots are numbered anew, while a test runs."""
+    """Low limits, so that stores are rebuilt and slots renumbered during a test."""
     monkeypatch.setenv("SKWS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table_search, "_FEW", 2)
     monkeypatch.setattr(table_search, "_LEARNED", 12)
@@ -59,7 +59,7 @@ def _plan(schema: Schema, text: str, window: Window, size: int) -> Plan:
 
 
 def _shown(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Results in an order that equal scores do not change, without the order of joins in explanations."""
+    """Results in an order independent of equal scores, without the order of joins in explanations."""
     dicts = [replace(result, place=None).to_dict() for result in results]
     for shown in dicts:
         for part in shown["explanation"]:
@@ -82,7 +82,7 @@ def compared(
     rng: random.Random,
     lateness: int = 0,
 ) -> int:
-    """Compares searches between the records of a stream; gives the number of results."""
+    """Compares searches between the records of a stream; returns the number of results."""
     apart = indexed(folder, schema, static)
     engines = [StreamEngine(each, window, lateness=lateness) for each in (schema, apart)]
     for engine, rows in zip(engines, (static, []), strict=True):
@@ -126,7 +126,7 @@ def test_of_many_rows_few_are_joined(tmp_path: Path, seed: int) -> None:
 
 @seeds(4, 40)
 def test_records_come_late(tmp_path: Path, seed: int) -> None:
-    """Tuples then live longer than it seemed, or have ended before they came."""
+    """Tuples then live longer than expected, or have ended before they arrive."""
     rng = random.Random(seed)
     schema, static, stream = _sparse(rng)
     stream = sorted(stream, key=lambda record: record.time + rng.randrange(6))
@@ -135,7 +135,7 @@ def test_records_come_late(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
-    """However many rows of tables it has found."""
+    """However many table rows it has found."""
     static = [Record(1, 0, ("alpha beta", n, n)) for n in range(100)]
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))
@@ -153,7 +153,7 @@ def test_a_search_leaves_the_live_tuples_alone(tmp_path: Path) -> None:
 def test_a_store_that_could_not_be_made_is_made_by_the_next_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in place of one whose copies are mostly dead."""
+    """Also in place of a store whose copies are mostly dead."""
     monkeypatch.setattr(table_search, "_LEARNED", 1000)
     relations = relations_of(("sale", "product"), "product")
     schema = Schema("shop", relations, (Join("of", "sale", "product", (("x", "x"),)),))

@@ -84,7 +84,7 @@ def shop(folder: Path, source: str) -> tuple[Path, Path]:
 
 
 def whole(folder: Path) -> tuple[Path, Path]:
-    """The same with the table in the replay."""
+    """The same schema, with the table in the replay."""
     _, sales = shop(folder, "-")
     schema = folder / "whole.yaml"
     schema.write_text((SCHEMA % "-").replace("    source: '-'\n", ""))
@@ -179,7 +179,7 @@ def test_postgresql(skws: Skws, tmp_path: Path, database: Database) -> None:
 
 
 def made() -> list[tuple[str, int]]:
-    """The indexes that are kept, and when they were made."""
+    """The cached indexes, and the times at which they were built."""
     return sorted((p.name, p.stat().st_mtime_ns) for p in cache_folder(TABLES).glob("*/*.index"))
 
 
@@ -239,7 +239,7 @@ def test_only_a_table_has_a_source(skws: Skws, tmp_path: Path) -> None:
 
 
 def test_the_cache_is_found_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As executors of Spark work in."""
+    """Such as the working folders of Spark's executors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKWS_CACHE", "cache")
     assert cache_folder(TABLES) == tmp_path / "cache" / TABLES
@@ -297,7 +297,7 @@ def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     with packed(path) as folder, closing(Gathered(folder)) as gathered:
         gathered.add(0, pa.array(texts[:3], pa.string()))
         gathered.add(3, pa.array(texts[3:], pa.string()))
-        gathered.save(folder, piece=16)  # two places of words at a time
+        gathered.save(folder, piece=16)  # two positions of words at a time
     postings = Postings(IndexFile(path))
     words = [word for text in texts if text for word in text.split()]
     for word in {"lamp*", '"lamp post"', "flat", *words}:
@@ -311,7 +311,7 @@ def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
 
 
 def test_white_space_of_arrow_cuts_no_word() -> None:
-    """The index is cut by Arrow, texts by Python: what Arrow cuts at ends words in both."""
+    """Arrow splits the index, Python splits texts: white space of Arrow ends a word in both."""
     every = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n < 0xE000]
     cut = pc.list_value_length(pc.utf8_split_whitespace(pa.array([f"a{c}b" for c in every]))).to_pylist()
     for char, parts in zip(every, cut, strict=True):

@@ -21,7 +21,7 @@ from tests.strategies import examples
 
 
 def hashes_of(random: Random, number: int, kinds: int) -> Hashes:
-    """Some of ``kinds`` hashes, which differ in their leading bits."""
+    """Random hashes of ``kinds`` different values, which differ in their leading bits."""
     values = np.array([random.randrange(kinds) for _ in range(number)], dtype=np.uint64)
     return values * np.uint64((1 << 64) // kinds)
 
@@ -31,7 +31,7 @@ def found(index: HashIndex, wanted: Hashes) -> list[tuple[int, int]]:
     return sorted(zip(positions.tolist(), payload.tolist(), strict=True))
 
 
-# The second grows beyond the bits that there are for payloads: entries have to make room.
+# The second grows beyond the bits available for payloads, so entries have to make room.
 FIRST_PAYLOADS = [0, (1 << 20) - 40]
 
 
@@ -39,7 +39,7 @@ FIRST_PAYLOADS = [0, (1 << 20) - 40]
 @given(st.integers(0, 10**6), st.sampled_from(FIRST_PAYLOADS))
 @examples(60)
 def test_runs_find_what_was_added_and_is_left(merged: int, seed: int, payload: int) -> None:
-    """Runs that are merged, and runs that are too large for that."""
+    """In merged runs, and in runs that are too large to be merged."""
     with patch.object(hash_index, "MERGED", merged):
         check_runs(seed, payload)
 
@@ -53,7 +53,7 @@ def check_runs(seed: int, payload: int) -> None:
         held.update(zip(range(payload, payload + len(new)), new.tolist(), strict=True))
         payload += len(new)
         if held and random.random() < 0.3:
-            # The oldest go, or some here and there, or both.
+            # The oldest are removed, some at random, or both.
             oldest, share = random.choice([0, len(held) // 2]), random.choice([0.6, 1.0])
             kept = [old for place, old in enumerate(held) if place >= oldest and random.random() < share]
             slots = np.full(max(held) + 1, -1, dtype=np.int64)
@@ -62,12 +62,12 @@ def check_runs(seed: int, payload: int) -> None:
             held = {number: held[old] for number, old in enumerate(kept)}
             payload = len(kept)
         assert len(index) == len(held)
-        if random.random() < 0.3:  # it is stored in a file and mapped from that
+        if random.random() < 0.3:  # it is stored in a file and mapped from there
             stored = index.stored()
             index = HashIndex.over(stored._replace(filter=stored.filter.copy()))
             assert len(index) == len(held)
         if step < 11 and random.random() < 0.4:
-            continue  # entries are added, and renumbered again, without a look-up in between
+            continue  # entries are added, and renumbered again, without a probe in between
         wanted = hashes_of(random, 40, 50)
         by_hash: dict[int, list[int]] = defaultdict(list)
         for number, its_hash in held.items():
@@ -84,7 +84,7 @@ def test_runs_stay_few_and_their_filter_sparse() -> None:
         if step % 50 == 49:
             index.remap(np.where(np.arange(5000) < 100, np.arange(5000), -1))
         assert len(index.runs) <= 12
-        # One place in eight is taken at most.
+        # At most one slot in eight is used.
         assert len(index.filter.passing(absent)) < len(absent) / 6
     assert len(index.filter.passing(absent)) < len(absent) / 20, "what is gone is in the filter no longer"
 
@@ -121,7 +121,7 @@ def test_a_table_holds_what_is_kept_and_lets_space_go(seed: int) -> None:
         )
         assert table.append(columns) == len(held)
         held += new
-        # The oldest go, or some here and there, or all.
+        # The oldest are removed, some at random, or all.
         first, share = random.randrange(len(held) + 1), random.choice([0.0, 0.5, 1.0])
         kept = [place >= first and random.random() <= share for place in range(len(held))]
         places = table.keep(np.array(kept, dtype=bool))
@@ -180,7 +180,7 @@ def test_labels_know_of_free_tuples_that_came_after_them() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_found_by_their_members(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some are indexed and some are not yet, while rows come, end, are dropped, and get other slots."""
+    """Some rows are indexed and some not yet, while rows are added, end, are dropped, and get other slots."""
     monkeypatch.setattr(store, "_SCANNED", 3)
     monkeypatch.setattr(store, "_INDEXED", 4)
     rng = Random(seed)

@@ -102,7 +102,7 @@ def test_the_index_of_queries(asked: list[tuple[int, int]], removed: set[int]) -
 def test_partners_are_never_missed(
     apart: int, carried: list[tuple[int, int]], asked: list[tuple[int, int]]
 ) -> None:
-    """Words whose numbers are far apart share bits, so there may be more of them, but never fewer."""
+    """Words with distant numbers share bits, so there may be too many partners, but never too few."""
     words, pairs = CarriedWords(), WordPairs()
     partners = Partners(words, pairs)
     words.append(column([slot for slot, _ in carried]), column([word * apart for _, word in carried]), LIVE)
@@ -167,7 +167,7 @@ def test_neighbours(
         return bool(known and together and ends == tuple(tuples.relation[[one, other]].tolist()))
 
     def expected(before: int) -> set[tuple[int, int, int]]:
-        """(tuple, edge, other) of all tuples up to a slot that join, and are alive at once."""
+        """(tuple, edge, other) of all joined tuples before a slot that are alive at the same time."""
         numbers = [edge.id for edge in edges(JOINED)]
         return {each for each in product(range(before), numbers, range(before)) if joins(*each)}
 

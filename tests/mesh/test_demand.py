@@ -138,7 +138,7 @@ Arrival = tuple[int, int, int, int]  # relation, keywords, value, ticks since th
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Arrival]:
-    """Dense enough for operators to fall asleep and wake up with live tuples; lists by element stay short."""
+    """Dense enough for operators to sleep and wake up with live tuples; short enough for lists by element."""
     random = Random(draw(st.integers(0, 10**6)))
     pause = draw(st.sampled_from([1, 3, 12]))
     return [
@@ -148,7 +148,7 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
 
 
 def agree(mesh: Recording) -> None:
-    """States are what operators above and right sources make them; who sleeps with output is queued."""
+    """Operators above and right sources determine the states; sleepers with output are queued."""
     policy = mesh.lazy
     for join in joins(mesh):
         running = sum(parent.running for parent in join.parents.values())
@@ -162,7 +162,7 @@ def agree(mesh: Recording) -> None:
 
 
 class Recording(DemandDrivenMesh):
-    """Remembers what each join has produced, and from which arrival."""
+    """Records what each join has produced, and from which arrival."""
 
     def __init__(self, generator: CNGen, policy: LazyPurging[Producer]) -> None:
         self.lazy = policy
@@ -183,7 +183,7 @@ def recording(size: int) -> Recording:
 def test_states_agree_with_the_mesh_and_all_is_produced_once_and_in_order(
     stream: list[Arrival], size: int
 ) -> None:
-    """No dead tuple stays for longer than two windows."""
+    """No dead tuple is kept for longer than two windows."""
     mesh, now = recording(size), 1
     for relation, keywords, value, gap in stream:
         for _ in range(gap):
@@ -201,13 +201,13 @@ def test_states_agree_with_the_mesh_and_all_is_produced_once_and_in_order(
 def test_the_left_child_catches_up_before_the_operator_that_wakes_it() -> None:
     mesh = recording(4)
     last = tuple_of(0, 2, start=1)
-    # r1{a} - r0{} - r2{} - r0{b} is complete, then all of it sleeps.
+    # r1{a} - r0{} - r2{} - r0{b} is complete, then all operators sleep.
     for new in (last, tuple_of(1, 1, start=1), tuple_of(0, 0, start=1), tuple_of(2, 0, start=1)):
         mesh.insert(new)
     mesh.purge(2)
     mesh.end(last, 2)
     assert not any(join.running for join in joins(mesh))
-    # While they sleep, input comes on both sides of the join with r2.
+    # While they sleep, input arrives on both sides of the join with r2.
     mesh.insert(tuple_of(1, 1, start=3))
     mesh.insert(tuple_of(2, 0, start=4))
     assert len(mesh.insert(tuple_of(0, 2, start=5))) == 2 + 4

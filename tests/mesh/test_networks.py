@@ -70,7 +70,7 @@ def test_known_counts(schema: Schema, keywords: int, size: int, count: int) -> N
 @examples(100)
 def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencies: list[float]) -> None:
     searchable = [((1 << keywords) - 1) if r.search else 0 for r in schema.relations]
-    # Brute force builds every labelled tree, whose number explodes.
+    # Brute force builds all labelled trees, whose number explodes.
     while (len(schema.joins) * 2 << keywords) ** (size - 1) * size > 2_000:
         size -= 1
     order = NodeOrder.default(keywords, frequencies[:keywords])
@@ -80,7 +80,7 @@ def test_equals_brute_force(schema: Schema, keywords: int, size: int, frequencie
 
 
 def test_star_of_equal_keyword_nodes_from_the_paper() -> None:
-    """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes give the same keyword (Section 3.2)."""
+    """(S{k1}, T{k2}, U{k2}, T{k3}): two interior nodes have the same keyword (Section 3.2)."""
     schema = schema_of(3, [(0, 1), (1, 2)])
     found = {CandidateNetwork.of(t).text(schema, ["k1", "k2", "k3"]) for t in CNGen(schema, 3, 4).networks()}
     assert "r0{k1} - r1{k2} - r2{k2} - r1{k3}" in found

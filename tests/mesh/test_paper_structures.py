@@ -74,7 +74,7 @@ def test_tree_gen_gives_the_tree_of_every_operator(schema: Schema, slots: int, k
 
 
 def _prefix(tree: Tree, size: int) -> Tree:
-    """The first nodes of a tree, grown one by one as CNGen grows them."""
+    """The first nodes of a tree, in the order in which CNGen adds them."""
     prefix = Tree.single(tree.relations[0], tree.keywords[0])
     for node in range(1, size):
         depth = prefix.path.index(tree.parents[node])
@@ -104,7 +104,7 @@ def test_a_partial_mesh_grows_with_output_and_shrinks_without(purge: PurgeKind) 
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """(relation, keywords, value), many of them joining; lists by element stay short."""
+    """(relation, keywords, value), many of which join; short enough for lists by element."""
     random = Random(draw(st.integers(0, 10**6)))
     size = draw(st.integers(0, 40))
     return [(random.randrange(3), random.choice([0, 0, 1, 2]), random.randrange(2)) for _ in range(size)]
@@ -182,7 +182,7 @@ def test_what_comes_with_a_change_ranks_below_all_that_was_there() -> None:
 
 @pytest.mark.parametrize("kind", list(MeshKind))
 def test_no_result_holds_a_tuple_twice(kind: MeshKind) -> None:
-    # Figure 3.7: a - t - x - t - b is a tree over the schema, but t is one tuple.
+    # Figure 3.7: a - t - x - t - b is a tree over the schema, but both t are the same tuple.
     mesh = make_mesh(CNGen(schema_of(2, [(0, 1)]), 2, 5), WINDOW, MeshChoice(kind))
     t = tuple_of(1, 0, start=1)
     for new in (tuple_of(0, 1, start=1), t, tuple_of(0, 0, start=1)):
@@ -259,7 +259,7 @@ def test_a_running_operator_is_cleaned_window_after_window() -> None:
     mesh = paper_mesh(CNGen(CHAIN, 2, 3), MeshKind.FULL, demand=False)
     for now in range(1, 6 * LENGTH):
         mesh.purge(now)
-        # No tuple of c comes, so nothing ever probes what a and b give.
+        # No tuple of c arrives, so nothing ever probes the output of a and b.
         mesh.insert(tuple_of(now % 2, 1 - now % 2, start=now))
         assert all(m.end + 2 * LENGTH > now for members in partials(mesh) for m in members)
     assert partials(mesh)

@@ -31,7 +31,7 @@ def engine_of(mode: MeshChoice) -> StreamEngine:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_within_a_batch_time_passes_with_each_tuple(mode: MeshChoice) -> None:
-    """The first tuple is over when the last one comes; those between join both."""
+    """The first tuple has ended when the last one arrives; those in between join both."""
     stream = [Record(0, 1, ("alpha", 1)), Record(1, 5, ("pad", 1)), Record(2, 9, ("beta", 1))]
     late = Record(2, 14, ("beta", 1))
     engine = engine_of(mode)
@@ -52,7 +52,7 @@ def test_what_is_told_of_its_operators_adds_up(mode: MeshChoice) -> None:
     used = [use for use in engine.used() if use.waiting]
     load = engine.load()
     assert load.waiting == sum(use.waiting for use in used) > 0
-    assert load.operators >= len(used)  # trees of a forest stand together
+    assert load.operators >= len(used)  # trees of a forest share operators
     assert load.live == 8
 
 
@@ -74,7 +74,7 @@ def test_joins_of_the_full_mesh_say_why_they_sleep() -> None:
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
 def test_slots_are_renumbered_under_results_to_come(mode: MeshChoice) -> None:
-    """Most tuples end and are compacted away between the two halves of each result."""
+    """Most tuples end and are removed by compaction between the two halves of each result."""
     engine, found = engine_of(mode), 0
     for n in range(60):
         time = 20 * n

@@ -17,7 +17,7 @@ from skws_windows.window import Window
 
 
 class Counted(Evaluator):
-    """What it holds cannot be made from the log: how many tuples there were, and the sum of their times."""
+    """A state that cannot be rebuilt from the log: the number of tuples, and the sum of their times."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -54,14 +54,14 @@ class CountedPlan(SeparatePlan):
         return self.stream.window
 
     def check_change(self, before: Stream) -> None:
-        """It counts what there is."""
+        """Accepts all changes: it counts whatever tuples there are."""
 
     def evaluator(self, state: StreamState) -> Counted:
         return Counted(self.query)
 
 
 def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) -> None:
-    """The metadata of a package that an installer would leave."""
+    """Write the metadata of a package as an installer would."""
     metadata = folder / f"{name}-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -74,6 +74,6 @@ def installed(folder: Path, name: str, groups: Mapping[str, Mapping[str, str]]) 
 
 
 def counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the kind known, as if a package in a folder added it."""
+    """Register the kind as if a package in a folder provided it."""
     installed(folder, "counted", {KINDS: {"counted": f"{__name__}:{CountedPlan.__name__}"}})
     monkeypatch.syspath_prepend(str(folder))

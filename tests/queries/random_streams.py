@@ -35,13 +35,13 @@ DIVIDED = Schema(
         Join("ft", "fixed", "plain", (("x", "x"), ("y", "y"))),
     ),
 )
-"""The attribute x is in all joins."""
+"""All joins use the attribute x."""
 
 
 def random_stream(schema: Schema, seed: int, count: int, values: int, truncated: float = 0) -> list[Record]:
     """Ties, equal rows, NULLs, deletions of known and unknown rows, keyed replacements.
 
-    ``truncated``: the part of the records that are truncations.
+    ``truncated``: the share of records that are truncations.
     """
     rng = random.Random(seed)
     records: list[Record] = []
@@ -69,7 +69,7 @@ def random_row(rng: random.Random, values: int) -> Row:
 
 
 def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
-    """The stream without deletions of rows that have no key, which end the oldest of equal rows."""
+    """The stream without deletions of rows without a key, which end the oldest of equal rows."""
     keys = [relation.key_of for relation in schema.relations]
     return [
         record
@@ -81,7 +81,7 @@ def without_dequeues(schema: Schema, records: Sequence[Record]) -> list[Record]:
 def deleted_singly(schema: Schema, records: Sequence[Record]) -> list[Record]:
     """The stream, in order of arrival, with a deletion of each row in place of a truncation.
 
-    Also of rows that have ended: those deletions end nothing.
+    Includes rows that have ended, whose deletions have no effect.
     """
     rows: dict[int, list[Record]] = {}
     found: list[Record] = []
@@ -113,10 +113,10 @@ DENSE = Schema(
 def dense_rows(
     rng: random.Random, count: int, steps: Sequence[int], last: int = 0, truncated: float = 0
 ) -> list[Record]:
-    """Tuples that join, most with a keyword, many at one time; equal ones, replacements and deletions.
+    """Tuples that join, most with a keyword, many at one time; with duplicates, replacements, deletions.
 
-    ``last``: of how many records those are that may come again or be deleted; 0 for all. ``truncated``: the
-    part of the records that are truncations.
+    ``last``: the number of latest records that may be repeated or deleted; 0 for all. ``truncated``: the
+    share of records that are truncations.
     """
     stream: list[Record] = []
     for _ in range(count):

@@ -69,7 +69,7 @@ def test_all_attributes_that_every_join_equates_divide_relations() -> None:
             5,
             "request.tenant comes closest, but the key of request does not contain it",
         ),
-        (("joins:", "joins:\n  - span.tenant = log.tenant"), 5, None),  # by tenant alone
+        (("joins:", "joins:\n  - span.tenant = log.tenant"), 5, None),  # by tenant only
         (
             ("joins:", "joins:\n  - span.service = log.line"),
             5,
@@ -86,7 +86,7 @@ def test_schemas_without_a_key_say_why(change: tuple[str, str], max_size: int, r
 
 @pytest.mark.parametrize("join", ["span.tenant = log.tenant", "span.service = log.line"])
 def test_what_was_removed_divides_as_before(join: str) -> None:
-    """Its records are in the log, and its results are to be retracted."""
+    """Its records are in the log, and its results must be retracted."""
     before = schema_of(TRACES.replace("joins:", f"joins:\n  - {join}"))
     there = [one for one in before.relations if one.name != "log"]
     joins = [one for one in before.joins if "log" not in (one.left, one.right)]
@@ -159,7 +159,7 @@ def shown(results: list[Result]) -> Counter[str]:
 
 @st.composite
 def keyed_cases(draw: st.DrawFn) -> Case:
-    """A schema of which one attribute of each relation is in all joins, with rows and a stream."""
+    """A schema with one attribute per relation that is in all joins, with rows and a stream."""
     schema = draw(schemas(tables=True))
     column = {r.name: draw(st.sampled_from(JOINABLE)) for r in schema.relations}
     relations = tuple(

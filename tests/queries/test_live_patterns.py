@@ -44,7 +44,7 @@ def standing(text: str) -> Query:
 
 
 def searched(text: str, window: Window, records: Sequence[Record]) -> Counter[Result]:
-    """What a search gives: all records at once, by time."""
+    """The results of a search: all records at once, sorted by time."""
     query = read_query(text, SCHEMA)
     whole = RecordBatch.of(sorted(records, key=lambda record: record.time))
     return Counter(PatternStream(query, SCHEMA, query.window or window, name="p").process(whole))
@@ -104,7 +104,7 @@ def test_records_out_of_order_are_found_as_if_in_order(
     )
     live.add(standing(text))
     found = watched(live, cut(shuffled, places))
-    # Which of those that came at one time came first is told by nothing.
+    # The order of records with the same time is unspecified.
     names = Counter(frozenset((m.labels, m.relation, *m.row.items()) for m in one.tuples) for one in found)
     expected = searched(text, TimeWindow(9), sorted(shuffled, key=lambda record: record.time))
     assert names == Counter(
@@ -141,7 +141,7 @@ def watched_only(live: Session, records: Sequence[Record]) -> list[Result]:
 
 
 def test_under_a_count_window_time_may_go_back() -> None:
-    """Tuples come in any order there; a pattern with a window of time takes them as they come."""
+    """Tuples arrive in any order; a pattern with a window of time processes them in order of arrival."""
     live = Session(Stream(SCHEMA, CountWindow(10)), keywords=False)
     live.add(standing("A a ; B b where a.x = b.x within 5 us"))
     found = watched(

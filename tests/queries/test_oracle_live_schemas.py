@@ -33,13 +33,13 @@ from tests.spark.streaming.test_oracle_shards import CHANGES, SCHEMA, cut, rando
 from tests.strategies import length, runs
 from tests.windows.test_windowed_standing_queries import stream as shop_stream
 
-EXTRA = 4  # where a relation stands that comes with a change
+EXTRA = 4  # the position of a relation that a change adds
 Numbered = tuple[int, Record]
 
 
 @dataclass(frozen=True)
 class Step:
-    """A micro-batch at its position, maybe behind a change; ``counting``: all that came and still counts."""
+    """A micro-batch and its position, maybe after a change; ``counting``: all records so far that count."""
 
     position: int
     changed: list[Result] | None
@@ -48,7 +48,7 @@ class Step:
 
 
 class Run:
-    """One query over random records and changes; ``refused``: the reasons for those that were not made."""
+    """One query over random records and changes; ``refused``: the reasons of rejected changes."""
 
     def __init__(self, stream: Stream, query: Query, seed: int, *, deletes: bool = False) -> None:
         self.rng = random.Random(seed)
@@ -124,7 +124,7 @@ def test_patterns_are_made_anew_from_what_still_counts(text: str, window: Window
 
 
 def searched(text: str, stream: Stream, step: Step) -> Counter[Result]:
-    """What the whole of what counts leads to from this micro-batch on."""
+    """The results from this micro-batch on, computed from all records that count."""
     schema = nameable(stream.schema)
     query = read_query(text, schema)
     pattern = PatternStream(query, schema, query.window or stream.window, name="q")
@@ -158,7 +158,7 @@ def test_the_best_results_are_those_of_the_new_schema(options: dict[str, str], w
 
 
 def best(run: Run) -> set[str]:
-    """The ids of the best results by a session that had no query until now."""
+    """The ids of the best results, from a session without earlier queries."""
     live = Session(run.first, keywords=False, past=lambda: run.past)
     for each in run.story:
         if isinstance(each, str):
@@ -194,14 +194,14 @@ EXPRESSION = ExpressionWindow("longest match [customer] .* [order and time - tim
 
 
 def test_windows_go_on_where_they_are_found_as_before() -> None:
-    """A relation comes and goes; results over it are told when their windows end, if it is still there."""
+    """A relation is added and removed; results over it appear when their windows end, if it still exists."""
     counts = [windowed(random.Random(seed)) for seed in range(length(3, 6))]
     assert all(found for _, found in counts)
     assert any(with_notes for with_notes, _ in counts)
 
 
 def windowed(rng: random.Random) -> tuple[int, int]:
-    """How many results there were with notes, and in all."""
+    """The number of results with notes, and of all results."""
     stream = Stream(SHOP, EXPRESSION)
     live = Session(stream, keywords=False)
     standing = Query("ada lamp").over(EXPRESSION, allowed=True).named("q", 4)
@@ -232,7 +232,7 @@ def windowed(rng: random.Random) -> tuple[int, int]:
 
 
 def test_a_pattern_that_reads_nothing_of_what_changes_goes_on_as_it_is() -> None:
-    """One that reads all relations reads the log again, also for those that are added."""
+    """A pattern over all relations reads the log again, including for relations that are added."""
     log: list[LoggedBatch] = []
     reads: list[str] = []
 

@@ -31,7 +31,7 @@ START = 1_000_000
 
 
 def random_records(rng: random.Random, count: int) -> list[Record]:
-    """No two at one time: which of them comes first would depend on how they are read."""
+    """No two have the same time, as their order would depend on how they are read."""
     records: list[Record] = []
     for number in range(count):
         time = START + 2 * number + rng.randrange(2)
@@ -46,11 +46,11 @@ def random_records(rng: random.Random, count: int) -> list[Record]:
 
 
 Task = list[tuple[int | None, list[Record]]]
-"""What it reads of partitions; None: nobody knows of which."""
+"""The records of a task by partition; None: the partition is unknown."""
 
 
 def read(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterable[list[Task]]:
-    """What tasks read of three partitions, batch by batch: of each at its own rate, of all to the end."""
+    """The records that tasks read from three partitions, batch by batch, each at its own rate, to the end."""
     rest: list[list[Record]] = [[], [], []]
     for record in records:
         rng.choice(rest).append(record)
@@ -65,7 +65,7 @@ def read(rng: random.Random, records: Sequence[Record], lateness: int) -> Iterab
 
 @dataclass
 class Reader:
-    """A shard, and what is known of the partitions."""
+    """A shard, and the known state of the partitions."""
 
     shard: KeptShard
     lateness: int
@@ -96,13 +96,13 @@ class Reader:
         return worked.results
 
     def rebuild(self) -> None:
-        """Make the shard anew from its log."""
+        """Rebuild the shard from its log."""
         self.shard.rebuild()
         self.shard.shard.seek(self.shard.shard.position, self.shard.shard.now, self.final)
 
 
 class Told(Protocol):
-    """A result, as far as it is compared."""
+    """The compared parts of a result."""
 
     @property
     def op(self) -> str: ...
@@ -119,9 +119,9 @@ class Told(Protocol):
 def last_told(
     results: Iterable[Told],
 ) -> dict[tuple[str, str], tuple[bool, float | None, float | None]]:
-    """By query and id: whether it was retracted in the end, when it begins, and when it ends.
+    """By query and id: whether it was retracted in the end, its begin, and its end.
 
-    A result that was never alive in the end, as a deletion came later than what it deletes, is left out.
+    Omits results that were never alive in the end, because a deletion arrived after the row that it deletes.
     """
     told = {(r.query, r.id): (r.op == "-", r.start, r.end) for r in results}
     return {
@@ -140,7 +140,7 @@ QUERIES: dict[str, str | Query] = {
 
 
 def test_a_late_record_finds_an_earlier_and_a_later_tuple_of_its_key() -> None:
-    """The later one was ended with its relation; the earlier one has expired, and may be corrected, too."""
+    """The later tuple was ended with its relation; the earlier one has expired, and may also be corrected."""
     job = Job({"q": "alpha beta"}, DIVIDED, window=TimeWindow(40), max_size=3, lateness=5, dead_letters=None)
     session = Session(job.stream)
     session.add_all(list(plans_of(job).values()))
@@ -184,7 +184,7 @@ def test_partitions_of_any_rates_give_what_the_sorted_stream_gives(lateness: int
 
 @seeds(4, 40)
 def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed: int) -> None:
-    """Until then records come in order, and nothing says what is final."""
+    """Until then, records arrive in order, and nothing says what is final."""
     rng = random.Random(seed)
     records, in_step = random_records(rng, length(100, 120)), rng.randint(1, 80)
     job = Job(dict(QUERIES), DIVIDED, window=TimeWindow(rng.choice((12, 40))), max_size=3)
@@ -209,7 +209,7 @@ def test_partitions_that_get_out_of_step_give_what_the_sorted_stream_gives(seed:
 
 @seeds(4, 40)
 def test_a_shard_that_is_made_anew_goes_on_as_the_one_before(seed: int) -> None:
-    """Queries come and go; a log may be replaced by what lives."""
+    """Queries are added and removed; the log may be replaced by the live tuples."""
     rng = random.Random(seed)
     records = random_records(rng, 200)
     window = TimeWindow(rng.choice((12, 40)))
@@ -231,7 +231,7 @@ def test_a_shard_that_is_made_anew_goes_on_as_the_one_before(seed: int) -> None:
 
 
 def test_equal_rows_are_told_apart_after_a_restart_once_the_stream_time_has_moved_on() -> None:
-    """A deletion ends the oldest of them; the log does not have all that were in the queue."""
+    """A deletion ends the oldest of them; the log does not contain all that were in the queue."""
     job = Job({"a": "alpha"}, DIVIDED, window=TimeWindow(6), max_size=3, dead_letters=None)
     reader = Reader(KeptShard(job, Part(0, 1, Partitioning.ROOTS)), 0)
     row = Record(DIVIDED.index["plain"], START, ("alpha", 1, 1))
@@ -257,7 +257,7 @@ def test_ends_of_stretches_say_what_is_final() -> None:
     assert known.all().tolist() == [7, 9]
     assert final_of(known.all(), ALWAYS, 2, 9) == 7
     assert final_of(known.all(), 8, 2, 9) == 8
-    assert final_of(known.all(), 8, 0, 9) == 9  # the other one is wholly late
+    assert final_of(known.all(), 8, 0, 9) == 9  # the other one is entirely late
     assert final_of(known.all(), 20, 2, 20) == 20
     known = PartitionEnds(2)
     for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
@@ -272,8 +272,8 @@ def test_partitions_that_bring_nothing_are_waited_for() -> None:
     one, two, alone = named(1, 0), named(2, 0), named(1, None)
     for clock, told, expected in (
         (100, [(one, 5), (two, 50), (0, 9), (alone, 7), (alone, 8)], [5, 8, 9, 50]),
-        (104, [(two, 60)], [5, 60]),  # without a number, nobody knows that it may go on
-        (110, [(two, 70), (two, 65)], [5, 70]),  # two tasks have read of it
+        (104, [(two, 60)], [5, 60]),  # without a number, it may never continue
+        (110, [(two, 70), (two, 65)], [5, 70]),  # two tasks have read it
         (111, [(two, 80)], [80]),  # the first has been idle for too long
         (112, [(one, 7)], [7, 80]),
         (140, [], []),
@@ -306,7 +306,7 @@ _SHOP: Final = replace(
 
 
 def told_of(*batches: Sequence[Record]) -> list[list[tuple[str, float | None, float | None]]]:
-    """What is told of each batch with a lateness: operation, begin and end in microseconds."""
+    """The reports of each batch with a lateness: operation, begin and end in microseconds."""
     job = Job({"a": "alpha beta"}, _SHOP, window=TimeWindow(40), lateness=50)
     session = Session(job.stream)
     session.add_all(list(plans_of(job).values()))
@@ -324,7 +324,7 @@ def _after_start(seconds: float | None) -> float | None:
 
 
 def test_what_late_records_ended_before_it_began_is_not_ended_again() -> None:
-    """An earlier end of a version that never lived says nothing of the one that did from that time on."""
+    """An earlier end of a version that never lived does not apply to the version that lived from then on."""
     plain, keyed = (_SHOP.index[name] for name in ("plain", "keyed"))
     assert told_of(
         [Record(keyed, START + 50, ("beta", 2, 2)), Record(plain, START + 58, ("alpha", 2, 1))],

@@ -58,7 +58,7 @@ SCORED = Query("alpha", options={HALF_LIFE: "1 hour"}).named("scored", 3)
 
 
 def random_records(rng: random.Random, count: int) -> list[Record]:
-    """Few rows, each inserted and deleted again and again; ties, NULLs in keys, truncations."""
+    """Few rows, each inserted and deleted repeatedly; ties, NULLs in keys, truncations."""
     records: list[Record] = []
     time = 1_000
     likely = rng.choice((0.3, 0.45, 0.5))
@@ -87,9 +87,9 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @dataclass
 class Recovered:
-    """A session, its log, and the states that it gave last; ``rebuild`` forgets the session.
+    """A session, its log, and its latest states; ``rebuild`` discards the session.
 
-    The log has micro-batches, and the texts of changes of the schema. Queries may read it.
+    The log has micro-batches, and the texts of schema changes. Queries may read it.
     """
 
     stream: Stream
@@ -99,13 +99,13 @@ class Recovered:
     queries: tuple[Query, ...] = QUERIES
     keywords: bool = True
     replaced: int = 0
-    """How often the log was."""
+    """The number of times that the log was replaced."""
     lasting: LoggedBatch | str = ""
-    """The entry in place of all before."""
+    """The entry that replaces all earlier ones."""
     stored: Stored = field(init=False)
     """Its records in files, and the others."""
     read: int = 0
-    """Entries of the log that the session has taken."""
+    """The number of log entries that the session has processed."""
 
     def __post_init__(self) -> None:
         self.files = RowFiles(Path(mkdtemp(dir=_folder[0])))
@@ -128,20 +128,20 @@ class Recovered:
         return found
 
     def change(self, text: str) -> list[Result]:
-        """Go on with another schema."""
+        """Continue with another schema."""
         found = self.live.change_schema(text)
         self._keep(None, text)
         return found
 
     def _keep(self, part: LogPart | None, entry: LoggedBatch | str) -> None:
-        # A change comes with a micro-batch, which has its begins.
+        # A change has a micro-batch, which contains its begins.
         self.log.append((part, entry, {} if isinstance(entry, str) else self.live.begins()))
         self.read = len(self.log)
         self.states |= self.live.snapshot()
         self.told += len(self.states)
 
     def replace_log(self) -> None:
-        """Keep what lives in place of the log, if all queries do without it."""
+        """Replace the log by the live tuples, if no query needs it."""
         found, begins = self.live.lasting_records(), self.live.all_begins()
         if found is None:
             return
@@ -192,9 +192,9 @@ def compare(
     replaces: bool = False,
     keywords: bool = True,
 ) -> tuple[Recovered, int]:
-    """Compare after every batch; gives the rebuilt session, and the number of results.
+    """Compare after every batch; returns the rebuilt session, and the number of results.
 
-    ``replaces``: what lives replaces the log now and then.
+    ``replaces``: now and then, live tuples replace the log.
     """
     calm = Session(stream, keywords=keywords)
     broken, found = Recovered(stream, queries=queries, keywords=keywords), 0
@@ -266,9 +266,9 @@ _REPLACED_SLOW: Final = [
 
 
 @some("name, window, lateness", _REPLACED, _REPLACED_SLOW)
-@some("seed", [1], [0, *range(2, 40)])  # with seed 1 each record of a file has to have its own number
+@some("seed", [1], [0, *range(2, 40)])  # with seed 1, each record of a file needs its own number
 def test_the_log_is_replaced_by_what_lives(name: str, window: Window, lateness: int, seed: int) -> None:
-    """Scores come from the frequencies of words among what lives; those of the best are kept with it."""
+    """Scores use the word frequencies of live tuples; those of the best results are stored with the log."""
     queries = _FOR_EVER[name]
     rng = random.Random(seed)
     records = random_records(rng, 100)
@@ -281,7 +281,7 @@ def test_the_log_is_replaced_by_what_lives(name: str, window: Window, lateness: 
 
 
 def test_what_was_deleted_tells_equal_rows_of_an_instant_apart() -> None:
-    """The row that lives is in a file, and the record of the other one is not."""
+    """The live row is in a file, and the record of the other one is not."""
     stream = Stream(SCHEMA, Unbounded())
     calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
     equal = Record(0, 1_000, ("alpha", 1))
@@ -312,7 +312,7 @@ def matches(results: list[Result]) -> set[tuple[str, ...]]:
 @pytest.mark.parametrize("lateness", [0, 5])
 @seeds(1, 40)
 def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, seed: int) -> None:
-    """Most rows between two live ones are gone, so their positions in the log say nothing."""
+    """Most rows between two live ones are missing, so their positions in the log mean nothing."""
     rng = random.Random(seed)
     records = []
     for number in range(400):
@@ -346,7 +346,7 @@ def test_patterns_read_no_distance_from_what_lives(within: str, lateness: int, s
 
 
 def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None:
-    """Of a row that was updated, deleted and inserted again a late record ends the last life."""
+    """A late record ends the last life of a row that was updated, deleted and inserted again."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     calm, broken = (Recovered(stream, queries=LOGGED_AS_LIVES) for _ in range(2))
     told = []
@@ -369,7 +369,7 @@ def test_an_earlier_version_that_lives_again_began_when_its_result_did() -> None
 
 
 def test_a_pattern_that_is_added_reads_what_lives_until_its_window_is_over() -> None:
-    """What lives is not replaced as long as it is the past of a pattern, which may be rebuilt."""
+    """Live tuples are not replaced while a pattern, which may be rebuilt, needs them as its past."""
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
     broken = Recovered(stream, queries=LOGGED_AS_LIVES)
@@ -394,7 +394,7 @@ def test_a_pattern_that_is_added_reads_what_lives_behind_chunks_of_a_shorter_one
     stream = Stream(SCHEMA, Unbounded())
     longer = Query("keyed a ; plain b within 50 us", kind=PATTERN).named("longer", 3)
     broken = Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0]))
-    for time in range(30):  # the last ones have updates of two rows, and the first one is not updated
+    for time in range(30):  # the last ones have updates of two rows, not of the first
         broken.take(RecordBatch.of([Record(1, 1_000 + time, ("alpha", 1 + time % 2 if time else 0))]))
     broken.replace_log()
     (logged,) = broken.past()
@@ -432,7 +432,7 @@ def test_a_late_record_corrects_what_had_ended_when_the_schema_changed() -> None
 
 @pytest.mark.parametrize("lateness", [0, 5])
 def test_a_result_that_a_schema_has_ended_begins_anew_with_another_one(lateness: int) -> None:
-    """It begins with the version that comes back, whatever it was told of before, and after a restart."""
+    """It begins with the version that comes back, whatever its earlier reports, also after a restart."""
     stream = Stream(SCHEMA, Unbounded(), lateness=lateness)
     calm, broken = (Recovered(stream, queries=QUERIES[:1]) for _ in range(2))
     told = []
@@ -460,7 +460,7 @@ def test_a_result_that_a_schema_has_ended_begins_anew_with_another_one(lateness:
 
 @pytest.mark.parametrize("within", ["within 9 us", ""])
 def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str) -> None:
-    """One without a window, added later, has read what lives, and one with a window all of its window."""
+    """One without a window, added later, has read live tuples, and one with a window all of its window."""
     stream = Stream(SCHEMA, Unbounded())
     added = Query(f"keyed a ; plain b {within}", kind=PATTERN).named("added", 3)
     calm, broken = (Recovered(stream, queries=(*LOGGED_AS_LIVES, SHORTER[0])) for _ in range(2))
@@ -486,7 +486,7 @@ def test_patterns_with_and_without_windows_are_rebuilt_as_they_were(within: str)
 
 @pytest.mark.parametrize(("window", "more"), [(TimeWindow(15), {}), (Unbounded(), {APPEND_ONLY: "true"})])
 def test_a_log_that_ends_or_only_grows_is_kept(window: Window, more: dict[str, str]) -> None:
-    """Of results that only expire, some of the best are forgotten by their scores."""
+    """With results that only expire, some of the best are forgotten by score."""
     session = Session(Stream(SCHEMA, window))
     session.add_all(plans_over(LOGGED_AS_LIVES, session.stream))
     session.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1))]))
@@ -504,8 +504,8 @@ def test_without_a_window_the_log_tells_all() -> None:
 
 @seeds(1, 60)
 def test_across_changes_of_the_schema(seed: int) -> None:
-    """Equal rows, of which deletions before the log have ended some, are still those that live."""
-    rng = random.Random(14 + seed)  # the first one has such rows when the schema changes
+    """Equal rows, some of which ended by deletions before the log, are the right live ones."""
+    rng = random.Random(14 + seed)  # the first seed has such rows at a schema change
     records = random_records(rng, 150)
     schemas = [to_yaml(replace(SCHEMA, joins=SCHEMA.joins[:1])), to_yaml(SCHEMA)]
     calm, broken = (Recovered(Stream(SCHEMA, TimeWindow(15))) for _ in range(2))
@@ -527,7 +527,7 @@ def test_across_changes_of_the_schema(seed: int) -> None:
 
 
 def test_records_that_wait_are_kept_as_they_came() -> None:
-    """A row that came and went in one instant never lived; a window expression has yet to read it."""
+    """A row inserted and deleted in one instant never lived; a window expression has yet to read it."""
     stream = Stream(SCHEMA, Unbounded(), lateness=5)
     calm, broken = Session(stream), Recovered(stream, queries=_FOR_EVER["within"])
     calm.add_all(plans_over(broken.queries, stream))
@@ -548,7 +548,7 @@ def test_records_that_wait_are_kept_as_they_came() -> None:
 
 
 def test_what_was_late_before_a_log_was_replaced_is_late_for_who_reads_it() -> None:
-    """The latest record was a deletion, which is not among what lives."""
+    """The latest record was a deletion, which is not among the live tuples."""
     stream = Stream(SCHEMA, Unbounded())
     broken = Recovered(stream, queries=QUERIES)
     broken.take(RecordBatch.of([Record(0, 1_000, ("alpha", 1)), Record(0, 1_030, ("beta", 7), True)]))

@@ -52,7 +52,7 @@ def searched(session: Session, query: Query, most: int) -> Searched:
 
 
 def compare(session: Session, text: str, size: int, most: int, rank: str) -> int:
-    """Compares a search with the snapshot of a new query; gives the number of its results."""
+    """Compares a search with the snapshot of a new query; returns the number of its results."""
     found, count, reached, complete, *_ = searched(session, asked(text, "", size, rank), most)
     given = session.add(asked(text, "new", size, rank))
     session.remove("new")
@@ -112,7 +112,7 @@ PARALLEL = Schema(
 @pytest.mark.parametrize("schema", [STREAMS, TABLES, PARALLEL], ids=lambda schema: schema.name)
 def test_paths_between_common_words_are_counted_and_the_best_found(schema: Schema, seed: int) -> None:
     rng = random.Random(seed)
-    # Tuples are purged once there are some thousand.
+    # Tuples are purged once there are a few thousand.
     window, size = rng.choice(((TimeWindow(150), 1600), (TimeWindow(10_000), 420), (CountWindow(150), 1600)))
     records = random_stream(schema, seed, size, rng.choice((30, 60)))
     session = Session(Stream(schema, window))
@@ -161,7 +161,7 @@ def test_a_search_that_is_broken_off_disturbs_nothing() -> None:
 
 
 def test_a_search_that_runs_out_of_time_gives_and_counts_its_small_results() -> None:
-    """However soon it is broken off; by recency, larger ones may be better."""
+    """However early it times out; ranked by recency, larger results may be better."""
     session = Session(Stream(STREAMS, TimeWindow(10_000)))
     for batch in pieces(random_stream(STREAMS, 1, 320, 40)):
         session.take(batch)

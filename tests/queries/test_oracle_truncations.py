@@ -33,7 +33,7 @@ WINDOWS: tuple[tuple[Window, int], ...] = (
     (CountWindow(4), 0),
     (CountWindow(20), 0),
 )
-"""And the lateness, which count windows have not."""
+"""Windows with a lateness, which count windows lack."""
 
 
 def told(session: Session, queries: tuple[Query, ...], batches: list[list[Record]]) -> list[Result]:
@@ -51,7 +51,7 @@ def batches_of(rng: random.Random, records: list[Record]) -> list[list[Record]]:
 
 
 def truncated_stream(seed: int, count: int) -> list[Record]:
-    """A random stream. The last truncation ends a result, since those that are drawn may end none."""
+    """A random stream. The last truncation ends a result, since the random ones may end none."""
     records = random_stream(STREAMS, seed, count, 2, 0.03)
     time = records[-1].time
     return [*records, Record(0, time + 1, ("alpha", 1, None)), Record.truncation(0, time + 2)]
@@ -98,7 +98,7 @@ def test_windows_of_expressions(seed: int) -> None:
 )
 @seeds(2, 60)
 def test_engines(window: Window, lateness: int, seed: int) -> None:
-    """The default one, delta joins, and the paper's meshes."""
+    """The default engine, delta joins, and the paper's meshes."""
     rng = random.Random(seed)
     stream = dense_rows(rng, length(40, 60), [0, 1, 2], truncated=0.05)
     plan = Plan(DENSE, parse_query("alpha beta", DENSE), window, 3, lateness=lateness)
@@ -111,7 +111,7 @@ def test_engines(window: Window, lateness: int, seed: int) -> None:
 
 
 def test_rows_inserted_behind_a_truncation_live() -> None:
-    """Those of its instant as well; a row that comes back with its key is an update."""
+    """Including those of the same instant; a row that returns with its key is an update."""
     rows = {1: ("alpha", 1, None), 2: ("beta alpha", 1, None)}
     session = Session(Stream(STREAMS, TimeWindow(100)))
     session.add(QUERIES[1])

@@ -20,7 +20,7 @@ QUERIES = {"duo": "tarantino travolta", "one": "tarantino", "other": "fiction -a
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How often each text was read as keywords of a query."""
+    """The number of times that each text was parsed as keywords of a query."""
     found: Counter[str] = Counter()
 
     def counted(text: str, schema: Schema, *, match_names: bool = False) -> KeywordQuery:
@@ -52,7 +52,7 @@ def test_a_watch_plans_each_saved_search_once(skws: Skws, planned: Counter[str],
 
 
 def test_a_restart_plans_each_saved_search_once(skws: Skws, planned: Counter[str], tmp_path: Path) -> None:
-    """By the log; that the job is given the same queries again is found without reading them."""
+    """From the log; the job recognizes the same queries among its arguments without parsing them."""
     file = tmp_path / "queries.yaml"
     file.write_text("".join(f"{name}: {text}\n" for name, text in QUERIES.items()))
     source = f"replay:{MOVIES / 'replay.jsonl'}?speed=1000000000"

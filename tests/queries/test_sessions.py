@@ -80,7 +80,7 @@ def test_adding_many_at_once_is_adding_each(seed: int) -> None:
 
 
 def test_results_of_one_time_come_in_the_same_order_however_queries_were_added() -> None:
-    """As after a restart, at which all stand at once: the first and the last share an operator."""
+    """As after a restart, when all are added at once: the first and the last share an operator."""
     queries = (QUERIES[3], QUERIES[2], QUERIES[4])
     together, apart = (Session(Stream(SCHEMA, TimeWindow(60_000_000))) for _ in range(2))
     together.add_all(plans_over(queries, together.stream))
@@ -120,7 +120,7 @@ def test_an_operator_goes_with_its_last_query() -> None:
 
 
 def test_a_state_for_one_query_of_a_group() -> None:
-    """The other goes on as it was."""
+    """The other one is not affected."""
     queries = QUERIES[3:5]
     rng = random.Random(3)
     live, alone = (Session(Stream(SCHEMA, OVER), keywords=False) for _ in range(2))
@@ -137,7 +137,7 @@ def test_a_state_for_one_query_of_a_group() -> None:
 
 
 def test_results_of_tables_alone_over_windows() -> None:
-    """They are given when tables are loaded, or when a query is added after them; once for each query."""
+    """They are returned when tables are loaded, or when a query is added later; once for each query."""
     schema = parse_schema(
         """
 relations:
@@ -166,7 +166,7 @@ SHARES = [WHOLE, Part(1, 2, Partitioning.ROOTS), Part(0, 2, Partitioning.QUERIES
 
 
 def told(window: Window, share: Part, **options: Any) -> list[list[Result]]:
-    """What each step gives: queries come and go in mid-stream, and one stands twice under two names."""
+    """The results of each step: queries are added and removed, and one exists under two names."""
     random = Random(0)
     static, stream = dense_tables(random), dense_rows(random, length(96, 160), [0, 0, 1, 2])
     live = Session(Stream(DENSE, window, max_size=3, **options), share)

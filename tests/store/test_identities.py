@@ -25,7 +25,7 @@ from tests.strategies import combinations, seeds
 
 
 def same_hash(length: int = 2048) -> tuple[str, str]:
-    """Texts of one hash, a polynomial modulo 2^64: the Thue-Morse sequence and its complement."""
+    """Texts with the same hash, a polynomial modulo 2^64: the Thue-Morse sequence and its complement."""
     bits = [number.bit_count() & 1 for number in range(length)]
     return "".join("ab"[bit] for bit in bits), "".join("ba"[bit] for bit in bits)
 
@@ -99,7 +99,7 @@ def random_records(rng: random.Random, keys: list[Row], count: int) -> list[Reco
 
 
 def alive(records: list[Record], schema: Schema, window: Window) -> list[Row]:
-    """The rows that are alive after some records, found one record at a time."""
+    """The rows that are alive after some records, computed one record at a time."""
     relation = schema.relations[0]
     live: dict[tuple[Value, ...], deque[tuple[int, Row]]] = {}
     inserted = 0
@@ -127,7 +127,7 @@ def _over(window: Window, start: int, now: int, *, deletion: bool) -> bool:
 
 
 def shown(schema: Schema, rows: list[Row]) -> list[tuple[object, ...]]:
-    """Rows with the keyword, as results show them, in some order."""
+    """Rows with the keyword, as in results, in any order."""
     keyword = schema.relations[0].columns["t"]
     return sorted((tuple(row) for row in rows if "w" in str(row[keyword]).split()), key=repr)
 
@@ -172,7 +172,7 @@ def test_the_texts_have_one_hash() -> None:
 
 @pytest.mark.parametrize("lateness", [0, 5 * MICROSECOND])
 def test_live_rows_take_no_objects(lateness: int) -> None:
-    """Once no late record can correct them."""
+    """As soon as no late record can correct them."""
     schema = schema_of((INTEGER,))
     live = Session(Stream(schema, Unbounded(), lateness=lateness, finite=False))
     live.add(Query("none").named("query", 3))

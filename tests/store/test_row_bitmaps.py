@@ -62,7 +62,7 @@ def _few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """A session whose log is what lives; ``matched``: the texts that starts have matched."""
+    """A session whose log contains the live tuples; ``matched``: the texts that starts have matched."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ class Run:
         return stored
 
     def start(self, stored: Stored, queries: Iterable[Query]) -> dict[str, list[str]]:
-        """The ids of the results that live, by query, after another process has started."""
+        """The ids of the live results, by query, after the start of another process."""
         self.begin([one.named(one.text, 3) for one in queries], stored)
         return {one.text: self.alive(one.text) for one in queries}
 
@@ -125,7 +125,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def results_of(records: list[Record], queries: Iterable[Query]) -> dict[str, list[str]]:
-    """As a session has them that never ended."""
+    """The results of a session that was never interrupted."""
     session = Session(STREAM)
     session.add_all(plans_over([one.named(one.text, 3) for one in queries], STREAM))
     session.take(RecordBatch.of(records))
@@ -252,7 +252,7 @@ def test_meshes_of_the_paper_take_up_what_lives(run: Run, choice: MeshChoice) ->
 @pytest.mark.parametrize("evaluator", [EvaluatorName.MESH, EvaluatorName.DELTA])
 @seeds(3, 8)
 def test_runs_that_are_started_again_and_again(run: Run, seed: int, evaluator: EvaluatorName) -> None:
-    """With other queries each time, between rows that come and go."""
+    """Each start has other queries, and rows are inserted and deleted in between."""
     rng, run.stream = Random(seed), Stream(SCHEMA, Unbounded(), evaluator=evaluator)
     everything = [*QUERIES[1:], *(Query(f"{a} {b}") for a in WORDS for b in WORDS if a < b)]
     calm, time, told = Session(STREAM), 1_000, 0

@@ -53,7 +53,7 @@ def records(numbers: range) -> RecordBatch:
 
 
 class Held:
-    """Live tuples, and files for their rows. ``live``: which of them."""
+    """Live tuples, and files for their rows. ``live``: the slots of the live ones."""
 
     def __init__(self, folder: Path, batch: RecordBatch) -> None:
         self.files = RowFiles(folder)
@@ -72,19 +72,19 @@ class Held:
         return replace(found, leading=RecordBatch.of(leading), live=self.live)
 
     def store(self, name: str, leading: Sequence[Record] = ()) -> Stored:
-        """Keep what lives, and show that it is read in its new place."""
+        """Store the live tuples, and check that they are read from their new files."""
         before = list(self.lasting().records.records())
         stored = self.files.store(self.lasting(leading), name)
         assert list(self.lasting().records.records()) == before
         return stored
 
     def blocks(self) -> set[type]:
-        """Where the rows are."""
+        """The types of the blocks that contain the rows."""
         return set(map(type, self.lasting().records.rows.blocks))
 
 
 def read(folder: Path, stored: Stored) -> list[Record]:
-    """What another process finds."""
+    """The records that another process finds."""
     return list(RowFiles(folder).read(stored.files, stored.rest).whole.records())
 
 
@@ -143,7 +143,7 @@ def test_deletions_stay_outside_and_come_first(tmp_path: Path) -> None:
 
 @seeds(10, 30)
 def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
-    """As a log is replaced again and again, with restarts between; files stay few."""
+    """A log is replaced again and again, with restarts in between; the number of files stays small."""
     rng, now = Random(seed), 0
     held = Held(tmp_path, records(range(0)))
     for turn in range(25):
@@ -165,7 +165,7 @@ def test_rows_that_come_and_go(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
-    """Of several files whose times overlap, some rows dead, with others that are in no file."""
+    """From several files with overlapping times and some dead rows, and with others that are in no file."""
     rng = Random(seed)
     rest = [Record(1, rng.randrange(60), (), delete=True)]
     expected, files = list(rest), []
@@ -191,7 +191,7 @@ def test_records_are_read_in_parts(tmp_path: Path, seed: int) -> None:
 
 
 def _number(batch: RecordBatch, place: int) -> int:
-    """The number of a row in the file that it is in."""
+    """The number of a row in its file."""
     block = batch.rows.blocks[batch.rows.block[place]]
     assert isinstance(block, MappedBlock)
     return block.first + int(batch.rows.place[place])

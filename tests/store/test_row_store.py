@@ -45,7 +45,7 @@ def _check(store: RowStore, expected: list[tuple[int, Row]], rng: Random) -> Non
 
 @dataclass(frozen=True)
 class RowsOfStep:
-    """A file that nobody reads."""
+    """A file that is never read."""
 
     path: Path
 
@@ -55,7 +55,7 @@ class RowsOfStep:
 
 
 def _in_file(some: list[tuple[int, Row]], file: BlockFile) -> Rows:
-    """Rows as those of a file, which is written relation by relation."""
+    """Rows like those of a file, which is written relation by relation."""
     blocks: list[MappedBlock] = []
     number, places = np.zeros((2, len(some)), dtype=np.int64)
     for relation in sorted({relation for relation, _ in some}):
@@ -103,7 +103,7 @@ def test_rows_stay_those_of_their_slots(monkeypatch: pytest.MonkeyPatch, seed: i
 
 
 def _places(store: RowStore) -> list[tuple[BlockFile, int] | None]:
-    """By slot: the file and the number of its row in it."""
+    """The file and row number of each slot."""
     rows = store.rows()
     places: list[tuple[BlockFile, int] | None] = []
     for number, place in zip(rows.block.tolist(), rows.place.tolist(), strict=True):
@@ -121,7 +121,7 @@ def _living(store: RowStore, chosen: Flags, files: Mapping[BlockFile, int]) -> d
 
 
 def test_lasting_rows_become_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also those that come one by one; otherwise each would stay a block of Python's values."""
+    """Even those that arrive one by one; otherwise each would remain a block of Python values."""
     monkeypatch.setattr(directory, "_MANY", 10)
     store = RowStore(lasting=True)
     for number in range(95):

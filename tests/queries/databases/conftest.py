@@ -12,7 +12,7 @@ __all__ = ["database", "postgres_server"]
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Indexes are kept for one test."""
+    """Indexes are cached for a single test."""
     folder = tmp_path / "cache"
     monkeypatch.setenv(CACHE, str(folder))
     return folder

@@ -134,7 +134,7 @@ def test_a_database_without_searched_columns_is_told(skws: Skws, tmp_path: Path)
 
 
 def test_what_no_schema_can_name_is_told_and_passed_over(skws: Skws, tmp_path: Path) -> None:
-    """Names with dots, views of dropped tables, and the insides of virtual tables."""
+    """Names with dots, views of dropped tables, and the internals of virtual tables."""
     path = tmp_path / "odd.sqlite"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("""
@@ -276,7 +276,7 @@ def test_postgresql_is_searched_as_sqlite_is(skws: Skws, books: Path, database: 
 
 
 def test_values_that_no_attribute_can_hold_are_missing(skws: Skws, database: Database) -> None:
-    """Not their rows; told also when the index is there. In a key or a join, the row is bad."""
+    """Their rows are kept; also reported if the index exists. In a key or a join, the row is bad."""
     database.run(
         "CREATE TABLE movie (mid float8 PRIMARY KEY, title text, until timestamp, worth float8)",
         "INSERT INTO movie VALUES (1, 'kettle', 'infinity', 'NaN'), (2, 'kettle', '0044-03-15 BC', 1),"
@@ -354,7 +354,7 @@ def test_an_index_of_postgresql_is_kept_until_its_rows_change(
 
 @pytest.fixture(scope="module")
 def mondial(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Mondial data with its keys and references, as a database has them."""
+    """The Mondial data as a database, with its keys and references."""
     if not MONDIAL.is_dir():
         pytest.skip(f"the public data set is not at {MONDIAL}")
     path = tmp_path_factory.mktemp("mondial") / "mondial.sqlite"

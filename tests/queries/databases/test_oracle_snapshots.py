@@ -37,7 +37,7 @@ def snapshots(draw: st.DrawFn) -> tuple[Schema, int, list[Record]]:
     schema = all_tables(draw(schemas()))
     words = draw(st.integers(1, 3))
     records = draw(static_rows(schema, words, max_rows=10))
-    # Texts of all lengths, so that larger results may be the better ones.
+    # Texts of all lengths, so that larger results may be better.
     lengths = draw(st.lists(st.integers(0, 40), min_size=len(records), max_size=len(records)))
     return schema, words, [_longer(each, length) for each, length in zip(records, lengths, strict=True)]
 
@@ -63,7 +63,7 @@ def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list
 
 
 def in_engine(plan: Plan, records: list[Record]) -> list[Result]:
-    """In order of score, then of id."""
+    """Results in order of score, then of id."""
     found = list(StreamEngine.of(plan).load_tables(records))
     return sorted(found, key=lambda r: (*(-x for x in r.score.rank), r.id) if r.score else ())
 
@@ -132,7 +132,7 @@ def test_search_stops_early() -> None:
 
 @seeds(2, 8)
 def test_larger_results_may_be_better(seed: int) -> None:
-    """Texts of all lengths, joined by values that few share: the best are among those of several tuples."""
+    """Texts of all lengths, joined by rare values: the best results include some of several tuples."""
     rng = random.Random(seed)
     relations = (
         Relation("a", COLUMNS, search=("t",), table=True),
@@ -160,7 +160,7 @@ def test_larger_results_may_be_better(seed: int) -> None:
 
 
 def test_equal_rows_are_told_apart() -> None:
-    """Of equal rows each has results of its own, NULLs being equal; named as the engine names them."""
+    """Each of several equal rows has separate results, with NULLs as equal; the engine uses the same ids."""
     schema = all_tables(Schema("s", (Relation("a", COLUMNS, search=("t",)),), ()))
     rows: list[Row] = [("alpha", 1, 1), ("alpha", None, 1), ("alpha", 1, 1), ("alpha", None, 1), ("b", 1, 1)]
     records = [Record(0, 0, row) for row in [*rows, rows[0]]]

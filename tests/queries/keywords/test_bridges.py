@@ -41,7 +41,7 @@ def schema() -> Schema:
 
 
 def stream(seed: int, records: int, often: float = 0.2, deletions: float = 0.05) -> list[Record]:
-    """Records with few keywords; some tuples are deleted again."""
+    """Records with few keywords; some tuples are deleted later."""
     rng = random.Random(seed)
     told: list[Record] = []
     for number in range(records):
@@ -73,21 +73,21 @@ def test_equal_to_tuples_one_at_a_time(size: int, batch: int, text: str, window:
 
 
 def test_of_free_tuples_with_one_join_value_only_bridges_are_tried() -> None:
-    """r3 is next to r1, and that to ten of r0, one of which is next to the other keyword."""
+    """r3 joins r1, which joins ten tuples of r0, one of which joins the other keyword."""
     engine = StreamEngine.of(plan(f"{A} {B}", 4, TimeWindow(60)))
     near = [Record(0, 1, ("pad", number, 1)) for number in range(10)]
     end, start = Record(2, 1, (B, 3, None)), [Record(1, 2, ("pad", 1, 7)), Record(3, 2, (A, 7, None))]
     (found,) = engine.process([*near, end, *start])
     assert [each.relation for each in found.tuples] == ["r3", "r1", "r0", "r2"]
     tried = {tree.relations: times for tree, _, times, _ in engine.used() if len(tree.relations) == 3}
-    assert tried == {(3, 1, 0): 2}  # once by each of the two joins of r0
+    assert tried == {(3, 1, 0): 2}  # once for each of the two joins of r0
     later = engine.process([Record(2, 3, (B, number, None)) for number in range(4)])
     assert len(list(later)) == 4
 
 
 def test_a_partial_stands_once_whatever_it_waits_for() -> None:
     engine = StreamEngine.of(plan(f"{A} {B}", 5, TimeWindow(10)))
-    woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # no keyword is missing, and nothing joins
+    woken = [Record(0, 1, (A, 1, 2)), Record(5, 1, (B, 9, None))]  # all keywords are there, and nothing joins
     assert not list(engine.process(woken))
     assert engine.entries - engine.live_tuples == 1
     assert [(tree.relations, waiting) for tree, waiting, *_ in engine.used()] == [((0,), 2)]  # for r1 and r2
@@ -114,8 +114,8 @@ CHAIN = Schema(
     tuple(Relation(name, schema().relations[0].attributes, search=("t",)) for name in "abc"),
     (Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("y", "y"),))),
 )
-ALIKE = (3_510_432, 3_807_807)  # of b.x, by as many bits of their hashes as an index keeps
-X_LIKE_Y = (7_317_588, 359_659)  # of b.x and b.y
+ALIKE = (3_510_432, 3_807_807)  # values of b.x with the same hash bits, as far as an index keeps them
+X_LIKE_Y = (7_317_588, 359_659)  # values of b.x and b.y with the same
 
 
 def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
@@ -135,8 +135,8 @@ def test_values_whose_hashes_begin_alike_are_told_apart() -> None:
 
 @seeds(1, 6)
 def test_queries_that_come_and_go(seed: int) -> None:
-    """Bridges serve all queries of a shape: those that wake, sleep, come late or leave, too."""
-    shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # given anew now and then
+    """Bridges serve all queries with the same shape, including those that wake, sleep, arrive late or end."""
+    shared = StreamEngine(schema(), TimeWindow(40), sizes=Sizes(numbers=6))  # rebuilt now and then
     texts = [f"{A} {B}", f"{B} {C}", f"{A} {C}", f"{C} {A} {B}", f"{A} {B} -{C}"]
     alone: dict[str, StreamEngine] = {}
     told: dict[str, list[Result]] = {text: [] for text in texts}

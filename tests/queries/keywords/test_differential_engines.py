@@ -33,7 +33,7 @@ PAIR = Schema(
     (Join("ab", "a", "b", (("x", "x"),)),),
 )
 PARTS = [1, 4, 1000]
-"""The least records of a part that is processed by itself, up to the end of an instant."""
+"""The minimum number of records in a part; each part ends with an instant."""
 
 
 def parts(stream: list[Record], least: int) -> list[list[Record]]:
@@ -49,7 +49,7 @@ def parts(stream: list[Record], least: int) -> list[list[Record]]:
 def outputs_of(
     running: list[StreamEngine], static: list[Record], stream: list[Record], least: int = 1000
 ) -> list[list[Result]]:
-    """What each engine gives."""
+    """The results of each engine."""
     return [
         [*engine.load_tables(static), *(r for part in parts(stream, least) for r in engine.process(part))]
         for engine in running
@@ -57,7 +57,7 @@ def outputs_of(
 
 
 def engines(plan: Plan, shares: tuple[float, ...] = ()) -> list[StreamEngine]:
-    """One whose mesh is in another order as well, if some share of the tuples has each keyword."""
+    """The engines, with another one whose mesh is ordered by shares, if shares of the keywords are given."""
     ordered = [StreamEngine.of(replace(plan, frequencies=shares))] if shares else []
     return [by_paper(plan), *(by(evaluator)(plan) for evaluator in EvaluatorName), *ordered]
 
@@ -99,7 +99,7 @@ def test_dense_streams(least: int, text: str, window: Window) -> None:
 
 
 def test_many_equal_tuples_of_one_instant() -> None:
-    """The name of the second begins that of the eleventh."""
+    """The name of the second is a prefix of that of the eleventh."""
     plan = Plan(PAIR, parse_query("ada é", PAIR), TimeWindow(9), 2)
     stream = [Record(n % 2, 5, (("ada", "é")[n % 2], 1, None)) for n in range(24)]
     outputs = [list(engine.process(stream)) for engine in engines(plan)]
@@ -108,7 +108,7 @@ def test_many_equal_tuples_of_one_instant() -> None:
 
 
 def test_more_results_than_are_joined_and_formed_together() -> None:
-    """Half a million: of one instant, of the next ones, and retractions of some."""
+    """Half a million: in one instant, in the next ones, and retractions of some."""
     plan = Plan(PAIR, parse_query("alpha beta", PAIR), TimeWindow(3), 2)
     many = [Record(0, 1, (f"alpha {n}", 1, None)) for n in range(4500)]
     few = [Record(1, 1, (f"beta {n}", 1, None)) for n in range(60)]
@@ -130,7 +130,7 @@ FEW = [Record(number % 2, 1 + number, (text, 1, 1)) for number, text in enumerat
 def test_the_first_records_tell_the_order_of_the_mesh() -> None:
     plan = Plan(PAIR, parse_query("alpha beta -no", PAIR), TimeWindow(100))
     ordered = ordered_by_sample(plan, RecordBatch.of(FEW))
-    assert ordered.frequencies == (3 / 6, 2 / 6)  # who is excluded counts for no keyword
+    assert ordered.frequencies == (3 / 6, 2 / 6)  # excluded tuples count for no keyword
     assert ordered.generator().order.root_keyword == 1
     assert ordered_by_sample(plan, RecordBatch.of(())) == ordered_by_sample(plan, None) == plan
 
@@ -144,7 +144,7 @@ def test_a_search_over_a_stream_has_the_rarest_keyword_in_its_roots() -> None:
 
 
 def test_compaction_keeps_what_lives() -> None:
-    """Thousands of tuples pass; only a window of them is kept, and all results are found."""
+    """Thousands of tuples pass; only a window of them is kept, and no result is lost."""
     schema = Schema("s", (Relation("r", COLUMNS, search=("t",)),), (Join("j", "r", "r", (("x", "x"),)),))
     plan = Plan(schema, parse_query("alpha beta", schema), TimeWindow(50), 2)
     words = ("alpha pad", "beta pad", "pad", "pad")

@@ -40,7 +40,7 @@ NAMES = tuple(f"name{number}" for number in range(60))
 
 
 def stream(random: Random) -> list[Record]:
-    """A docket that gets hundreds of attorneys, a small one, and updates of the large one's name."""
+    """A docket that gets hundreds of attorneys, a small docket, and updates of the large one's name."""
     records = [Record(0, 1, (1, "acme trial")), Record(0, 1, (2, "minor trial"))]
     for number in range(240):
         docket = 2 if number % 40 == 0 else 1
@@ -115,14 +115,14 @@ def test_trees(window: Window, seed: int) -> None:
     step = rng.choice([1, 7, 30])
     standing: set[str] = set()
     for number, begin in enumerate(range(0, len(records), step)):
-        # Queries come one by one or together, go, and come back.
+        # Queries are added singly or together, removed, and added again.
         gone = [text for text in sorted(standing) if rng.random() < 0.1]
         come = [text for text in asked if text not in standing and (not number or rng.random() < 0.3)]
         standing = (standing - set(gone)) | set(come)
         for text in gone:
             by_mesh.remove(text)
             by_joins.remove(text)
-        if rng.random() < 0.5:  # new words are then looked for in the index of the first live tuples
+        if rng.random() < 0.5:  # new words are then looked up in the index of the first live tuples
             by_joins.prepare_searches(rng.choice([3, 1000]))
         added = [
             lines(engine.add_all([plans[text] for text in come]))
@@ -144,7 +144,7 @@ ALERTS = {
 
 
 def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
-    """What a mesh for each query gives, as the hub, and what joins it, changes."""
+    """The results of a mesh per query, while the hub and its join partners change."""
     window = Unbounded()
     hub = Record(0, 1, (1, "smith against jones"))
     attorneys = [Record(1, 1, (n, 1, f"w{n % 1250} firm{n % 7}")) for n in range(10_000)]
@@ -174,7 +174,7 @@ def test_ten_thousand_attorneys_and_three_keywords_and_more() -> None:
 
 
 def test_of_many_tuples_and_queries_none_is_left_out() -> None:
-    """Trees around 600 dockets for 30 queries: more than are looked for together."""
+    """Trees around 600 dockets for 30 queries, which is more than one lookup handles."""
     names = ("one", "two", "three")
     records = [Record(0, 1, (number, f"case {number}")) for number in range(600)]
     records += [Record(1, 1, (3 * n + m, n, names[m])) for n in range(600) for m in range(3)]

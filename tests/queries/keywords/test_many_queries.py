@@ -65,7 +65,7 @@ def test_queries_are_moved_when_they_are_many(window: Window, lateness: int, see
 
 @pytest.mark.parametrize("evaluator", [EvaluatorName.DELTA, EvaluatorName.MESH])
 def test_results_may_be_read_later(evaluator: EvaluatorName) -> None:
-    """In another thread, once their tuples are purged and their queries are gone."""
+    """In another thread, after their tuples were purged and their queries removed."""
     random = Random(1)
     stream = dense_rows(random, 120, [0, 1])
     window = TimeWindow(4)

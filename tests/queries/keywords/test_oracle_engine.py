@@ -63,7 +63,7 @@ def cases(draw: st.DrawFn) -> tuple[Schema, str, list[Record], list[Record]]:
 
 
 def planned(schema: Schema, text: str, window: Window, lateness: int = 0, most: int = 4) -> Plan:
-    """Of results no larger than brute force can bear."""
+    """A plan for results no larger than brute force can handle."""
     try:
         query = parse_query(text, schema)
     except QueryError:
@@ -73,9 +73,9 @@ def planned(schema: Schema, text: str, window: Window, lateness: int = 0, most: 
 
 
 def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
-    """Compares every engine with the oracle, and what is alive for a query that comes then.
+    """Compares every engine with the oracle, and the first results of a query that is added at each instant.
 
-    Gives how many results there were.
+    Returns the number of results.
     """
     query, schema = plan.query, plan.schema
 
@@ -114,9 +114,9 @@ def check(plan: Plan, static: list[Record], stream: list[Record]) -> int:
 
 
 def check_consumer(reported: list[Result], window: Window) -> None:
-    """Who keeps the live results by id is never told of one that it has, or has not.
+    """A consumer that keeps live results by id gets none that it has, and loses none that it lacks.
 
-    Under a count window nobody is told that a result has ended by itself.
+    Under a count window, consumers are not told that a result has expired.
     """
     untold = isinstance(window, CountWindow)
     live: dict[str, Result] = {}
@@ -149,7 +149,7 @@ def test_any_schema(case: tuple[Schema, str, list[Record], list[Record]], window
 
 
 def test_what_expires_and_is_found_again_in_one_instant_is_told_twice() -> None:
-    """Only a count window ends a result in mid-instant, and its ends are not told."""
+    """Only a count window ends a result within an instant, and its expiries are not reported."""
     schema = parse_schema("relations: {item: {attributes: {id: integer, name: text}, key: [id]}}")
     rows = [(1, "alpha"), (2, "beta"), (3, "beta"), (1, "alpha beta")]
     plan = planned(schema, "alpha", CountWindow(1))
@@ -219,17 +219,17 @@ def test_late_records(
     dense: bool,
     data: st.DataObject,
 ) -> None:
-    """Those within the lateness are found as if they had come in time, the others dropped, by all engines."""
+    """All engines treat records within the lateness as if they had arrived in time, and drop the others."""
     schema, text, static, stream = case
     if dense:
         rng = Random(data.draw(st.integers(0, 10**6)))
         schema, text = DENSE, data.draw(st.sampled_from(ORDERED[:3]))
         static, stream = dense_tables(rng), dense_rows(rng, 24, [0, 0, 1])
     assume(not isinstance(window, CountWindow))
-    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    # Records of one identity at one time have an order, which a shuffle must keep.
     stream = [r._replace(time=2 * i + r.time) for i, r in enumerate(stream)]
     shuffled = data.draw(st.permutations(stream))
-    cut = data.draw(st.integers(0, len(shuffled)))  # so that what is late comes to what is there
+    cut = data.draw(st.integers(0, len(shuffled)))  # so that late records meet earlier ones
     dropped: list[list[Record]] = []
 
     def heard() -> object:
@@ -249,7 +249,7 @@ def test_late_records(
         assert net(told[0]) == net([*in_order.load_tables(static), *in_order.process(stream)])
         assert not dropped[0]
     for history in (history for results in told for history in histories(results).values()):
-        # What is retracted again ends earlier than was told; what is told again was retracted.
+        # A retracted result ends earlier than reported; one that is reported again was retracted.
         assert all(
             ends is not None and end is not None and end < ends if (op, after) == ("-", "-") else op != after
             for (op, ends), (after, end) in pairwise(history)
@@ -259,7 +259,7 @@ def test_late_records(
 @pytest.mark.parametrize("other", [1, 0], ids=["with a key", "without keys"])
 @pytest.mark.parametrize("cuts", [(0, 3), (0, 1, 2, 3), (0, 2, 3)])
 def test_a_late_deletion_from_before_a_result_began(other: int, cuts: tuple[int, ...]) -> None:
-    """Told in one batch or another, the result is not there in the end."""
+    """Whether reported in one batch or in several, the result does not exist in the end."""
     stream = [
         Record(0, 13, ("alpha", 0, 1)),
         Record(other, 38, ("beta", other == 0, other)),
@@ -275,7 +275,7 @@ def test_a_late_deletion_from_before_a_result_began(other: int, cuts: tuple[int,
 
 
 def histories(results: list[Result]) -> dict[str, list[tuple[str, float | None]]]:
-    """What was told of each result, with its end."""
+    """The reports of each result, with its end."""
     told: dict[str, list[tuple[str, float | None]]] = {}
     for result in results:
         told.setdefault(result.id, []).append((result.op, result.end))

@@ -32,7 +32,7 @@ class ChangingOracle(Oracle):
     """Brute force over a schema that changes between instants."""
 
     def change(self, tick: int, schema: Schema, words: int) -> Difference:
-        """What is retracted and what appears when the joins of another schema hold from ``tick``."""
+        """The retracted and new results when the joins of another schema apply from ``tick`` on."""
         before, self.schema = self.schema, schema
         kept = {r.name for r in schema.relations if r in before.relations}
         joins = {name: j for j, name in enumerate(_standing(schema, kept))}
@@ -66,13 +66,13 @@ class ChangingOracle(Oracle):
 
 
 def _standing(schema: Schema, kept: set[str]) -> list[object]:
-    """Joins as what they have to equal to be the same; those of relations that do not stay equal nothing."""
+    """Keys by which joins are compared; those of relations that are not kept equal nothing."""
     return [j if {j.left, j.right} <= kept else (id(schema), j.name) for j in schema.joins]
 
 
 @st.composite
 def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
-    """A schema that keeps some relations and joins, perhaps has others, or returns to an earlier one."""
+    """A schema that keeps some relations and joins, may add others, or returns to an earlier one."""
     if draw(st.integers(0, 3)) == 0:
         return draw(st.sampled_from(others))
     kept = [r for r in schema.relations if draw(st.integers(0, 4))]
@@ -94,7 +94,7 @@ def changed(draw: st.DrawFn, schema: Schema, others: list[Schema]) -> Schema:
 
 @st.composite
 def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
-    """Schemas one after the other, each with the stream that comes while it holds."""
+    """A sequence of schemas, each with the stream during which it applies."""
     words = draw(st.integers(1, 3))
     found = [draw(schemas(max_relations=2))]
     for _ in range(draw(st.integers(1, 3))):
@@ -110,7 +110,7 @@ def phases(draw: st.DrawFn) -> tuple[int, list[Phase]]:
 @given(phases(), st.sampled_from(WINDOWS) | st.builds(CountWindow, st.integers(1, 8)))
 @examples(70)
 def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: Window) -> None:
-    """No result is told twice unless it was retracted."""
+    """No result is reported twice unless it was retracted."""
     words, ((first, _), *_) = case
     running = both(first, words, window)
     alive: dict[str, dict[str, Result]] = {mode: {} for mode in running}
@@ -125,7 +125,7 @@ def test_every_instant_and_every_change(case: tuple[int, list[Phase]], window: W
             assert (mode, *shapes) == (mode, expected.retracted, expected.appeared, updated)
             for result in results:
                 known = alive[mode].pop(result.id, None)
-                # Under a count window nobody is told that a result has ended by itself.
+                # Under a count window, expiries of results are not reported.
                 expired = known is not None and known.end is not None and known.end <= (result.start or 0)
                 lives = known is not None and not expired
                 assert lives == (result.op != "+") or (by_count and result.op == "+")
@@ -152,7 +152,7 @@ def test_late_records_between_changes(
     case: tuple[int, list[Phase]], window: Window, data: st.DataObject
 ) -> None:
     words, ((first, _), *_) = case
-    # Records of one identity at one time have an order of their own, which a shuffle must keep.
+    # Records of one identity at one time have an order, which a shuffle must keep.
     streams = [
         [r._replace(time=100 * n + 2 * i) for i, r in enumerate(s)] for n, (_, s) in enumerate(case[1])
     ]
@@ -184,7 +184,7 @@ def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) ->
 
 
 def placed(engine: StreamEngine, schema: Schema, records: list[Record]) -> list[Record]:
-    """Records of the schema as given, by the positions that its relations have in the engine's."""
+    """Records of the given schema, with the engine's positions of their relations."""
     positions = [engine.schema.index[relation.name] for relation in schema.relations]
     return [record._replace(relation=positions[record.relation]) for record in records]
 

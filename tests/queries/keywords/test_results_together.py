@@ -82,7 +82,7 @@ def by_columns(alike: Sequence[Drawn]) -> list[str]:
 
 
 def as_a_set(members: list[bytes], joins: Joins) -> tuple[frozenset[object], ...]:
-    """What makes a result what it is."""
+    """The identity of a result."""
     return frozenset(members), frozenset((members[left], members[right], name) for left, right, name in joins)
 
 
@@ -143,7 +143,7 @@ print(peak_of_hot(int(sys.argv[1])))
 
 
 def peak_of_hot(instants: int) -> int:
-    """By how many bytes the peak of this process grows when 600 tuples meet 600 others; all is read."""
+    """The growth of this process's peak memory in bytes when 600 tuples join 600 others and all is read."""
     plan = hot_plan()
     assert len(_told_pieces(plan, _hot(20, 1))) == 400
     before = getrusage(RUSAGE_SELF).ru_maxrss
@@ -178,7 +178,7 @@ def test_equal_tuples_of_one_instant_are_told_apart_in_linear_time() -> None:
 
 
 def held(minutes: int) -> tuple[int, int]:
-    """Bytes and entries held after some minutes of stream with a window of one."""
+    """Bytes and entries after some minutes of stream with a window of one minute."""
     load = Load(relations=4, minutes=1, kwf=0.1, selectivity=50)
     engine = StreamEngine.of(plan_of(load))
     records = load.records(minutes * 60)
@@ -196,6 +196,6 @@ def held(minutes: int) -> tuple[int, int]:
 
 def test_a_longer_stream_takes_no_more_memory() -> None:
     (short, few), (long, many) = held(8), held(16)
-    assert few > 240  # there is a window to hold
+    assert few > 240  # a full window is held
     assert many < 2 * few
     assert long < 1.5 * short

@@ -21,7 +21,7 @@ from skws_schema.model import Row
 values = st.one_of(st.integers(-5, 5), st.none(), st.sampled_from([2**63 - 1, -(2**63)]))
 
 
-# Relation, column, and if it is kept by Arrow; then which rows are asked for, modulo their number.
+# Relation, column, and whether Arrow stores it; then the requested rows, modulo their number.
 blocks = st.lists(st.tuples(st.integers(0, 2), st.lists(values, min_size=1, max_size=6), st.booleans()))
 numbers = st.lists(st.integers(0, 50), max_size=20)
 Described = list[tuple[int, list[int | None], bool]]
@@ -79,7 +79,7 @@ COLUMNS = st.tuples(st.lists(TEXTS, min_size=1, max_size=5), st.booleans(), st.b
 def test_columns_put_together_are_the_same_rows(
     parts: list[list[tuple[int, tuple[list[str], bool, bool]]]], numbers: list[int]
 ) -> None:
-    """Again and again, of some rows or all; searched columns, number 0, become texts where none is NULL."""
+    """Repeatedly, of some rows or all; searched columns, number 0, become texts if none is NULL."""
     together, expected = Rows.of(np.empty(0, dtype=np.int64), []), list[Row]()
     for part in parts:
         made, rows = [together], list[Row]()
@@ -104,7 +104,7 @@ def test_columns_put_together_are_the_same_rows(
 
 
 def test_searched_columns_take_half_of_the_memory() -> None:
-    """As texts, not as Python's strings, unless some are NULL."""
+    """As texts instead of Python strings, unless some are NULL."""
     blocks = [ColumnBlock(0, [["alpha", last], [1, 2]], searched=(0,)) for last in ("beta", "gamma")]
     assert isinstance(ColumnBlock.concat(blocks).texts(0), Texts)
     nulls = ColumnBlock(0, [["alpha", None], [1, 2]], searched=(0,))

@@ -27,7 +27,7 @@ def test_a_version_that_another_shard_goes_on_with_is_an_update() -> None:
 
 
 def test_what_one_shard_tells_stays_as_it_is() -> None:
-    """Under a count window instants may have one time: the result left, and came back at another."""
+    """Under a count window instants may have one time: the result ended in one, and returned in another."""
     assert told(0, 0) == [("-", 3.0), ("+", 0.0)]
 
 
@@ -38,7 +38,7 @@ NEXT: list[tuple[str, Result]] = [
 
 
 def test_begins_outlive_the_process() -> None:
-    """The shard that goes on with a result does not know when it began in another one."""
+    """The shard that continues a result does not know when it began in another shard."""
     before = ShardUpdates(replaces=False)
     before.take([(0, RETRACTED), (1, FOUND)])
     for op, following in NEXT:

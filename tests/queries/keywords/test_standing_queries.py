@@ -51,7 +51,7 @@ SIZES = (2, 3)
 def cases(
     draw: st.DrawFn,
 ) -> tuple[Schema, list[Record], list[list[Record]], list[tuple[int, str, int, int]]]:
-    """A stream by instants, and queries with the first and last instant that they stand."""
+    """A stream by instants, and queries with their first and last instants."""
     schema = draw(schemas(tables=True))
     stream = [records for _, records in instants(draw(streams(schema, 3, max_records=14)))]
     last = len(stream)
@@ -99,7 +99,7 @@ def test_as_if_alone(
                 assert all((r.snapshot, r.op, r.name) == (True, "+", str(number)) for r in snapshot)
                 again = alone[number].add(
                     replace(plans[number], name="again")
-                )  # what it told, and is still alive
+                )  # its reported results that are still alive
                 assert shown(snapshot) == shown(again)
             if until == now:
                 shared.remove(str(number))
@@ -115,7 +115,7 @@ def test_as_if_alone(
         assert sorted((r.name, r.query, *s) for r in together for s in shown([r])) == sorted(
             (name, r.query, *s) for name, r in expected for s in shown([r])
         )
-    # All are removed by now: nothing of them is left.
+    # All queries are removed: nothing of them remains.
     assert shared.held().entries == shared.live_tuples
 
 
@@ -210,7 +210,7 @@ def test_who_is_removed_leaves_nothing_to_those_of_its_shape() -> None:
     ],
 )
 def test_begins_of_updated_results_go_with_the_results(window: Window, lateness: int, logged: bool) -> None:
-    """Whether a log keeps them or nobody does; without a window the rows are deleted."""
+    """Whether or not a log keeps them; without a window the rows are deleted."""
     engine = StreamEngine(STREAMS, window, lateness=lateness)
     engine.add(Plan(STREAMS, parse_query("alpha", STREAMS), window, 1))
     keyed = STREAMS.index["keyed"]
@@ -232,7 +232,7 @@ def test_begins_of_updated_results_go_with_the_results(window: Window, lateness:
     ("window", "lateness"), [(TimeWindow(90), 0), (TimeWindow(90), 3), (CountWindow(9), 0), (Unbounded(), 0)]
 )
 def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> None:
-    """Each by its name and as one result from its beginning on, whoever comes, goes, or is rebuilt."""
+    """Each has its own name and the same results throughout, whichever are added, removed, or rebuilt."""
     asked = Plan(STREAMS, parse_query("alpha", STREAMS), window, 1)
     keyed = STREAMS.index["keyed"]
 
@@ -267,7 +267,7 @@ def test_queries_of_one_text_are_told_apart(window: Window, lateness: int) -> No
 
 @pytest.mark.parametrize("relation", ["plain", "keyed"])
 def test_an_equal_query_knows_nothing_of_what_was_over_when_it_came(relation: str) -> None:
-    """Late records still change that for the earlier query, and tell the later one what is new to it."""
+    """Late records still change expired results for the earlier query, and add new ones for the later."""
     plan = Plan(STREAMS, parse_query("alpha", STREAMS), TimeWindow(10), 1)
     engine = StreamEngine(STREAMS, TimeWindow(10), lateness=50)
     engine.add(replace(plan, name="first"))

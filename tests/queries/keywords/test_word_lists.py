@@ -25,7 +25,7 @@ WORDS = 6
 @given(st.lists(st.lists(st.lists(st.integers(0, WORDS - 1), max_size=6), max_size=5), max_size=60))
 @examples(200)
 def test_lists_that_grow_by_batches_have_all_occurrences(batches: list[list[list[int]]]) -> None:
-    """``batches``: of texts, the words of each."""
+    """``batches``: of texts, with the words of each."""
     lists, expected, number = WordLists(), defaultdict[int, Counter[int]](Counter), 0
     for texts in batches:
         pairs = [(word, number + at) for at, text in enumerate(texts) for word in text]
@@ -80,7 +80,7 @@ def test_arrow_cuts_texts_as_python_does(texts: list[str], analyzer: Analyzer, l
             found = occurrences(some, analyzer)
         cut: list[list[str]] = [[] for _ in texts]
         for which, text in zip(found.which.tolist(), found.text.tolist(), strict=True):
-            if found.chunks[which]:  # Arrow has empty ones around white space
+            if found.chunks[which]:  # Arrow returns empty words around white space
                 cut[text].append(found.chunks[which])
         assert cut == [chunks(text, analyzer) for text in texts]
         assert len(set(found.chunks)) == len(found.chunks)

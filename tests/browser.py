@@ -20,12 +20,12 @@ from tests.waiting import until
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SECONDS = 90
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-"""Codes of a terminal between texts."""
+"""Escape codes of a terminal between texts."""
 _KEPT = {"Runtime.exceptionThrown", "Log.entryAdded", "Network.requestWillBeSent"}
 
 
 class Browser:
-    """One page; ``seen`` is all that the page's terminal was sent."""
+    """One page; ``seen`` is everything that the page's terminal received."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -33,7 +33,7 @@ class Browser:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.seen = ""
         self.told: list[dict[str, Any]] = []
-        """Exceptions, entries of the log, and requests of the page."""
+        """Exceptions, log entries, and requests of the page."""
 
     async def listen(self) -> None:
         async for message in self._socket:
@@ -59,7 +59,7 @@ class Browser:
         return await asyncio.wait_for(answer, SECONDS)
 
     async def run(self, expression: str) -> Any:
-        """The value of an expression in the page; a promise is awaited."""
+        """The value of an expression in the page; promises are awaited."""
         answer = await self.ask(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -77,7 +77,7 @@ class Browser:
             raise AssertionError(f"{expression}: {await self.run('document.body.innerText')}") from None
 
     async def press(self, key: str, code: int, text: str = "") -> None:
-        """A key that is no character, by its name and Windows code."""
+        """Press a key that is not a character, by its name and Windows code."""
         named: dict[str, Any] = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         await self.ask("Input.dispatchKeyEvent", type="keyDown", **named, **({"text": text} if text else {}))
         await self.ask("Input.dispatchKeyEvent", type="keyUp", **named)
@@ -104,13 +104,13 @@ class Browser:
 
     async def shows(self, text: str) -> None:
         async with asyncio.timeout(SECONDS):
-            while text not in ESCAPES.sub("", self.seen):  # a line may come in pieces
+            while text not in ESCAPES.sub("", self.seen):  # a line may arrive in pieces
                 await asyncio.sleep(0.05)
 
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[int]:
-    """The port at which it is driven."""
+    """The port of its debugging protocol."""
     assert CHROMIUM is not None
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--no-first-run"]
     flags += [f"--user-data-dir={folder}", "--window-size=1200,800", "about:blank"]
@@ -126,7 +126,7 @@ def chromium(folder: Path) -> Iterator[int]:
 
 @asynccontextmanager
 async def browser(url: str, port: int) -> AsyncIterator[Browser]:
-    """A page of its own, which leaves nothing to later ones."""
+    """A separate page, which leaves nothing to later ones."""
     async with aiohttp.ClientSession() as session:
         async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as made:
             page = await made.json()
@@ -146,5 +146,5 @@ async def browser(url: str, port: int) -> AsyncIterator[Browser]:
 
 
 def _told(path: Path) -> list[str]:
-    """The lines of a file, which may not be there, or not be written, yet."""
+    """The lines of a file, which may not exist, or not be written, yet."""
     return path.read_text().splitlines() if path.exists() else []

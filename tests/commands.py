@@ -24,7 +24,7 @@ IDS: Final = ("98a8ef6d2f8332f40ce13aba", "e6ce4a88752e637a1ed61d8d")
 
 
 class Outcome(NamedTuple):
-    """The end of a command: its exit code and what it wrote."""
+    """The outcome of a command: its exit code and its output."""
 
     code: int
     out: str
@@ -40,7 +40,7 @@ Skws = Callable[..., Outcome]
 
 
 def python(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
-    """Python in a process of its own, with these arguments and more environment."""
+    """Run Python in a separate process, with these arguments and additional environment variables."""
     return _ended([sys.executable, *map(str, arguments)], stdout, environment)
 
 
@@ -58,12 +58,12 @@ def _ended(command: list[str], stdout: int | IO[bytes], environment: Mapping[str
 
 
 def process(*arguments: object, stdout: int | IO[bytes] = subprocess.PIPE, **environment: str) -> Outcome:
-    """A command line in a process of its own."""
+    """Run a command line in a separate process."""
     return _ended([*forked_skws(), *map(str, arguments)], stdout, environment)
 
 
 def on_a_terminal(*arguments: object, **environment: str) -> str:
-    """What a command shows on a terminal, standard output and standard error together."""
+    """The output of a command on a terminal, standard output and standard error together."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [*forked_skws(), *map(str, arguments)],
@@ -73,7 +73,7 @@ def on_a_terminal(*arguments: object, **environment: str) -> str:
     ) as running:
         os.close(theirs)
         shown = bytearray()
-        with suppress(OSError):  # Linux tells the end of a terminal so
+        with suppress(OSError):  # Linux reports the end of a terminal by this error
             while block := os.read(ours, 1 << 16):
                 shown += block
     os.close(ours)

@@ -21,11 +21,11 @@ from tests.strategies import THOROUGH
 
 # A busy machine is no reason to fail.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The same examples each time, so that a change is judged by what it changes; `make test-all` draws new ones.
+# The same examples each time, so that a change is judged by its own effect; `make test-all` draws new ones.
 settings.register_profile("skws", patient, max_examples=100 if THOROUGH else 20, derandomize=not THOROUGH)
 settings.load_profile("skws")
 
-# A shell in the background, as on continuous integration, ignores this signal, and so do the processes
+# A shell in the background, as in continuous integration, ignores this signal, and so do the processes
 # it starts. Tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,12 +35,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# By Python's defaults, a quarter of the time goes to looking for garbage among the modules and tests.
+# With Python's defaults, a quarter of the time is spent on collecting garbage among modules and tests.
 gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_collection_finish() -> None:
-    """Freezes what is loaded: a full collection would go through all modules and tests for half a second."""
+    """Freezes loaded objects: a full collection would scan all modules and tests for half a second."""
     gc.collect()
     gc.freeze()
 
@@ -50,13 +50,13 @@ WITHOUT_SESSION: Final = ("test_oracle_shards.py", "test_shard_server.py", "test
 
 
 def unit(nodeid: str) -> str:
-    """What one process runs: a file, or all tests that name Spark, so that a single session is started."""
+    """The work of one process: a file, or all tests that use Spark, so that a single session is started."""
     file = nodeid.partition("::")[0]
     return "spark" if "spark" in nodeid and not file.endswith(WITHOUT_SESSION) else file
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those on Spark come first: the process that runs them has its share of the files afterwards."""
+    """Puts tests on Spark first: the process that runs them gets its share of the files afterwards."""
     items.sort(key=lambda item: unit(item.nodeid) != "spark")
 
 
@@ -72,7 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitSched
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Fails a test that leaves the signal ignored: later tests would wait for processes that never end."""
+    """Fails a test that leaves the signal ignored: later tests would wait for ever for their processes."""
     yield
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
@@ -87,7 +87,7 @@ def collector() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests kill processes, not the machine: nothing needs to wait for the disk."""
+    """Skips syncs: tests kill processes, not the machine, so nothing needs to wait for the disk."""
     for name in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, name, lambda _: None)
 
@@ -107,7 +107,7 @@ def skws(capsys: pytest.CaptureFixture[str]) -> Skws:
 
 @contextmanager
 def named(python: PreloadedPython) -> Iterator[None]:
-    """Inside, it is the Python of Spark's processes."""
+    """A context in which this is the Python of Spark's processes."""
     with pytest.MonkeyPatch.context() as environment:
         for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             environment.setenv(name, str(python.program))
@@ -124,10 +124,10 @@ def spark_python() -> Iterator[PreloadedPython]:
 
 @pytest.fixture(scope="session")
 def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
-    """One session for all tests: starting it takes seconds."""
+    """One session for all tests, as starting it takes seconds."""
     with named(spark_python):
         session = start_session("local[2]")
-    # Few rows come: to compile code for them, as Spark does, takes a quarter of all searches.
+    # There are few rows: compiling code for them, as Spark does, takes a quarter of the time of searches.
     session.conf.set("spark.sql.codegen.wholeStage", "false")
     session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
@@ -138,7 +138,7 @@ def spark_session(spark_python: PreloadedPython) -> Iterator[SparkSession]:
 def spark(
     request: pytest.FixtureRequest, spark_session: SparkSession, spark_python: PreloadedPython
 ) -> Iterator[SparkSession]:
-    """The session, and the Python for processes that are started beside it."""
+    """The session, and the Python for processes that are started next to it."""
     assert unit(request.node.nodeid) == "spark", (
         "name Spark in the test: another process starts a second session"
     )
@@ -148,7 +148,7 @@ def spark(
 
 @contextmanager
 def partitioned(spark: SparkSession, number: int) -> Iterator[SparkSession]:
-    """The session, with so many partitions of state."""
+    """The session, with that number of state partitions."""
     former = spark.conf.get("spark.sql.shuffle.partitions") or "200"
     spark.conf.set("spark.sql.shuffle.partitions", str(number))
     try:

@@ -19,7 +19,7 @@ from skws.cli.main import main
 from skws.spark.preloaded import PreloadedPython
 
 FILE_SIZE: Final = "TESTS_FILE_SIZE"
-"""The environment variable with the largest size, in bytes, of a file that a command can write."""
+"""The environment variable with the maximum size, in bytes, of a file that a command can write."""
 _LOADED: Final = (
     "skws.cli.schema",
     "skws.cli.search",
@@ -46,12 +46,12 @@ def _loaded() -> PreloadedPython:
 
 
 def forked_skws() -> tuple[str, ...]:
-    """How ``skws`` is started: its arguments follow."""
+    """The command that starts ``skws``; its arguments follow."""
     return str(_loaded().program), "-m", "tests.forked"
 
 
 def folder_of_skws() -> str:
-    """A folder for the search path of programs, which holds nothing but ``skws``."""
+    """A folder for the search path of programs, which contains only ``skws``."""
     folder = _loaded().folder / "bin"
     program = folder / "skws"
     if not program.exists():
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     if FILE_SIZE in os.environ:
         limit = int(os.environ[FILE_SIZE])
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-        sys.dont_write_bytecode = True  # it would be cut off
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the process that forks ignores it
+        sys.dont_write_bytecode = True  # the file size limit would truncate the file
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the forking process ignores it
     sys.argv[0] = "skws"
     main()

@@ -32,7 +32,7 @@ from tests.strategies import WORDS, examples, schemas, seeds, streams
 
 
 class Known(NamedTuple):
-    """A tuple as peers have it: numbered by its record, its keywords found by splitting at spaces."""
+    """A tuple in a peer's form: numbered by its record, with keywords found by splitting at spaces."""
 
     number: int
     record: Record
@@ -55,7 +55,7 @@ def known(schema: Schema, words: Sequence[str], records: Iterable[Record]) -> li
 def by_sqlite(
     plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known], length: int
 ) -> Iterator[tuple[int, Members]]:
-    """(number of the network, members) of every result, one slice of ``length`` ticks after the other."""
+    """(number of the network, members) of every result, in slices of ``length`` ticks."""
     if not tuples:
         return
     window, last = plan.window.end(0), tuples[-1].record.time
@@ -89,7 +89,7 @@ def _database(
 def by_steps(
     plan: Plan, networks: Sequence[CandidateNetwork], tuples: Sequence[Known]
 ) -> Iterator[tuple[int, Members]]:
-    """The same by the shared join steps, with what a step reads and nothing else of its left input."""
+    """The same from the shared join steps, which read only the listed columns of their left input."""
     steps, last = shared_steps(plan.schema, networks)
     found: list[list[dict[Any, Any]]] = []
     for step in steps:
@@ -140,7 +140,7 @@ def shown(
     records: Sequence[Record],
     found: Iterable[tuple[int, Members]],
 ) -> Counter[Shown]:
-    """Results as ``by_engine`` gives them."""
+    """Results in the form of ``by_engine``."""
     relations = plan.schema.relations
     return Counter(
         (
@@ -153,10 +153,10 @@ def shown(
 
 
 def check(plan: Plan, records: Sequence[Record], length: int, most: int) -> int:
-    """Compare all three on the first ``most`` networks; gives the number of results."""
+    """Compare all three on the first ``most`` networks; returns the number of results."""
     networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()][:most]
     names = {network.text(plan.schema, plan.keywords) for network in networks}
-    assert len(names) == len(networks)  # results are told apart by the network's name
+    assert len(names) == len(networks)  # results are distinguished by the network's name
     tuples = known(plan.schema, plan.keywords, records)
     expected = Counter({s: n for s, n in by_engine(plan, records).items() if s[0] in names})
     assert shown(plan, networks, records, by_sqlite(plan, networks, tuples, length)) == expected
@@ -184,7 +184,7 @@ def relation(name: str) -> Relation:
 
 @seeds(1, 4)
 def test_a_tuple_does_not_join_itself(seed: int) -> None:
-    """Two neighbouring nodes with the same label, and values that would join a tuple with itself."""
+    """Two adjacent nodes with the same label, and values that would join a tuple with itself."""
     schema = Schema("self", (relation("r0"),), (Join("j", "r0", "r0", (("x", "y"),)),))
     source = random.Random(seed)
     texts = source.sample(["pad", "pad", *WORDS[:2]] * 4, 16)
@@ -208,7 +208,7 @@ def test_branches_join_the_members_they_hang_on(seed: int) -> None:
     networks = [CandidateNetwork.of(tree) for tree in plan.generator().networks()]
     tuples = known(schema, WORDS, records)
     branched = [network for network in networks if network.parents == (-1, 0, 1, 1)]
-    # One by one, so that no other network makes a step keep what this one reads.
+    # One by one, so that no other network makes a step keep the columns that this one reads.
     steps, queries = ([list(by(plan, [n], tuples)) for n in branched] for by in (by_steps, all_at_once))
     assert [Counter(found) for found in steps] == [Counter(found) for found in queries]
     assert sum(map(len, queries)) > 0

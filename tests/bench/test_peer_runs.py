@@ -103,7 +103,7 @@ def test_a_peer_that_cannot_be_installed_is_an_error_and_leaves_nothing(
 
 
 def test_a_peer_that_fails_or_takes_too_long_is_shown_as_such() -> None:
-    # This environment has no Pathway; Python's own import error is what users would see.
+    # This environment has no Pathway; users would see the same import error.
     own = Path(sys.executable)
     found = list(compare.rows(Load(5), 60, 30, ["pathway"], 60.0, lambda _: None, lambda *_: own))
     assert [row.engine for row in found] == ["skws", "pathway"]
@@ -146,7 +146,7 @@ def _run(number: int) -> Row:
 
 @pytest.mark.slow
 def test_peers_find_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Makes the environments of the peers, if they are not there: needs the package index."""
+    """Creates the environments of the peers, if they are missing: needs the package index."""
     output = tmp_path / "peers.csv"
     assert command(["bench", "peers", "--hours", "0.5", "--max-size", "4", "--output", str(output)]) == 0
     shown = capsys.readouterr().out.splitlines()

@@ -21,12 +21,12 @@ _TIMESTAMP = AttributeType.TIMESTAMP
 
 
 def unlimited() -> StepBudget:
-    """For queries that are small."""
+    """No limits, for small queries."""
     return StepBudget(100_000, "testing")
 
 
 def stream(name: str, time: str, *integers: str, **more: Any) -> Relation:
-    """A stream with an application time, which comes last in its rows, and integer attributes."""
+    """A stream with an application time as the last column of its rows, and integer attributes."""
     attributes = (*(Attribute(a, _INTEGER) for a in integers), Attribute(time, _TIMESTAMP))
     return Relation(name, attributes, time=time, **more)
 
@@ -67,7 +67,7 @@ def sql(text: str, schema: Schema = STREAMS) -> Union:
 
 
 def naively(union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]) -> Any:
-    """What a union puts out at each step, by evaluating it on all tuples received."""
+    """The output of a union at each step, evaluated over all tuples so far."""
     before: Counter[tuple[Any, ...]] = Counter()
     received: dict[str, list[tuple[int, Row]]] = {
         name: [(0, r) for r in rows] for name, rows in tables.items()
@@ -89,14 +89,14 @@ def naively(union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping
 def in_synopses(
     union: Union, schema: Schema, steps: Sequence[Step], tables: Mapping[str, Sequence[Row]]
 ) -> Any:
-    """What the synopses put out at each step."""
+    """The output of the synopses at each step."""
     run = UnionRun(union, schema, tables)
     return [Counter(dict(run.step(time, rows))) for time, rows in steps]
 
 
 @st.composite
 def queries(draw: st.DrawFn, names: str = "stuv", *, known: bool = True, most: int = 4) -> str:
-    """SQL over some of the streams, with conditions that make it bounded now and then."""
+    """SQL over some of the streams, with conditions that sometimes make it bounded."""
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=most, unique=True))
     if known:
         chosen += [name for name in "rf" if draw(st.integers(0, 3)) == 0]
@@ -127,7 +127,7 @@ def queries(draw: st.DrawFn, names: str = "stuv", *, known: bool = True, most: i
 
 @st.composite
 def steps(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
-    """Time steps with some tuples of every stream, values of a small domain."""
+    """Time steps with some tuples of every stream, with values of a small domain."""
     value = st.integers(-1, 5)
     made: list[Step] = []
     time = 0

@@ -151,7 +151,7 @@ def test_the_dependency_graph_leaves_out_what_follows() -> None:
         ("p.n = q.k AND q.k > 0 AND q.k < 5", True),
         ("p.n = q.k AND p.n > 0.5 AND p.n < 5", True),
         ("p.n = q.n AND p.n = q.k AND p.n > 0 AND p.n < 5", True),
-        ("p.n = q.m", True),  # by the bounds that the schema gives to m
+        ("p.n = q.m", True),  # due to the schema's bounds of m
         ("p.n = q.n AND p.n > 0 AND p.n < 5", False),
         ("p.n < q.k AND p.n > 0 AND q.k < 5", False),
         ("p.n = q.k AND q.k > 0", False),
@@ -172,7 +172,7 @@ def test_what_equals_an_integer_is_bounded_as_one(condition: str, bounded: bool)
 
 
 def test_redundant_comparisons_are_left_out() -> None:
-    """Definition 8: s.a < t.b follows where another attribute stands between."""
+    """Definition 8: s.a < t.b is implied by comparisons with another attribute."""
     query = _only("SELECT 1 FROM s, t WHERE s.a < t.b AND s.a < s.a2 AND s.a2 < t.b")
     pairs = {
         (str(query.closure.members[a][0]), str(query.closure.members[b][0])) for a, b in comparisons(query)

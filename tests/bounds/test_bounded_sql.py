@@ -81,7 +81,7 @@ def test_bounds_of_the_schema_are_promised_not_filtered() -> None:
     (query,) = sql("SELECT p.k FROM p", TYPED).queries
     assert {str(a.left) for a in query.atoms} == {"p.k", "p.n", "p.b"}
     assert all(a.assumed for a in query.atoms)
-    # Those of fractions as the next integers beyond them, so that nothing has to be split.
+    # Fractions become the next integers beyond them, so that nothing has to be split.
     ends = [(a.op, a.right) for a in query.atoms if str(a.left) == "p.n"]
     assert ends == [
         (Op.GREATER, Constant(-1, Domain.INTEGER)),

@@ -42,7 +42,7 @@ ARRIVALS: list[tuple[str, dict[str, object]]] = [
 
 
 class Folder:
-    """Files of one test, and commands run on them."""
+    """The files of a test, and commands that run on them."""
 
     def __init__(self, path: Path, skws: Skws) -> None:
         self.path = path
@@ -185,7 +185,7 @@ def test_a_query_that_is_not_there(folder: Folder, skws: Skws) -> None:
 
 @pytest.mark.spark
 def test_a_replay_on_spark_gives_what_it_gives_here(folder: Folder, spark: SparkSession) -> None:
-    assert spark is not None  # started once, and kept
+    assert spark is not None  # started once, and reused
     code, here, told = folder.bounds("run", EXAMPLE)
     assert (code, len(here.splitlines()) > 1) == (0, True)
     assert "entries kept" in told

@@ -49,9 +49,9 @@ _Bag = dict[str, list[tuple[int, Row]]]
 class Pattern:
     """``before``: the streams of a block, in order of time; ``after``: those of the rest.
 
-    Each with whether it comes at the same time as the one before it.
-    ``values``: for each attribute (c, d), which stands for c + d * x, or for
-    the constant d where c is 0; for the rest under the name with a prime.
+    Each has a flag that is true if it has the same time as the one before.
+    ``values``: for each attribute (c, d), which means c + d * x, or
+    the constant d if c is 0; attributes of the rest have a prime in their name.
     """
 
     before: tuple[tuple[str, bool], ...]
@@ -81,13 +81,13 @@ def patterns(union: Union, seed: int, count: int) -> Iterator[Pattern]:
 
 
 def states(union: Union, pattern: Pattern, n: int) -> int:
-    """How many of the 2**n subsets the pattern tells apart."""
+    """The number of the 2**n subsets that the pattern distinguishes."""
     subsets = chain.from_iterable(combinations(range(1, n + 1), size) for size in range(n + 1))
     return len({_responses(union, pattern, subset, n) for subset in subsets})
 
 
 def witness(union: Union, *, seed: int, tries: int, n: int = 5) -> Pattern | None:
-    """A pattern that tells all subsets of 1..n apart."""
+    """A pattern that distinguishes all subsets of 1..n."""
     for pattern in patterns(union, seed, tries):
         if all(states(union, pattern, size) == 2**size for size in (1, 2, n)):
             return pattern
@@ -121,12 +121,12 @@ def _evaluated(union: Union, bag: _Bag) -> Counter[Any]:
 
 
 TRIES = 150
-# What may stay unconfirmed of the queries that are said to need unbounded memory: the search is not complete.
+# The share of unbounded verdicts that may lack a witness: the search is not complete.
 MOST_UNCONFIRMED = 0.25
 
 
 def random_sql(seed: int, streams: int) -> str:
-    """A query with few conditions, so that about half of them are not bounded."""
+    """A query with few conditions, so that about half of the queries are not bounded."""
     chance = random.Random(seed)
     times = {"s": "i", "t": "j", "u": "k", "v": "l"}
     names = chance.sample("stuv", streams)
@@ -149,7 +149,7 @@ def random_sql(seed: int, streams: int) -> str:
 
 
 def _search(count: int, streams: int, first: int) -> tuple[list[str], list[str], int]:
-    """(bounded queries with a witness, certainly unbounded ones with none, how many of these there were)."""
+    """(bounded queries with a witness, certainly unbounded ones without one, number of the latter kind)."""
     wrong, unconfirmed, denied = [], [], 0
     for seed in range(first, first + count):
         text = random_sql(seed, streams)
@@ -178,7 +178,7 @@ def test_verdicts_agree_with_growth(count: int, streams: int) -> None:
     [*((2, first) for first in range(1000, 1400, 100)), *((3, first) for first in range(1000, 1150, 50))],
 )
 def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
-    """In pieces of less than a minute each."""
+    """In parts that take less than a minute each."""
     wrong, unconfirmed, denied = _search(100 if streams == 2 else 50, streams, first)
     assert wrong == []
     print(f"{len(unconfirmed)} of {denied}", *unconfirmed, sep="\n")
@@ -186,7 +186,7 @@ def test_verdicts_agree_with_growth_at_length(streams: int, first: int) -> None:
 
 
 def _entries(union: Union, steps: int, seed: int) -> int:
-    """Entries after a long random stream, its values in and far beyond the constants."""
+    """Entries after a long random stream, with values within and far beyond the constants."""
     chance = random.Random(seed)
     run = UnionRun(union, STREAMS, {"r": [(1, 3), (2, 2)]})
     for number in range(1, steps + 1):
@@ -208,7 +208,7 @@ def test_synopses_of_bounded_queries_do_not_grow(text: str) -> None:
     if not check(union).bounded:
         return
     few, many = _entries(union, 150, 1), _entries(union, 450, 1)
-    # At most a handful of values a class, and a handful of classes; what is rare may come late.
+    # At most a few values per class, and a few classes; rare values may arrive late.
     assert many <= few * 1.3 + 20
 
 
@@ -217,7 +217,7 @@ def test_a_pattern_is_found_where_values_have_to_be_kept() -> None:
 
 
 def test_the_staircase_needs_unbounded_memory() -> None:
-    """Theorem 2 as printed accepts this: each stream by itself keeps one value only."""
+    """Theorem 2 as printed accepts this: each stream alone needs only one value."""
     where = "s.a < t.b AND u.c < v.d AND u.k > s.i AND t.j > s.i AND v.l > u.k"
     union = sql(f"SELECT DISTINCT 1 FROM s, t, u, v WHERE {where}")
     verdict: Verdict = check(union)

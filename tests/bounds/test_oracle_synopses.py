@@ -57,7 +57,7 @@ def test_results_are_those_of_naive_evaluation(
 def test_a_run_goes_on_from_its_snapshot(
     text: str, arrivals: list[Step], known: Mapping[str, Sequence[Row]]
 ) -> None:
-    """Through JSON after every step, into a run of its own."""
+    """Via JSON after every step, in a new run."""
     union = sql(text)
     try:
         run, whole = UnionRun(union, STREAMS, known), UnionRun(union, STREAMS, known)
@@ -75,7 +75,7 @@ MOST_ORDERS = 100
 
 
 def total_orders(query: Modified) -> Iterator[Modified]:
-    """Every locally totally ordered query (Definition 6) that a query is split into."""
+    """Every locally totally ordered query (Definition 6) into which a query is split."""
     for one, other in _local_pairs(query):
         if not query.closure.decided(one, other):
             for op in (Op.LESS, Op.EQUAL, Op.GREATER):
@@ -97,7 +97,7 @@ def _local_pairs(query: Modified) -> Iterator[tuple[Term, Term]]:
 
 
 def _synopses(query: Modified) -> tuple[Failure, ...]:
-    """Asked of what passes Theorem 2 alone; what fails it fails at once here."""
+    """Built only for queries that pass Theorem 2; others fail here at once."""
     return theorem_2(query) or unkeepable(query, distinct=True)
 
 
@@ -141,7 +141,7 @@ _VALUES = st.tuples(
 )
 _CONSTANTS = {"k": ["2", "1.5", "0"], "x": ["'b'"], "n": ["1.25", "1", "3"], "b": ["TRUE"]}
 _LIKE = {"k": "kn", "n": "nk", "x": "x", "b": "b"}
-"""What each column is compared with: integers and fractions with each other."""
+"""The comparison partners of each column: integers and fractions with each other."""
 
 
 @st.composite

@@ -22,7 +22,7 @@ ARRIVALS = (
     {"t": [(1, 4)]},
     {"s": [(42, 5)], "t": [(3, 5)]},
 )
-# After each step: what T and U keep, as {value: counter}.
+# After each step: the content of T and U, as {value: counter}.
 KEPT: tuple[tuple[dict[tuple[int, ...], int], ...], ...] = (
     ({}, {}),
     ({}, {(): 1}),

@@ -29,11 +29,11 @@ SQLS = (
     "SELECT DISTINCT t.b FROM s, t WHERE s.i > t.j AND t.b > 0 AND t.b < 5 AND s.a > t.b2",
 )
 Told = Counter[tuple[str, int, tuple[object, ...]]]
-"""How often each query gives a row at a time."""
+"""The number of times that each query returns a row at a time."""
 
 
 def letters(seed: int, count: int) -> tuple[list[Record], list[Record]]:
-    """A table, and a stream with several tuples at one time."""
+    """A table, and a stream with several tuples at the same time."""
     chance = random.Random(seed)
     static = [Record(4, 0, (chance.randrange(5), chance.randrange(5))) for _ in range(4)]
     time, stream = 0, []
@@ -58,7 +58,7 @@ def begun(static: Sequence[Record]) -> Session:
 
 
 def batches(records: Sequence[Record], seed: int) -> Iterator[RecordBatch]:
-    """A few records each."""
+    """Batches of a few records."""
     chance, first = random.Random(seed), 0
     while first < len(records):
         size = chance.randrange(1, 19)
@@ -67,7 +67,7 @@ def batches(records: Sequence[Record], seed: int) -> Iterator[RecordBatch]:
 
 
 def through_restarts(static: Sequence[Record], records: Sequence[Record], seed: int) -> list[Result]:
-    """The results of a search that ends and goes on from its state after each of ``batches``."""
+    """The results of a search that is stopped and resumed from its state after each of ``batches``."""
     live = begun(static)
     results: list[Result] = []
     for batch in batches(records, seed):
@@ -90,7 +90,7 @@ def told(results: Sequence[Result]) -> Told:
 
 
 def by_runs(static: Sequence[Record], stream: Sequence[Record]) -> Told:
-    """Of the queries in SQL, instant by instant."""
+    """The results of the SQL queries, instant by instant."""
     found: Told = Counter()
     for text in SQLS:
         run = UnionRun(parse_sql(text, STREAMS), STREAMS, {"r": [r.row for r in static]})

@@ -12,7 +12,7 @@ import pytest
 
 
 class Fault(Enum):
-    """What happens to a call of the system."""
+    """The effect on a system call."""
 
     NONE_WRITTEN = "none"
     SHORT = "short"
@@ -24,9 +24,9 @@ CALLS = ("write", "fsync", "fdatasync", "replace")
 
 
 class FullDisk:
-    """From the ``after``-th call on, those of ``CALLS`` fail; the first of them as ``fault`` says.
+    """From the ``after``-th call on, calls in ``CALLS`` fail; the first of them as ``fault`` says.
 
-    ``hit``: whether it came to that.
+    ``hit``: whether that happened.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int, fault: Fault) -> None:
@@ -44,7 +44,7 @@ class FullDisk:
             first, self.hit = not self.hit, True
             if not first:
                 if self._fault in {Fault.INTERRUPTED_SHORT, Fault.INTERRUPTED_BEHIND}:
-                    return real(*given, **named)  # an interrupt comes once
+                    return real(*given, **named)  # an interrupt occurs once
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return self._first(name, real, given, named)
 

@@ -139,7 +139,7 @@ def test_a_killed_process_leaves_whole_commits(tmp_path: Path) -> None:
 
 
 def test_what_could_not_be_committed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sync fails once; the error says what SQLite says, and the end of the process commits."""
+    """A sync fails once; the error contains SQLite's message, and the end of the process commits."""
     world = World()
     path = Path("/sim/state.db")
     with world.simulated():

@@ -173,7 +173,7 @@ OTHER_FAULTS: dict[str, Callable[[Results], object]] = {
     "a second late": lambda found: _a_second_late(_first(found, "passed on")),
 }
 Searched = tuple[Results, Results]
-"""Results, and the records that they are of."""
+"""Results, and their records."""
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def joined(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> S
 
 @pytest.fixture(scope="module")
 def inserted(transfers: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Searched:
-    """Of patterns and SQL."""
+    """Inserts for patterns and SQL."""
     arrived = [record for record in transfers.records(40, Random(1)) if record["op"] == "+"]
     results, late = transfers.search(tmp_path_factory.mktemp("insertions"), arrived, "insertions.yaml")
     assert late == []

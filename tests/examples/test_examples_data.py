@@ -35,7 +35,7 @@ def movie_lines() -> tuple[tuple[str, date, Row], ...]:
 
 @cache
 def tables(example: str) -> dict[str, list[Row]]:
-    """The rows of each relation; of public data, as texts, an empty one for what is missing."""
+    """The rows of each relation; in public data, missing texts are empty."""
     found: dict[str, list[Row]] = {relation.name: [] for relation in schema(example).relations}
     if example == "movies":
         for name, _, row in movie_lines():
@@ -70,7 +70,7 @@ def test_joins_find_what_they_refer_to(example: str) -> None:
         left = [tuple(row[name] for name in near) for row in tables(example)[join.left]]
         right = {tuple(row[name] for name in far) for row in tables(example)[join.right]}
         given = [values for values in left if "" not in values]
-        # Deleted posts leave votes and links behind; nothing loses more than these.
+        # Deleted posts leave votes and links behind; no other relation loses more than these.
         assert sum(values in right for values in given) >= 0.9 * len(given), join.name
         assert example != "movies" or set(left) == right, join.name
 

@@ -97,7 +97,7 @@ def test_alerts_are_those_of_every_change_read_by_itself(
                 own += one.kind != "dependency" and sources[one.package] == entry.source
                 others += one.kind == "dependency" and (one.package, entry.source) in needs
     assert replayed.about[About.PACKAGE] == own > 20
-    assert replayed.about[About.DEPENDENCY] >= others > 20  # a source may have two packages that it needs
+    assert replayed.about[About.DEPENDENCY] >= others > 20  # a source may have two packages as dependencies
     assert replayed.uploads == own + others
     assert len(replayed.times) == 20
 

@@ -64,7 +64,7 @@ def all_in(branches: tuple[Branch, ...]) -> int:
 
 @pytest.mark.parametrize("case", ["scoped_and_cut", "after_replay"])
 def test_golden_texts(case: str) -> None:
-    """SKWS_GOLDEN=write writes them anew."""
+    """SKWS_GOLDEN=write rewrites them."""
     schema = load_schema(MOVIES / "schema.yaml")
     query, size, limit = {
         "scoped_and_cut": ('actor:travolta "pulp fiction" dir* the -trailer', 5, 6),
@@ -181,7 +181,7 @@ def test_of_the_full_mesh_every_sleeping_join_tells_why(tmp_path: Path) -> None:
         assert drawn.count("asleep: ") == len(first.asleep)
     second, shown = seen(plan, "b", "pad")
     assert f"+ b{{}} to a{{nolan}} (ab): 0 waiting, asleep: {unwanted}\n" in to_text(shown.branches)
-    assert len(second.asleep) == len(first.asleep)  # the output operator runs, other joins have no input
+    assert len(second.asleep) == len(first.asleep)  # the output operator is awake, other joins have no input
     third, shown = seen(plan, "c", "caine")
     text = to_text(shown.branches)
     assert "+ b{} to a{nolan} (ab): 1 waiting\n" in text

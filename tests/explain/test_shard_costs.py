@@ -42,7 +42,7 @@ def data(folder: Path, schema: str) -> Job:
         (10.0, 1.25, 0.0, 10.0, 8),
         (2.3, 1.3375, 1.2, 1.1, 1),  # the heavy load
         (10.0, 3.7, 2.8, 7.2, 4),
-        (10.0, 0.5, 0.0, 10.0, 8),  # less than what a shard has to do: none has so little
+        (10.0, 0.5, 0.0, 10.0, 8),  # less than the work of any shard
         (10.0, 11.0, 10.0, 0.0, 1),
     ],
 )
@@ -57,7 +57,7 @@ def test_what_shards_divide_and_how_many_are_worth_it(
 
 
 def test_times_are_those_of_the_shards(tmp_path: Path) -> None:
-    """One that warms up, one by key, one, one by root; each is timed from its first tuple to its last."""
+    """A shard to warm up, one by key, one, one by root; each is timed from its first tuple to its last."""
     ticks = iter([0, 50, 100, 102, 200, 210, 300, 306])
     costs = shard_costs(data(tmp_path, JOINED), BadRecordLog(), 4, lambda: next(ticks) / 1e6)
     assert next(ticks, None) is None

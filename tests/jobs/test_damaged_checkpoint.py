@@ -74,7 +74,7 @@ GIVEN: Final[list[dict[str, str | Query]]] = [
 
 
 def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
-    """Records in parts: customers are renamed and deleted, orders come back; ties, bad and late ones."""
+    """Records in parts: customers are renamed and deleted, orders return; with ties, bad and late records."""
     time, made = 0.0, []
     for _ in range(parts):
         part: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def stream(rng: random.Random, parts: int) -> list[list[dict[str, Any]]]:
 
 
 class Kept:
-    """A run in a folder that may be put away and back: its source, its outputs, its checkpoint."""
+    """A run in a folder that can be set aside and restored: its source, outputs and checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -133,7 +133,7 @@ class Kept:
         shutil.copytree(away, self.folder)
 
     def end(self) -> list[Any]:
-        """Go on to the end of the source; gives the results. Raises StateError."""
+        """Continue to the end of the source; returns the results. Raises StateError."""
         watch = self.opened(GIVEN[-1])
         steps(watch)
         watch.close()
@@ -148,7 +148,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(folder: Path, away: Path, *, killed: bool) -> tuple[Kept, Path, list[Path], list[Any]]:
-    """A run that ended so, where it is put away, older states of it, and what it comes to in the end."""
+    """A run that was killed or closed, a copy of its state, older copies, and its final results."""
     kept = Kept(folder)
     folder.mkdir()
     away.mkdir()
@@ -189,7 +189,7 @@ def damages(data: bytes, rng: random.Random) -> list[bytes | None]:
 
 
 def files_of(state: Path) -> list[Path]:
-    """Those of a checkpoint that was put away, by their names in it."""
+    """The files of a saved checkpoint, by their names in it."""
     root = state / "checkpoint"
     return sorted(
         path.relative_to(root) for path in root.rglob("*") if path.is_file() and path.name != "lock"
@@ -197,7 +197,7 @@ def files_of(state: Path) -> list[Path]:
 
 
 def refused_or_right(kept: Kept, place: Path, expected: list[Any], what: object) -> bool:
-    """True if the run was refused, for the file that was damaged or the folder that it is in."""
+    """True if the run was refused, with an error that names the damaged file or its folder."""
     try:
         found = kept.end()
     except StateError as error:
@@ -287,7 +287,7 @@ def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
 
 
 def limited(kilobytes: int) -> dict[str, str]:
-    """The environment of a command that can write no file beyond a size."""
+    """The environment of a command that can write no file above a size."""
     return {**os.environ, FILE_SIZE: str(1024 * kilobytes)}
 
 

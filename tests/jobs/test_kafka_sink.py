@@ -46,7 +46,7 @@ def brokers() -> Iterator[Broker]:
 
 @pytest.fixture
 def topic(brokers: Broker, request: pytest.FixtureRequest) -> str:
-    """A topic of its own, of one partition."""
+    """A separate topic with one partition."""
     name = f"{request.node.originalname}-{abs(hash(request.node.nodeid))}"
     brokers.create(name)
     return name
@@ -94,7 +94,7 @@ def test_a_process_that_is_replaced_writes_nothing_more(brokers: Broker, topic: 
 def test_an_old_copy_of_a_checkpoint_does_not_end_the_run_that_goes_on(
     brokers: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """It learns from the topic that it is old, and ends; the other is still the latest producer."""
+    """It learns from the topic that it is old, and ends; the other one remains the latest producer."""
     source, sink = tmp_path / "in.jsonl", parse_sink(brokers.uri(topic))
     append(source, customer(1, 1), order(2, 1))
     healthy = job_opened(request(source, checkpoint=tmp_path / "kept"), sink)
@@ -124,7 +124,7 @@ def test_two_runs_do_not_disturb_each_other(brokers: Broker, topic: str, tmp_pat
 
 
 def test_its_own_mark_holds_where_the_brokers_have_forgotten(tmp_path: Path) -> None:
-    """As they do with a group that is idle for days; the mock cluster keeps no offsets of transactions."""
+    """As with a group that is idle for days; the mock cluster keeps no offsets of transactions."""
     with closing(MockBroker()) as mock:
         mock.create("out")
         for last in (1, 3):
@@ -154,7 +154,7 @@ def test_a_broker_that_does_not_answer_is_waited_for(brokers: Broker, topic: str
 
 @pytest.mark.slow
 def test_brokers_that_are_away_and_come_back(tmp_path: Path) -> None:
-    """With the mock cluster of librdkafka, which can go away and keep what it holds."""
+    """With librdkafka's mock cluster, which can go away and keep its content."""
     notes: list[str] = []
     with closing(MockBroker()) as mock:
         mock.create("out")
@@ -192,7 +192,7 @@ def test_settings_that_would_break_the_promise(tmp_path: Path) -> None:
 
 
 def test_a_result_that_is_too_large_for_a_message(brokers: Broker, topic: str, tmp_path: Path) -> None:
-    """It costs itself, not the run; also where its batch was committed and its dead letter was not."""
+    """It loses that result, not the run; even if its batch was committed and its dead letter was not."""
     small, large = result(1), result(2, name="x" * 2_000_000)
     notes: list[str] = []
     file = tmp_path / "letters.jsonl"
@@ -233,7 +233,7 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(
         try:
             before = len(brokers.log(topic).committed)
             if kill % 4 == 2:
-                time.sleep(rng.uniform(0.2, 1.0))  # as it starts, or goes on
+                time.sleep(rng.uniform(0.2, 1.0))  # during its start, or later
             else:
                 ready(process)
             write(source, records[kill * share : (kill + 1) * share if kill < kills else None], 0.2)

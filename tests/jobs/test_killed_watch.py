@@ -38,7 +38,7 @@ def command(folder: Path, source: str | None) -> list[str]:
 
 
 def write(path: Path, records: Sequence[dict[str, Any]], seconds: float) -> None:
-    """A part of the stream, ten records at a time."""
+    """Write a part of the stream, ten records at a time."""
     for first in range(0, len(records), 10):
         append(path, *records[first : first + 10])
         time.sleep(seconds * 10 / len(records))
@@ -63,14 +63,14 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
         before = len(lines_so_far(out))
         with started(tmp_path) as process:
             if kill % 4 == 2:
-                time.sleep(rng.uniform(0.2, 1.0))  # as it starts, or goes on
+                time.sleep(rng.uniform(0.2, 1.0))  # during its start, or later
             else:
                 ready(process)
             write(source, records[kill * share : (kill + 1) * share], rng.uniform(0.1, 0.9))
             process.kill()
             assert process.wait() == -signal.SIGKILL
         told_by_killed += len(lines_so_far(out)) > before
-    # A pattern waits for records that may still come; this one says that the time for them is over.
+    # A pattern waits for records that may still arrive; this one ends the wait.
     append(source, *records[kills * share :], customer(2000, 0, "eve"))
     assert told_by_killed > kills / 2
     with started(tmp_path) as process:
@@ -90,7 +90,7 @@ def test_killed_at_any_moment_it_loses_and_repeats_nothing(tmp_path: Path, kills
 
 @pytest.mark.slow
 def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    """Customers and orders in topics of their own, of three partitions each."""
+    """With customers and orders in separate topics of three partitions each."""
     kills = 12
     rng = random.Random(kills)
     (tmp_path / "schema.yaml").write_text(YAML)
@@ -129,7 +129,7 @@ def test_killed_over_topics_it_loses_and_repeats_nothing(tmp_path: Path) -> None
 
 
 def test_killed_around_a_change_of_the_schema(tmp_path: Path) -> None:
-    """By command, before and behind it; what is told in the end is told once."""
+    """By command, before and after the change; in the end, each result was reported once."""
     (tmp_path / "schema.yaml").write_text(YAML)
     changed = tmp_path / "changed.yaml"
     changed.write_text(WITH_NOTES)
@@ -173,7 +173,7 @@ def started(folder: Path, source: str | None = None) -> Iterator[subprocess.Pope
 
 
 def ready(process: subprocess.Popen[bytes]) -> None:
-    """Until it says that it runs."""
+    """Wait until it reports that it runs."""
     assert process.stderr is not None
     line = b""
     while not line.startswith(b"watching"):

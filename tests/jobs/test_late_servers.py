@@ -36,7 +36,7 @@ from tests.waiting import until
 
 @contextmanager
 def away(database: Database, seconds: float = 1.0) -> Iterator[None]:
-    """The server is stopped, and started while the block runs."""
+    """Stop the server, and start it again while the block runs."""
     database.server.stop("fast")
     starting = threading.Timer(seconds, database.server.start)
     starting.start()
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_waits_for_its_database(database: Database, tmp_path:
 def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The slot that was made is of no use then, and is made anew."""
+    """The created slot is useless then, and is created again."""
     database.run(*TABLES, LAMP)
     restarts = iter([True])
 
@@ -89,7 +89,7 @@ def test_a_run_goes_on_when_the_server_restarts_while_it_begins(
             database.server.start()
         copy_tables(*arguments)  # type: ignore[arg-type]
 
-    # Once the slot is made, and before its snapshot is read.
+    # After the slot is created, and before its snapshot is read.
     monkeypatch.setattr(feed, "copy_tables", copied)
     sink, notes = Collected(), Notes()
     LocalWatch(request(database.uri(), limit=1), [sink], notes.log).run()

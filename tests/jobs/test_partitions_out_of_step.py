@@ -29,7 +29,7 @@ from tests.strategies import seeds, some
 
 
 class Run:
-    """A job over a folder of files, by a clock of its own; it may start again from its checkpoint."""
+    """A job over a folder of files, with its own clock; it can be restarted from its checkpoint."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -72,7 +72,7 @@ class Run:
 
 
 def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> list[list[Record]]:
-    """The records of three files, each in order but for the lateness."""
+    """The records of three files, each in order except for the lateness."""
     parts: list[list[Record]] = [[], [], []]
     for record in records:
         rng.choice(parts).append(record)
@@ -87,7 +87,7 @@ def parts_of(rng: random.Random, records: Sequence[Record], lateness: int) -> li
 def test_files_of_any_rates_give_what_the_sorted_stream_gives(
     tmp_path: Path, seed: int, kept: bool, lateness: int
 ) -> None:
-    """Also after kills and restarts; queries that come later find what lives then."""
+    """Even after kills and restarts; queries that are added later find what is alive then."""
     rng = random.Random(seed)
     records = random_records(rng, 120)
     job = Job(
@@ -106,7 +106,7 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
     names = {query.name: f"later {query.name}" for query in job.named().values()}
     while any(rest):
         for number, part in enumerate(rest):
-            if not turn or rng.random() < 0.8:  # a file is waited for once it has begun
+            if not turn or rng.random() < 0.8:  # a file is waited for once it has records
                 run.write(number, part[: rates[number]])
                 rest[number] = part[rates[number] :]
         if turn == 5:
@@ -115,7 +115,7 @@ def test_files_of_any_rates_give_what_the_sorted_stream_gives(
         run.wait(rng.random())
         if kept and rng.random() < 0.2:
             run.again(killed=rng.random() < 0.5)
-    # Behind all windows; queries that need the order get the first ones, with a lateness not the last.
+    # After all windows; queries that need the order get the first ones, with a lateness not the last ones.
     end = [Record(0, records[-1].time + 1_000 * (1 + n // 3) + n, ("pad", 1, 1)) for n in range(6)]
     run.wait(1.5 * IDLE / MICROSECOND)
     for name, later in names.items():
@@ -139,7 +139,7 @@ def opened_run(tmp_path: Path, **changes: Any) -> Run:
 
 
 def test_a_file_hours_behind_another_loses_nothing(tmp_path: Path) -> None:
-    """Of one come the times 0 to 500, of the other 0 to 50; then 500 to 600, and 50 to 550."""
+    """One file has the times 0 to 500, the other 0 to 50; then 500 to 600, and 50 to 550."""
     run = opened_run(tmp_path)
     for begin, end, other_begin, other_end in ((0, 500, 0, 50), (500, 600, 50, 550)):
         append(run.folder / "a.jsonl", *(customer(time, time) for time in range(begin, end)))
@@ -161,14 +161,14 @@ def test_a_file_that_is_silent_holds_back_no_longer_than_it_is_waited_for(tmp_pa
     assert run.told() == [("+", "ada lamp")]  # keywords are found at once, matches in order
     run.wait(0.9)
     assert len(run.told()) == 1
-    run.wait(0.2)  # nothing has come of the other file for five seconds
+    run.wait(0.2)  # the other file has had no records for five seconds
     assert run.told()[1:] == [("+", pattern.text)]
     append(run.folder / "b.jsonl", order(3, 1), order(4, 1, "lamp too"), order(9, 1))
     run.wait(0)
-    assert run.watch.metrics().late == 1  # what it lags behind then is late
+    assert run.watch.metrics().late == 1  # records behind that point are late
     append(run.folder / "a.jsonl", order(6, 1, "lamp, late"))
     run.wait(0)
-    assert run.watch.metrics().late == 1  # it is waited for again, and so is the other
+    assert run.watch.metrics().late == 1  # it is waited for again, like the other one
     run.watch.close()
 
 
@@ -228,11 +228,11 @@ def test_the_stream_time_of_partitions() -> None:
     brought: Mapping[int, int]
     ahead: Mapping[int, int]
     for brought, ahead, gone, final in (
-        ({1: 500}, {}, (), None),  # the only one is the latest
+        ({1: 500}, {}, (), None),  # the only partition is the latest
         ({1: 510, 2: 510}, {}, (), None),
         ({1: 600}, {}, (), 510),
-        ({1: 700}, {2: 650}, (), 650),  # what comes next is known
-        ({3: 600}, {}, (), 650),  # all of it was late
+        ({1: 700}, {2: 650}, (), 650),  # the next record is known
+        ({3: 600}, {}, (), 650),  # all of its records were late
         ({3: 660, 1: 710}, {}, (), 650),
         ({}, {}, (2,), 660),
         ({}, {}, (3, 1), 710),
@@ -243,5 +243,5 @@ def test_the_stream_time_of_partitions() -> None:
         assert time.final == final
         assert (
             orjson.loads(orjson.dumps(time.offset())) == time.offset()
-        )  # Spark compares it with what it was sent
+        )  # Spark compares this with what it was sent
         assert StreamTime.of({"stream_time": time.offset()}) == time

@@ -64,7 +64,7 @@ def test_another_schema_at_a_restart_is_a_change(tmp_path: Path, source: Path) -
     changed = request(source, checkpoint=kept, schema=parse_schema(WITH_NOTES))
     second = ran(changed, note(2, 1))
     assert [(r.op, [t.relation for t in r.tuples]) for r in second.results] == [("+", ["customer", "note"])]
-    # The same command again changes nothing, and tells nothing twice.
+    # The same command again changes nothing, and repeats no result.
     assert ran(changed, note(3, 1)).told() == [("+", QUERY)]
     fourth = Collected()
     run = opened(request(source, checkpoint=kept, schema=parse_schema(WITHOUT_ORDERS)), fourth)
@@ -101,7 +101,7 @@ def test_a_replay_goes_on_in_its_place(tmp_path: Path) -> None:
     sink = Collected()
     run = opened(
         request(f"replay:{path}?speed=1e12", on_error="skip"),
-        sink,  # the notes are bad at first
+        sink,  # the notes are invalid at first
     )
     while not sink.results:
         run.sizer.limit = 1

@@ -9,7 +9,7 @@ from skws.jobs.clock import ending_on_signals
 
 
 def test_a_signal_may_come_while_a_lock_is_held() -> None:
-    """As that of the event for which the job sleeps: it would wait for itself, for ever."""
+    """Such as that of the event for which the job sleeps: it would wait for itself for ever."""
     lock, stopped = Lock(), Event()
 
     def stop() -> None:

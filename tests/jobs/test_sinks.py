@@ -81,7 +81,7 @@ def wrote(text: str, kept: SinkRun, *batches: tuple[int, list[Result]] | None) -
 
 
 def resumed(text: str, kept: SinkRun, repeated: list[tuple[int, list[Result]]], *batches: Any) -> None:
-    """A process that repeats some batches, and then writes others, as ``wrote`` does."""
+    """A process that repeats some batches and then writes others, as ``wrote`` does."""
     kept = replace(kept, repeating=True, then=[])
     sink = opened(text, kept)
     for batch in repeated:
@@ -101,7 +101,7 @@ def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_
     path.unlink()
     second, third = (2, [result(3)]), (3, [result(4)])
     again = replace(kept, tell=notes.lines.append)
-    resumed(f"jsonl:{path}", again, [second], third)  # and is killed
+    resumed(f"jsonl:{path}", again, [second], third)  # then it is killed
     resumed(f"jsonl:{path}", again, [second, third], None)
     assert [line["id"] for line in lines(path)] == ["id3", "id4"]
     (note,) = notes.lines
@@ -112,7 +112,7 @@ def test_a_file_that_was_taken_away_has_each_batch_once_after_the_next_kill(tmp_
     "half", [b"", b'{"op":"+","name":"ada","query":"ada","id":"id6"', bytes(40), b'{"op":"' + bytes(9)]
 )
 def test_runs_that_share_a_file_leave_the_lines_of_each_other(tmp_path: Path, half: bytes) -> None:
-    """Both are killed; the first one has half a line, or what a loss of power leaves of it, at the end."""
+    """Both are killed; the file of the first ends with half a line, or with the remains of a power loss."""
     path = tmp_path / "out.jsonl"
     ours, theirs = (replace(run(tmp_path / name), id=name) for name in ("ours", "theirs"))
     wrote(f"jsonl:{path}", ours, (1, [result(1)]), None, (2, [result(3)]))
@@ -140,7 +140,7 @@ def test_a_file_that_was_put_in_its_place_is_not_cut(tmp_path: Path, size: int) 
 
 
 class Broken(Collected):
-    """Fails in the second batch, which it has taken by then."""
+    """Fails in the second batch, after taking it."""
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         super().write(batch, results)
@@ -316,7 +316,7 @@ def test_a_database_that_is_not_there_is_told_without_its_password() -> None:
 
 
 class Hook:
-    """A web hook that answers as it is told to, and remembers what it took."""
+    """A web hook with configurable answers, which records the posts that it accepted."""
 
     def __init__(self) -> None:
         self.answers: list[int] = []
@@ -387,14 +387,14 @@ def test_what_a_web_hook_refuses_is_put_aside(hook: Hook, tmp_path: Path) -> Non
 
 
 def test_what_was_put_aside_goes_with_what_is_known_to_be_posted(hook: Hook, tmp_path: Path) -> None:
-    """A killed run had put aside two parts: they are not posted again, and stay in the file."""
+    """A killed run had set aside two parts: they are not posted again, and stay in the file."""
     letters, kept = tmp_path / "letters.jsonl", run(tmp_path / "kept")
     letters.write_text('{"result": {"id": "of another run"}}\n')
     address = f"{hook.url}#most=1&letters={letters}"
     hook.answers = [400] * 3
     wrote(address, kept, (1, [result(1), result(2)]))
     with letters.open("a") as file:
-        file.write('{"resul')  # of the third
+        file.write('{"resul')  # of the third result
     wrote(
         address, replace(kept, repeating=True), (1, [result(1), result(2), result(3)]), (2, [result(4)]), None
     )
@@ -416,7 +416,7 @@ def test_a_web_hook_that_is_away_is_told() -> None:
     [("HTTP/1.1 200 OK\r\nX-Slow: ", False), ("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", True)],
 )
 def test_a_web_hook_that_drips_its_answer_holds_nothing_up(sent: str, taken: bool) -> None:
-    """Of an answer that never ends its status counts, if that is there in time."""
+    """If an answer never ends, its status counts, provided that it arrives in time."""
     ended = Event()
 
     def drip(server: socket.socket) -> None:
@@ -435,7 +435,7 @@ def test_a_web_hook_that_drips_its_answer_holds_nothing_up(sent: str, taken: boo
         outcome = endpoint.post(b"{}", "key")
         assert (outcome.taken, outcome.final) == (taken, False)
         assert taken or outcome.reason == "no answer within 0.3 seconds"
-        assert ended.wait(2)  # the connection is severed
+        assert ended.wait(2)  # the connection is closed
         endpoint.close()
         dripping.join()
 

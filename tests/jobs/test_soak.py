@@ -21,12 +21,12 @@ from tests.places import ROOT
 from tests.waiting import until
 
 LOAD = Load(relations=6, minutes=1, kwf=0.05, selectivity=100, max_size=3)
-RATE = 500  # records a second
+RATE = 500  # records per second
 DELETED = 0.05
 
 
 def lines(seed: int) -> Iterator[bytes]:
-    """Records stamped with now; some delete a tuple of the last seconds."""
+    """Records stamped with the current time; some delete a tuple of the last seconds."""
     rng = random.Random(seed)
     names = [[a.name for a in relation.attributes] for relation in LOAD.schema().relations]
     recent: list[tuple[int, dict[str, object]]] = []
@@ -83,12 +83,12 @@ def test_flat_memory_and_latency_and_the_same_results(tmp_path: Path, minutes: f
 
 
 def options(schema: Path) -> list[str]:
-    """Of the search that goes on and of that over the whole file."""
+    """Options of the live search and of the search over the whole file."""
     return ["--schema", str(schema), "--max-size", "3", "--window", "10 seconds"]
 
 
 def searched(schema: Path, source: Path) -> list[tuple[str, str]]:
-    """What a search over the whole file finds."""
+    """The results of a search over the whole file."""
     search = ["search", LOAD.query, *options(schema), "--engine", "local", "--replay", str(source)]
     command = [sys.executable, "-m", "skws", *search, "--format", "jsonl", "--quiet"]
     return told(subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout)
@@ -97,7 +97,7 @@ def searched(schema: Path, source: Path) -> list[tuple[str, str]]:
 def soak(
     memory_now: Callable[[], float], source: Path, metrics: Path, seconds: float
 ) -> tuple[list[float], list[float], int]:
-    """Write at a steady rate; gives bytes of memory and 99th percentiles of latency, as time goes by."""
+    """Write at a steady rate; returns bytes of memory and 99th percentiles of latency over time."""
     memory: list[float] = []
     latency: list[float] = []
     records, began, written, results = lines(1), time.monotonic(), 0, 0

@@ -28,7 +28,7 @@ ORDERED = "customer c ; order o where c.cid = o.cid"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a schema and an empty stream, where commands are run."""
+    """A folder with a schema and an empty stream, in which commands run."""
     (tmp_path / "schema.yaml").write_text(YAML)
     (tmp_path / "in.jsonl").touch()
     monkeypatch.chdir(tmp_path)
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def job(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a watch in a process of its own; gives it when it has said that it runs."""
+    """Starts a watch in a separate process; returns it when it has reported that it runs."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -126,7 +126,7 @@ def test_queries_are_added_and_removed_while_it_runs(
     append(folder / "in.jsonl", customer(1, 7), order(2, 7))
     job("chair", "-f", "jsonl", "-o", "out.jsonl", "--checkpoint", "kept", "--metrics-file", "metrics.json")
     control, told = folder / "kept" / "control", folder / "metrics.json"
-    # What a query finds among tuples that were there before it is its snapshot.
+    # Results of a query among earlier tuples are its snapshot.
     until(lambda: told.exists() and Metrics.from_json(told.read_bytes()).tuples == 2)
     at = ("--control", str(control))
     for code, told_of, words in (
@@ -211,7 +211,7 @@ def test_commands_to_no_job_are_told(folder: Path, skws: Skws) -> None:
 
 
 def status_of(url: str, host: str) -> int:
-    """Of a page that gives ``host`` as the name of the server."""
+    """The status of a page that gives ``host`` as the name of the server."""
     try:
         with urlopen(Request(url, headers={"Host": host})) as answer:
             return int(answer.status)

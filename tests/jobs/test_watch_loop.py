@@ -74,7 +74,7 @@ def test_commands_behind_an_emptied_file_are_carried_out(tmp_path: Path) -> None
     path, folder = tmp_path / "stream.jsonl", ControlFolder(tmp_path / "control")
     append(path, customer(1, 7), order(2, 7))
     watch = opened(request(path, queries={}, control=tmp_path / "control"), Collected())
-    for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no look fell between
+    for name in ("lamps", "other lamps", "others"):  # a longer line is seen, though no poll came in between
         sent = folder.send(JobCommand.adding(Query(QUERY, name=name)))
         steps(watch)
         assert [answer.error for answer in folder.answers() if answer.id == sent] == [""]
@@ -177,7 +177,7 @@ def test_the_limit_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_slow_sink_makes_batches_small(tmp_path: Path) -> None:
-    """It pauses the source, and no more is read than what it holds up."""
+    """It pauses the source, which reads no more than the sink holds up."""
     clock = HandClock()
 
     class Slow(Collected):
@@ -305,7 +305,7 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 
 def test_tables_come_ahead_of_the_stream_on_standard_input() -> None:
-    """Queries begin when all of them are there: results are those of tables that are loaded at the start."""
+    """Queries begin when all rows are there, with the results of tables that are loaded at the start."""
     read, write = os.pipe()
     tables = replace(SCHEMA, relations=(replace(SCHEMA.relations[0], table=True), SCHEMA.relations[1]))
     asked = request("-", schema=tables, on_error=OnError.SKIP, queries={QUERY: QUERY, "ada": "ada"})

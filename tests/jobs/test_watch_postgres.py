@@ -38,14 +38,14 @@ def until_lines(watch: LocalWatch, path: Path, count: int) -> None:
 
 
 def slots(database: Database) -> list[tuple[Any, ...]]:
-    """The names of the slots, and whether they are read."""
+    """The names of the slots, and whether they are active."""
     return database.ask(
         "SELECT slot_name, active FROM pg_replication_slots WHERE database = current_database()"
     )
 
 
 def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Database) -> None:
-    """Dropped, the other run could never go on."""
+    """If it were dropped, the other run could never continue."""
     database.run(*TABLES[:2])
     database.run("SELECT pg_create_logical_replication_slot('skws', 'pgoutput')")
     notes = Notes()
@@ -56,7 +56,7 @@ def test_a_run_that_cannot_begin_leaves_the_slot_of_another_alone(database: Data
 
 
 def test_a_run_without_a_checkpoint_leaves_no_slot_behind(database: Database) -> None:
-    """Nobody could go on with it, and it would fill the server's disk."""
+    """No run could resume from it, and it would fill the server's disk."""
     database.run(*TABLES, LAMP)
     for _ in range(2):
         sink = Collected()
@@ -78,7 +78,7 @@ def test_runs_without_a_checkpoint_follow_a_database_at_the_same_time(database: 
 
 
 def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) -> None:
-    """Theirs alone: others read their slots, or go on from them."""
+    """Only its own: other runs read their slots, or resume from them."""
     database.run(*TABLES, LAMP)
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         pass
@@ -95,7 +95,7 @@ def test_a_run_drops_what_killed_ones_on_its_machine_left(database: Database) ->
 def test_a_second_run_leaves_the_first_one_its_changes(
     database: Database, tmp_path: Path, skws: Skws
 ) -> None:
-    """One with a checkpoint, stopped; another without, by a slot of its own; then the first one again."""
+    """One with a checkpoint, stopped; another one without, with its own slot; then the first one again."""
     database.run(*TABLES[:2], TABLES[3])
     out = tmp_path / "out.jsonl"
     asked = request(
@@ -155,7 +155,7 @@ def test_a_database_never_seen_needs_no_schema(
 
 
 def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
-    """Whichever tables tell their times by an attribute; the first late change is told at once."""
+    """Whichever tables have an attribute for times; the first late change is reported at once."""
     database.run(
         "CREATE TABLE customer (cid bigint PRIMARY KEY, name text)",
         'CREATE TABLE "order" (cid bigint, item text, at timestamptz)',
@@ -183,7 +183,7 @@ def test_no_row_of_the_snapshot_is_late(database: Database) -> None:
 
 
 def test_a_run_goes_on_behind_a_column_that_was_renamed(database: Database, tmp_path: Path) -> None:
-    """Whether it ran or was stopped at the time: what was logged before has the old name, and counts."""
+    """Whether it ran or was stopped at the time: earlier log entries have the old name, and count."""
     database.run(*TABLES)
     item = replace(SCHEMA.relation("order").attributes[1], origin="thing")
     order = SCHEMA.relation("order")

@@ -74,7 +74,7 @@ def request(source: Path | str, **changes: Any) -> Job:
 
 @dataclass
 class Collected:
-    """A sink that keeps what it is given."""
+    """A sink that records its input."""
 
     name: str = "collected"
     every: float = 0.0
@@ -99,7 +99,7 @@ class Collected:
 
 
 class Notes:
-    """A log whose lines are kept."""
+    """A log that records its lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -121,13 +121,13 @@ def opened(asked: Job, *sinks: Sink, notes: Notes | None = None) -> LocalWatch:
 
 
 def steps(watch: LocalWatch) -> None:
-    """As long as there is something to do."""
+    """Run steps as long as there is something to do."""
     while watch.step():
         pass
 
 
 def ran(asked: Job, *records: dict[str, Any]) -> Collected:
-    """A run that ends well when it has read records that are appended to its source."""
+    """A run that ends normally after it has read records appended to its source."""
     sink = Collected()
     watch = opened(asked, sink)
     append(Path(asked.source), *records)
@@ -137,7 +137,7 @@ def ran(asked: Job, *records: dict[str, Any]) -> Collected:
 
 
 def abandon(watch: LocalWatch) -> None:
-    """What a kill leaves behind: nothing flushed or committed, and the lock let go."""
+    """Leave the state after a kill: nothing flushed or committed, and the lock released."""
     if watch._checkpoint is not None:
         watch._checkpoint.close()
     out = watch._out

@@ -201,7 +201,7 @@ def test_each_query_has_sinks_and_a_limit_of_its_own(
 
 
 def test_alerts_of_one_query_go_their_own_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The limit of one is not that of the other; a sink of both gets what each tells."""
+    """The limit of one does not affect the other; a sink of both gets the results of each."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     some, every = tmp_path / "some.jsonl", tmp_path / "every.jsonl"
     schema.write_text(YAML)
@@ -301,7 +301,7 @@ if count <= int(sys.argv[2]):
 
 
 def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
-    """A post to a program that fails so many times first; gives the notes."""
+    """Post results to a program that fails ``failures`` times first; returns the notes."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     told: list[str] = []
@@ -317,7 +317,7 @@ def posted(tmp_path: Path, failures: int, more: str) -> list[str]:
 def test_posts_have_updates_only_where_an_alert_asks_for_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files have all of them, so that they can follow what holds."""
+    """Files contain all updates, so that they can track the results that hold."""
     schema, source, queries = (tmp_path / name for name in ("schema.yaml", "in.jsonl", "queries.yaml"))
     quiet, told, every, asked = (tmp_path / name for name in ("quiet", "told", "every", "asked"))
     schema.write_text(YAML)

@@ -300,11 +300,11 @@ NOTED = [
     *("ada\\0", "ada,", "ada ~", "ada ?", "ada -", 'ada \\"\\"', "ada or", "ada :", "ada:", "ada !", "ada $"),
     *("ada the", "ada ada", "ada Ada", "ada adas", "ada #", "ada -lamp -lamp", "ada -order: -order:"),
 ]
-"""What nothing can be made of, or adds nothing, is told."""
+"""Parts that mean nothing, or add nothing, are reported."""
 
 
 def read(text: str, folder: Path) -> tuple[Alert, Job]:
-    """The query of a file, as a job takes it. Raises SkwsError."""
+    """The query of a file, as a job reads it. Raises SkwsError."""
     path = folder / "queries.yaml"
     path.write_text(text)
     alerts = read_alerts(path)

@@ -37,7 +37,7 @@ def _library() -> ctypes.CDLL:
 
 
 def serve() -> None:
-    """Runs a cluster; a line of standard input is a command, answered by a line."""
+    """Runs a cluster; each line of standard input is a command, answered by a line."""
     library = _library()
     reason = ctypes.create_string_buffer(512)
     conf = ctypes.c_void_p(library.rd_kafka_conf_new())
@@ -109,7 +109,7 @@ class MockBroker:
     def send(
         self, topic: str, values: Iterable[Any], *, partition: int = 0, millis: int = 0, key: Any = None
     ) -> None:
-        """Values as JSON; bytes and None as they are. ``millis``: the time of the messages."""
+        """Send values as JSON; bytes and None unchanged. ``millis``: the time of the messages."""
         for value in values:
             self._producer.produce(
                 topic, _bytes(value), key=_bytes(key), partition=partition, timestamp=millis
@@ -117,13 +117,13 @@ class MockBroker:
         assert self._producer.flush(20) == 0
 
     def freeze(self) -> None:
-        """It answers nothing from now on."""
+        """Stop the broker from answering."""
         self._process.send_signal(signal.SIGSTOP)
-        # The signal is only sent: on a busy machine, threads of the broker answer a little longer.
+        # The signal takes effect later: on a busy machine, threads of the broker answer a little longer.
         until(self._stopped)
 
     def _stopped(self) -> bool:
-        """Whether none of its threads runs any more."""
+        """True if none of its threads is running."""
         stats = [task / "stat" for task in Path(f"/proc/{self._process.pid}/task").iterdir()]
         return all(stat.read_text().rpartition(") ")[2].startswith("T") for stat in stats)
 

@@ -27,7 +27,7 @@ from tests.tui.ui import free_port
 from tests.waiting import until
 
 _FETCH: Final = (1, 4)
-"""The request, and its version: the last without sessions."""
+"""The fetch request, and its last version without sessions."""
 _MOST: Final = 1 << 26
 _TRANSACTIONAL: Final = 1 << 4
 _CONTROL: Final = 1 << 5
@@ -36,14 +36,14 @@ _SILENT: Final = logging.Logger("silent", 60)
 
 
 class Log(NamedTuple):
-    """The results in committed transactions, in order; and how many messages were in others."""
+    """The results in committed transactions, in order, and the number of messages in others."""
 
     committed: list[dict[str, Any]]
     others: int
 
 
 class Broker:
-    """One process; what it holds is gone with it."""
+    """A broker process; its content is lost when it ends."""
 
     def __init__(self) -> None:
         self._port = free_port()
@@ -76,14 +76,14 @@ class Broker:
         admin.delete_topics([topic])[topic].result(20)
 
     def send(self, topic: str, values: Iterable[Any]) -> None:
-        """Values as JSON, outside of transactions."""
+        """Send values as JSON, outside of transactions."""
         producer = Producer({"bootstrap.servers": self.address}, logger=_SILENT)
         for value in values:
             producer.produce(topic, orjson.dumps(value))
         assert producer.flush(20) == 0
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """All of a partition."""
+        """The whole log of a partition."""
         begun: dict[int, list[dict[str, Any]]] = {}
         committed: list[dict[str, Any]] = []
         others = offset = 0
@@ -105,7 +105,7 @@ class Broker:
         return Log(committed, others + sum(map(len, begun.values())))
 
     def freeze(self) -> None:
-        """It answers nothing from now on."""
+        """Stop the broker from answering."""
         self._process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -124,7 +124,7 @@ class Broker:
         return False
 
     def _fetch(self, topic: str, partition: int, offset: int) -> bytes:
-        """The batches of a partition from an offset on, as they are in its log."""
+        """The batches of a partition from an offset on, as stored in its log."""
         name = topic.encode()
         body = struct.pack(">hhih4siiiibi", *_FETCH, 7, 4, b"test", -1, 100, 0, _MOST, 0, 1)
         body += struct.pack(f">h{len(name)}siiqi", len(name), name, 1, partition, offset, _MOST)
@@ -149,13 +149,13 @@ class _Batch(NamedTuple):
 
 
 def _batches(log: bytes) -> Iterator[_Batch]:
-    """Record batches of the second form, which are not compressed."""
+    """Uncompressed record batches of format version 2."""
     read = io.BytesIO(log)
     while len(head := read.read(12)) == 12:
         base, size = struct.unpack(">qi", head)
         batch = io.BytesIO(read.read(size))
         if len(batch.getbuffer()) < size:
-            return  # the answer ends within it
+            return  # the response ends within the batch
         _, magic, _, attributes, last, _, _, producer, _, _, count = _ints(batch, "ibIhiqqqhii")
         assert magic == 2
         assert not attributes & 7, "compressed"

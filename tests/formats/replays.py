@@ -13,7 +13,7 @@ from skws_schema.model import Attribute, AttributeType, Schema, Value
 
 
 def write_replay(path: Path, schema: Schema, records: Iterable[Record]) -> Path:
-    """JSON lines; times in microseconds come back exactly."""
+    """Writes JSON lines, from which times in microseconds are read exactly."""
     with path.open("wb") as file:
         for record in records:
             relation = schema.relations[record.relation]

@@ -42,10 +42,10 @@ SCHEMA = Schema(
     ),
 )
 DIRECTOR, MOVIE, PLAYS = range(3)
-# From 1973 on, where an event without a schema tells microseconds by their size.
+# From 1973 on, where an event without a schema distinguishes microseconds by their size.
 MICROS = st.integers(100_000_000_000_000, 4_000_000_000_000_000)
 INTEGERS = st.none() | st.integers(-(2**63), 2**63 - 1)
-# CSV writes an empty text and NULL alike.
+# CSV writes empty texts and NULL the same way.
 TEXTS = st.none() | st.text(min_size=1, max_size=8).filter(lambda t: "\x00" not in t) | st.just('a"b,\r\nc')
 NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 ROWS = {
@@ -67,7 +67,7 @@ def iso(micros: int) -> str:
 
 
 def _plain(record: Record) -> dict[str, Value]:
-    """The row as JSON and CSV write it."""
+    """The row as in JSON and CSV."""
     row: dict[str, Value] = {}
     for attribute, value in zip(SCHEMA.relations[record.relation].attributes, record.row, strict=True):
         is_time = attribute.type is T.TIMESTAMP and isinstance(value, int)
@@ -76,7 +76,7 @@ def _plain(record: Record) -> dict[str, Value]:
 
 
 def _columns(record: Record) -> dict[str, Value]:
-    """The record without its row, as it stands in columns."""
+    """The record without its row, in the form of columns."""
     return {
         "relation": SCHEMA.relations[record.relation].name,
         "time": iso(record.time),
@@ -146,7 +146,7 @@ def _arrow_input(kind: pa.DataType) -> pa.DataType:
 
 
 def debezium(path: Path, records: Iterable[Record]) -> None:
-    """Change events without a schema: timestamps in microseconds."""
+    """Change events without a schema, with timestamps in microseconds."""
     lines = []
     for record in records:
         relation = SCHEMA.relations[record.relation]
@@ -171,13 +171,13 @@ STREAMS: dict[str, Callable[[Path, Sequence[Record]], None]] = {
 
 
 def items(path: Path, schema: Schema = SCHEMA, split_bytes: int = 1 << 26) -> list[Record | BadRecord]:
-    """Everything read from ``path``, in order of arrival."""
+    """All items from ``path``, in order of arrival."""
     splits = plan(path, schema, split_bytes=split_bytes)
     return [item for split in splits for item in read_split(split, schema)]
 
 
 def records(path: Path, schema: Schema = SCHEMA) -> list[Record]:
-    """The same, where nothing is bad."""
+    """All records, none of which may be bad."""
     found = [item for item in items(path, schema) if isinstance(item, Record)]
     assert len(found) == len(items(path, schema)), [
         i for i in items(path, schema) if isinstance(i, BadRecord)

@@ -132,7 +132,7 @@ USUAL = {
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
-    """A header, and fields; most columns are of one form."""
+    """A header and fields, with most columns in a single format."""
     names = [kind.value for kind in T]
     if draw(st.integers(0, 3)) == 0:
         names.remove(draw(st.sampled_from(names)))
@@ -240,7 +240,7 @@ def test_csv_with_stray_quotes_and_returns(tmp_path: Path, text: bytes, piece: i
 
 
 def test_csv_with_usual_values_is_read_as_columns(tmp_path: Path) -> None:
-    """Also with quotes, empty fields and line ends in them."""
+    """Even with quotes, empty fields and line ends inside."""
     path, known = tmp_path / "a.csv", SCHEMAS["table"]
     row = b'"a ""b"", c\nd",s,%d,2.5,,2024-01-02\n'
     path.write_bytes(b"text,string,integer,number,boolean,timestamp\n" + b"".join(row % n for n in range(99)))
@@ -373,7 +373,7 @@ table_rows = st.one_of(
 @given(st.lists(table_rows, max_size=12))
 @examples(300)
 def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
-    """Of equal keys the last one, in the place of the first; equal rows without a key are told apart."""
+    """The last one of equal keys, in the position of the first; equal rows without a key are distinct."""
     expected = static_tuples(TABLES, rows)
     found = table_tuples(TABLES, records(rows))
     assert list(zip(found.relation.tolist(), found.rows, strict=True)) == [
@@ -386,7 +386,7 @@ def test_rows_of_tables(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
 
 
 def test_bad_records_of_a_large_file_have_their_lines(tmp_path: Path) -> None:
-    """As those of a small one."""
+    """Like those of a small one."""
     path, known = tmp_path / "a.csv", SCHEMAS["table"]
     lines = [f"some words in a row of a long file number {n},s,{n},1,,\n" for n in range(60_000)]
     lines[30_000], lines[59_999] = "one,s,x,1,,\n", "one,s\n"

@@ -45,7 +45,7 @@ def test_tombstones_are_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 def test_logical_messages_are_passed_over_and_counted(tmp_path: Path, first: bool) -> None:
-    """They are of no table."""
+    """They belong to no table."""
     message = {
         "op": "m",
         "ts_ms": 8,

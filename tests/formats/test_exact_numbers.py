@@ -23,7 +23,7 @@ IDS = {
     "beyond 64 bits": (2**64 + 1, 2**64 + 2),
     "on both sides of 63 bits": (2**63 - 1, 2**63, 2**63 + 1),
 }
-"""Neighbours that are one double."""
+"""Adjacent integers that are the same double."""
 
 
 def tables(ids: tuple[int, ...]) -> dict[str, list[dict[str, Any]]]:
@@ -56,7 +56,7 @@ def write_csv(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def decimals(rows: list[dict[str, Any]]) -> pa.Table:
-    """Ids as decimals, in tables of other scales."""
+    """Ids as decimals, in tables with different scales."""
     kind = pa.decimal128(30, len(rows[0]) if "name" in rows[0] else 0)
     return pa.table(
         {

@@ -59,7 +59,7 @@ times = st.one_of(
 
 @st.composite
 def lines(draw: st.DrawFn) -> bytes:
-    """A record, usual or not, or no record at all."""
+    """A usual or unusual record, or a line that is not a record."""
     item: dict[str, Any] = {
         "relation": draw(st.sampled_from(["a", "a", "a", "b", "t", "z"])),
         "time": draw(times),
@@ -78,20 +78,20 @@ def lines(draw: st.DrawFn) -> bytes:
 def chunked(
     path: Path, split_bytes: int, schema: Schema = SCHEMA, chunk_bytes: int = CHUNK_BYTES
 ) -> list[Item]:
-    """The bad records, then the others, then what was passed over."""
+    """The bad records, the other records, and the skipped ones."""
     splits = Replay.open(path, schema, split_bytes=split_bytes).splits
     reader = ChunkReader(schema, chunk_bytes)
     return counted(Chunk.concat(chunk for split in splits for chunk in reader.read(split)))
 
 
 def by_line(path: Path, schema: Schema = SCHEMA) -> list[Item]:
-    """The bad records, then the others, then what was passed over."""
+    """The bad records, the other records, and the skipped ones."""
     splits = Replay.open(path, schema).splits
     return counted(Chunk.of(item for split in splits for item in read_split(split, schema)))
 
 
 def counted(items: Iterable[Item]) -> list[Item]:
-    """What was passed over comes last, and is told once for each reason; pieces tell it each for itself."""
+    """Skipped records come last, once for each reason; every piece reports them separately."""
     given = list(items)
     passed: Counter[str] = Counter()
     for item in given:
@@ -155,7 +155,7 @@ def test_lines_that_are_not_one_plain_object_each(tmp_path: Path, found: list[by
 
 
 def test_plain_lines_take_the_short_way() -> None:
-    """Also with attributes missing that need not be there, and with numbers for times."""
+    """Even if optional attributes are missing, or times are numbers."""
     lines = [
         b'{"relation": "a", "time": 1.5, "row": {"integer": 7, "number": 2, "timestamp": "1970-01-02"}}\n',
         PLAIN.replace(b"1,", b'"1970-01-01T00:00:02Z", "op": "+",') + b"\n",

@@ -50,7 +50,7 @@ joins: [shop_item.shop = shop.id]
 
 
 def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
-    """The rows in two files."""
+    """The rows, in two files."""
     lines, table = folder / "shop.jsonl", folder / "shop.parquet"
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
     pq.write_table(pa.Table.from_pylist(rows), table)
@@ -58,7 +58,7 @@ def both(folder: Path, rows: list[dict[str, Any]]) -> tuple[Path, Path]:
 
 
 def values(row: dict[str, Any]) -> list[Any]:
-    """Without places of rows, which name the file."""
+    """The rows without their positions, which contain the file's name."""
     return [value for value in row.values() if not str(value).startswith("shop.")]
 
 
@@ -85,7 +85,7 @@ def test_what_is_inferred_is_read(skws: Skws, tmp_path: Path, rows: list[dict[st
 
 
 def test_values_of_all_types_are_those_of_the_columns(tmp_path: Path) -> None:
-    """Times, exact numbers, and what is missing."""
+    """Times, exact numbers, and missing values."""
     moment = datetime(2024, 5, 1, 10, tzinfo=UTC)
     table = pa.table(
         {

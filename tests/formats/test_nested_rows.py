@@ -163,7 +163,7 @@ def test_objects_by_name_are_told_with_what_makes_them_rows(tmp_path: Path, arou
 
 
 def test_rows_of_one_array_refer_to_those_of_another(tmp_path: Path) -> None:
-    """By what the array is called, not by the name of its relation, which begins with the file's."""
+    """By the name of the array, not by that of its relation, which begins with the file's name."""
     item = {
         "users": [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}],
         "orders": [{"id": 10, "user_id": 1, "item": "kettle"}, {"id": 11, "user_id": 2, "item": "lamp"}],

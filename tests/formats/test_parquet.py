@@ -162,7 +162,7 @@ INNER = "  r_inner: {from: r.inner, attributes: {y: number, z: text}, table: tru
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_what_is_no_number_is_counted_in_arrays(tmp_path: Path, nested: bool) -> None:
-    """Also in a file whose rows have others in their arrays, which are read as JSON."""
+    """Also in a file with other rows in arrays, which are read as JSON."""
     nan, inf = float("nan"), float("inf")
     columns = {"id": [1, 2], "v": [[1.5, nan], [nan, inf]], "w": [[[nan], [2.0]], []], "x": [nan, 1.0]}
     inner = {"inner": [[{"y": nan, "z": "a"}], []]} if nested else {}
@@ -229,7 +229,7 @@ def test_a_bad_record_tells_its_row_and_keeps_its_values(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
 def test_texts_that_are_not_utf_8_are_told(tmp_path: Path, kind: pa.DataType) -> None:
-    """Arrow writes and reads them unseen."""
+    """Arrow writes and reads them unchecked."""
     raw = pa.large_binary() if kind == pa.large_string() else pa.binary()
     roles = pa.array([b"ok", b"\x90", None], raw).view(kind)
     table = pa.table(

@@ -92,7 +92,7 @@ def test_divided_records_are_those_at_the_places_of_each_part(
 def test_rows_and_columns_of_one_relation(
     parts: list[tuple[list[Record], bool]], data: st.DataObject
 ) -> None:
-    """As when rows came a few at a time, and those that came first are columns already."""
+    """As when rows arrived a few at a time, and the first ones are columns already."""
     batches = [RecordBatch.of([each for each in some if each.row]) for some, _ in parts]
     batches = [again(batch) if columns else batch for batch, (_, columns) in zip(batches, parts, strict=True)]
     batch = concat_batches(batches) if batches else RecordBatch.of([])
@@ -104,7 +104,7 @@ def test_rows_and_columns_of_one_relation(
 
 
 def test_a_block_without_rows() -> None:
-    """As those of an empty part of a file are."""
+    """Such as those of an empty part of a file."""
     batch = RecordBatch.of([Record(0, 7, ("a", 1))])
     empty = replace(
         batch,
@@ -137,7 +137,7 @@ COLUMNS = st.one_of(
 @given(st.lists(COLUMNS, min_size=1, max_size=3), st.lists(st.integers(0, 5), max_size=8))
 @examples(400)
 def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list[int]) -> None:
-    """Also in parts, in another order, and one after the other."""
+    """Also in parts, in another order, and concatenated."""
     rows = RecordBatch.of([Record(0, at, ("",)) for at in range(6)])
     listed = replace(rows, rows=Rows(rows.rows.block, rows.rows.place, (ColumnBlock(0, columns),)))
     (held,) = again(listed).rows.blocks
@@ -164,7 +164,7 @@ def test_arrays_and_texts_stand_for_lists(columns: list[list[Value]], some: list
 @given(st.lists(st.integers(1, 9), max_size=9), st.integers(1, 6), st.integers(0, 10**6))
 @examples(200)
 def test_parts_are_of_whole_blocks(sizes: list[int], size: int, seed: int) -> None:
-    """Unless blocks are mixed, or larger than twice a part."""
+    """Unless blocks are mixed, or more than twice as large as a part."""
     blocks = [RecordBatch.of([Record(0, n, (n, f"{at}")) for n in range(of)]) for at, of in enumerate(sizes)]
     whole = concat_batches(blocks) if blocks else RecordBatch.of([])
     parts = list(whole.parts(size))
@@ -187,7 +187,7 @@ KEYS = st.one_of(st.none(), st.integers(-3, 3), st.sampled_from([-(1 << 63), (1 
 @given(st.lists(KEYS, min_size=1, max_size=8), st.integers(0, 8))
 @examples(300)
 def test_join_values_are_those_of_lists(keys: list[Value], first: int) -> None:
-    """Also where only some of several blocks are arrays."""
+    """Even if only some of several blocks are arrays."""
     listed = RecordBatch.of([Record(0, at, (key,)) for at, key in enumerate(keys)])
     some, rest = listed.take(slice(first)), listed.take(slice(first, None))
     expected = join_values(listed)

@@ -127,7 +127,7 @@ def test_deeply_nested_json_is_a_bad_record(tmp_path: Path, depth: int) -> None:
 @pytest.mark.parametrize("depth", [300, 1_000, 1_020])
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
 def test_nested_values_are_read_or_bad_at_any_depth(tmp_path: Path, name: str, depth: int) -> None:
-    """Also where a schema reaches into them, is inferred from them, and in one document."""
+    """Even where a schema refers to them, is inferred from them, and in a single document."""
     deep = "[" * depth + '"x"' + "]" * depth
     nested = '{"a": ' * depth + "1" + "}" * depth
     rows = [f'{{"id": {n}, "v": {value}}}' for n, value in enumerate(['{"a": "x"}', deep, nested])]

@@ -58,7 +58,7 @@ def test_a_directory_is_the_sum_of_its_files(tmp_path: Path, name: str) -> None:
 
 
 def bare_directory(path: Path) -> None:
-    """One file a relation, each in another format; times are the records' own."""
+    """One file per relation, each in another format; times are those of the records."""
     (path / "Director.csv").write_text("name,did\nTarantino,7\n,8\n")
     rows = [{"mid": 1, "did": 7, "time": iso(2_000_000)}, {"mid": 1, "op": "-", "time": 4}]
     (path / "movie.jsonl").write_bytes(b"\n".join(map(orjson.dumps, rows)))

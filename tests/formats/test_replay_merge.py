@@ -37,7 +37,7 @@ RECORDS = st.lists(
 
 @pytest.fixture
 def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # as TMPDIR before the first temporary file
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # as TMPDIR would before the first temporary file
     return tmp_path
 
 
@@ -63,7 +63,7 @@ def open_files() -> int:
 def test_equals_sorted(records: list[Record], memory: int, size: int, runs: int) -> None:
     found = list(sorted_records(records, memory, size, runs))
     expected = sorted(records, key=lambda r: r.time)
-    # Comparing texts tells 1 from True and from 1.0, and 0.0 from -0.0.
+    # Comparing texts distinguishes 1 from True and 1.0, and 0.0 from -0.0.
     assert list(map(repr, found)) == list(map(repr, expected))
 
 
@@ -128,7 +128,7 @@ def test_a_million_records_stay_within_memory(spill: Path) -> None:
     finally:
         tracemalloc.stop()
     assert count == 1_000_000
-    # A record of two values takes some 250 bytes: a million of them, 250 MB.
+    # A record of two values takes about 250 bytes: a million of them, 250 MB.
     assert peak < 40 << 20
 
 

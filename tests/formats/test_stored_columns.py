@@ -23,7 +23,7 @@ STORED = ["2024-01-02 03:04:05+01", "2024-01-02 03:04:05.5+05:30", "2024-01-02",
 
 @st.composite
 def tables(draw: st.DrawFn) -> list[tuple[Any, ...]]:
-    """Rows whose columns mostly hold values of one kind."""
+    """Rows whose columns mostly hold values of the same kind."""
     size = draw(st.integers(1, 6))
     columns = []
     for kind in KINDS:
@@ -56,7 +56,7 @@ def test_equal_to_rows_one_by_one(rows: list[tuple[Any, ...]], together: int) ->
         found = [repr(tuple(row.values())) for batch in batches for row in batch.to_pylist()]
     except SourceError as error:
         found = str(error)
-    except UnicodeError:  # which no index can hold
+    except UnicodeError:  # which no index can contain
         assert "\\ud800" in repr(rows)
         return
     assert found == expected

@@ -83,7 +83,7 @@ EVERY = [json_records, json_rows, csv_rows, parquet_rows]
 
 
 def read(path: Path, schema: Schema) -> tuple[list[tuple[Any, ...]], dict[str, int], list[str]]:
-    """The rows, what was passed over, and the reasons of bad records; the readers by piece give the same."""
+    """The rows, skipped values, and reasons of bad records; reading by piece must agree."""
     splits = Replay.open(path, schema).splits
     chunk = Chunk.of(item for split in splits for item in read_split(split, schema))
     packed = [piece for split in splits for piece in read_pieces(split, schema)]
@@ -136,7 +136,7 @@ def test_rows_without_any_attribute_are_bad(tmp_path: Path, write: Write) -> Non
 @pytest.mark.parametrize("write", [json_records, json_rows, parquet_rows])
 def test_renamed_and_nested_attributes(tmp_path: Path, write: Write) -> None:
     given = ORDER
-    if write is parquet_rows:  # whose lists are of one type
+    if write is parquet_rows:  # its lists have a single type
         given = {**ORDER, "tags": ["red", "blue"]}
     rows, passed, bad = read(write(tmp_path, [given]), parse_schema(PLACED))
     assert rows == [ROW if given is ORDER else (*ROW[:3], "red, blue")]

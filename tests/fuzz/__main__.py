@@ -19,13 +19,13 @@ from tests.fuzz.fuzzing import fuzz
 from tests.fuzz.languages import LANGUAGES
 
 MEGABYTES: Final = 1024
-"""What a process may take beyond what it has when it is warm."""
+"""The memory that a process may use in addition to that after a warm-up."""
 WARM: Final = 5
 SIZE: Final = Path("/proc/self/statm")
 
 
 def limit_memory() -> None:
-    """Let the address space grow by no more than ``MEGABYTES``, on systems that tell its size."""
+    """Limit the growth of the address space to ``MEGABYTES``, on systems that report its size."""
     if not SIZE.exists():
         return
     pages = int(SIZE.read_text().split()[0])
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     with NamedTemporaryFile() as file:
         last = options.last or Path(file.name)
-        for name in options.languages:  # loads what the languages load
+        for name in options.languages:  # imports what the languages import
             fuzz(LANGUAGES[name], WARM, fresh=False, last=last)
         limit_memory()
         for name in options.languages:

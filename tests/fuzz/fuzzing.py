@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 T = TypeVar("T", str, bytes)
 
 SECONDS: Final = 20.0
-"""The processor time that one input may take; most take a thousandth of it."""
+"""The processor time allowed for one input; most take a thousandth of it."""
 
 
 TURNS: Final = 50
 _SETTINGS: Final = settings(
     deadline=None,
     database=None,
-    derandomize=False,  # turns have seeds
+    derandomize=False,  # each turn has a seed
     phases=(Phase.generate, Phase.shrink),
     suppress_health_check=list(HealthCheck),
 )
@@ -39,7 +39,7 @@ _SETTINGS: Final = settings(
 class Language(Generic[T]):
     """``check`` gets an input and a source of random data for it; True if the input is accepted.
 
-    It fails on any error but the declared ones, or if an accepted input breaks a property.
+    It fails on any error except the declared ones, or if an accepted input breaks a property.
     """
 
     name: str
@@ -47,10 +47,10 @@ class Language(Generic[T]):
     check: Callable[[T, Random], bool]
     tokens: Callable[[T], list[T]]
     odd: tuple[T, ...]
-    """What a mutation puts in."""
+    """The tokens that mutations insert."""
 
     def mutated(self, text: T, random: Random) -> T:
-        """The input with tokens deleted, repeated, exchanged and replaced, and bits flipped."""
+        """The input with tokens deleted, repeated, swapped and replaced, and bits flipped."""
         tokens = self.tokens(text)
         pool = tokens + list(self.odd)
         for _ in range(random.randint(1, 3)):
@@ -92,25 +92,25 @@ ODD_TEXTS: Final = (
 
 
 class Counts(NamedTuple):
-    """How many different inputs were checked, and how many of them accepted."""
+    """The number of different inputs checked, and of those accepted."""
 
     checked: int
     accepted: int
 
 
 def told(message: str, expected: re.Pattern[str] | str) -> bool:
-    """False, for a refused input; fails unless the message of its error is as expected."""
+    """False for a rejected input; fails unless its error message is as expected."""
     assert re.search(expected, message), message
     return False
 
 
 class TooSlowError(BaseException):
-    """An input took more than its processor time. No handler of errors catches it."""
+    """An input took more than its processor time. Error handlers do not catch it."""
 
 
 @contextmanager
 def processor_time(seconds: float) -> Iterator[None]:
-    """Raises TooSlowError in a block that uses more; a busy machine does not matter."""
+    """Raises TooSlowError in a block that uses more; other load on the machine does not matter."""
 
     def stop(*_: object) -> None:
         raise TooSlowError(f"more than {seconds} seconds of processor time")
@@ -127,7 +127,8 @@ def processor_time(seconds: float) -> Iterator[None]:
 def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tuple[Counts, Counts]:
     """Checks ``number`` different inputs of the grammar, and as many mutated ones.
 
-    ``fresh``: others each time. ``last``: the last input is kept there, should the process be killed.
+    ``fresh``: different inputs each time. ``last``: the file for the last input, in case the process is
+    killed.
     """
     seen: tuple[set[str | bytes], set[str | bytes]] = set(), set()
     accepted = [0, 0]
@@ -146,7 +147,7 @@ def fuzz(language: Language[Any], number: int, *, fresh: bool, last: Path) -> tu
         note(f"mutated: {mutated!r}")
         check(1, mutated, data)
 
-    for turn in range(TURNS):  # in one turn, many inputs are alike
+    for turn in range(TURNS):  # within one turn, many inputs are similar
         if missing := number - min(map(len, seen)):
             run = given(language.grammar, st.integers(0, 2**32))(each)
             run = settings(_SETTINGS, max_examples=max(20, missing))(run)

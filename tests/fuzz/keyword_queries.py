@@ -133,7 +133,7 @@ _PREFIXES: Final = st.one_of(
     st.just(f"window {_EXPRESSION}: "),
 )
 
-# Errors of the whole text, which have no place in it.
+# Errors of the whole text, which have no position.
 _WHOLE: Final = (
     "the query is empty|no keyword is left|contains no word|nothing can match|"
     "only (excludes|restricts)|at most [0-9,]+ (keywords|characters)|needs? a keyword"
@@ -142,7 +142,7 @@ _OF_PREFIX: Final = re.compile("half-life|window|ranking|best|expected", re.IGNO
 
 
 def check(text: str, random: Random) -> bool:
-    """Bitmaps are those of the oracle; blanks and parentheses around the whole change nothing."""
+    """Bitmaps are those of the oracle; blanks and parentheses around the query change nothing."""
     typed = parse_typed(text)
     assert typed.pattern or text.strip().endswith(typed.text)
     try:
@@ -167,14 +167,14 @@ def check(text: str, random: Random) -> bool:
 
 def _expected(query: KeywordQuery, relation: int, row: Row) -> int:
     found = bitmap(query, SCHEMA, relation, row)
-    # No tuple comes before itself.
+    # No tuple precedes itself.
     return EXCLUDED if sum(bool(found & group) for group in query.sequence.groups) > 1 else found
 
 
 def _check_notation(text: str, query: KeywordQuery) -> None:
     again = parse_query(f" {text}\n", SCHEMA)
     assert (again.slots, again.exclusions, again.without) == (query.slots, query.exclusions, query.without)
-    # A sign that is ignored at the end of the text is an operator without its term before a parenthesis.
+    # A sign that is ignored at the end of the text is an operator without a term before a parenthesis.
     if text[-1].isalnum() and not set(';"') & set(text):
         inside = parse_query(f"({text})", SCHEMA)
         assert (inside.slots, inside.exclusions, inside.without) == (
@@ -185,7 +185,7 @@ def _check_notation(text: str, query: KeywordQuery) -> None:
 
 
 def random_row(random: Random, schema: Schema, relation: int) -> Row:
-    """A row of values that queries ask for, NULL now and then."""
+    """A row of values from queries, with occasional NULLs."""
     return tuple(
         None if random.random() < 0.1 else _value(random, attribute.type)
         for attribute in schema.relations[relation].attributes

@@ -40,7 +40,7 @@ _DURATIONS: Final = ("10 minutes", "1h 30m", "1000 tuples", "5 tuples")
 
 
 class _Writer:
-    """Writes the text of a pattern; ``variables`` are those so far."""
+    """Writes the text of a pattern; ``variables`` are the variables so far."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -92,7 +92,7 @@ def _patterns(draw: st.DrawFn) -> str:
     return _Writer(draw).pattern()
 
 
-# Errors of the whole pattern, which have no place in it.
+# Errors of the whole pattern, which have no position.
 _WHOLE: Final = (
     "no automaton with equality predicates|more than 20,000|expected at most 64|nested too deeply|"
     "not full|not hierarchical"
@@ -100,7 +100,7 @@ _WHOLE: Final = (
 
 
 def check_pattern(text: str, random: Random) -> bool:
-    """Matches are those of the definition; the notes name each former spelling."""
+    """Matches follow the definition; the notes name each deprecated spelling."""
     try:
         pattern = parse_pattern(text, SCHEMA)
         pcea = compile_pattern(pattern, SCHEMA, contains).pcea
@@ -132,7 +132,7 @@ def _written(query: ConjunctiveQuery) -> str:
 
 
 def check_conjunctive_query(text: str, random: Random) -> bool:
-    """What is read is written as it was; results are the homomorphisms."""
+    """Parsed queries are printed as written; results are the homomorphisms."""
     schema = hierarchical.SCHEMA
     names = tuple(relation.name for relation in schema.relations)
     try:

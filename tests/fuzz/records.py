@@ -59,7 +59,7 @@ def _with_texts_of_times(record: Record) -> dict[str, Value]:
 
 @st.composite
 def _json_lines(draw: st.DrawFn) -> bytes:
-    """Records as any program may write them: fields in any order, with blanks, escapes and more fields."""
+    """Records as other programs may write them: fields in any order, with blanks, escapes, extra fields."""
     lines = []
     for record in draw(RECORDS):
         time: object = draw(st.sampled_from((iso(record.time), record.time // 1_000_000, record.time / 1e6)))
@@ -86,7 +86,7 @@ def _dumped(draw: st.DrawFn, item: object) -> str:
 
 @st.composite
 def _csv(draw: st.DrawFn) -> bytes:
-    """With columns in any order, any quotes, and any ends of lines."""
+    """CSV with columns in any order, any quotes, and any line ends."""
     out = io.StringIO(newline="")
     writer = csv.DictWriter(
         out,
@@ -165,7 +165,7 @@ def _check_row(record: Record) -> None:
 
 
 def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -> None:
-    """Read in pieces, and in order of time by columns or rows, it is the same."""
+    """The result must be the same in pieces, and in order of time by columns or rows."""
     pieces = items(path, split_bytes=100)
     assert [item for item in pieces if isinstance(item, Record)] == records
     assert [item for item in pieces if isinstance(item, BadRecord) and not item.passed_over] == malformed
@@ -179,19 +179,19 @@ def _check_ways(path: Path, records: list[Record], malformed: list[BadRecord]) -
 
 
 def _check_goes_on(path: Path, data: bytes, found: Sequence[Item]) -> None:
-    """What is wrong with one line does not reach the next."""
+    """Errors in one line must not affect the next."""
     path.write_bytes(data + b"\n" + _GOOD)
     assert _without_reasons(items(path)) == [*_without_reasons(found), Record(PLAYS, 1_000_000, (1, "last"))]
 
 
 def _without_reasons(found: Sequence[Item]) -> list[Item]:
-    """The last line's reason may name its end."""
+    """The reason for the last line may depend on its end."""
     malformed = (replace(i, reason="") if isinstance(i, BadRecord) else i for i in found)
     return [item for item in malformed if isinstance(item, Record) or not item.passed_over]
 
 
 def _check_written_again(path: Path, records: list[Record]) -> None:
-    """Records read are records that can be written."""
+    """Parsed records can be written."""
     written = [
         record for record in records if all(0 <= time <= _LATEST for time in (record.time, *_times(record)))
     ]

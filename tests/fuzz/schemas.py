@@ -17,7 +17,7 @@ _TYPES: Final = ("integer", "number", "text", "string", "boolean", "timestamp")
 
 
 class _Writer:
-    """Writes a schema, with each part in one of the forms that it has."""
+    """Writes a schema, with each part in one of its forms."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -48,7 +48,7 @@ class _Writer:
     def _relation(self, name: str, columns: dict[str, str]) -> str:
         flow = self._draw(st.booleans())
         attributes = [f"{column}: {self._attribute(kind)}" for column, kind in columns.items()]
-        # As a value, unlike as a key, a number or null is a name in quotes alone.
+        # As a value, unlike as a key, a number or null is only a name in quotes.
         values = {f"'{c}'" if c in ("1", "null") else c: kind for c, kind in columns.items()}
         texts = [column for column, kind in values.items() if kind == "text"]
         times = [column for column, kind in values.items() if kind == "timestamp"]
@@ -106,7 +106,7 @@ def _schemas(draw: st.DrawFn) -> str:
 
 
 def check(text: str, _random: Random) -> bool:
-    """What is read is written as it was, and shown; problems have places in the text."""
+    """Parsed schemas equal the written ones and can be shown; problems have positions in the text."""
     try:
         schema = parse_schema(text)
     except SchemaError as error:
@@ -120,7 +120,7 @@ def check(text: str, _random: Random) -> bool:
 
 
 def _have_places(error: SchemaError, text: str) -> bool:
-    """False, for a refused text; fails unless each problem has a place in it."""
+    """False for a rejected text; fails unless each problem has a position in it."""
     assert error.problems
     lines = 1 + sum(text.count(end) for end in "\n\r\x85\u2028\u2029")
     for problem in error.problems:

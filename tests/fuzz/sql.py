@@ -18,7 +18,7 @@ from tests.fuzz.fuzzing import ODD_TEXTS, Language, words_and_signs
 
 
 class _Select:
-    """Writes one SELECT, with conditions that make it bounded now and then."""
+    """Writes one SELECT, with conditions that sometimes make it bounded."""
 
     def __init__(self, draw: st.DrawFn, columns: int) -> None:
         self._draw = draw
@@ -95,13 +95,13 @@ def _queries(draw: st.DrawFn) -> str:
 
 
 def check(text: str, random: Random) -> bool:
-    """A bounded query puts out what it does on all tuples received; any blanks do."""
+    """A bounded query has the output of the query over all tuples; blanks change nothing."""
     try:
         union = sql(text)
     except SqlError as error:
         return _has_place(str(error), text)
     if not set(text) & set("'\"-/`$"):
-        # Atoms are compared without their places.
+        # Atoms are compared without their positions.
         again = sql(re.sub(r"\s+", "\n ", text))
         assert [list(map(_bare, q.atoms)) for q in again.queries] == [
             list(map(_bare, q.atoms)) for q in union.queries
@@ -115,7 +115,7 @@ def check(text: str, random: Random) -> bool:
 
 
 def _has_place(message: str, text: str) -> bool:
-    """False, for a refused text; fails unless the message names a place in it."""
+    """False for a rejected text; fails unless the message names a position in it."""
     place = re.match(r"line (\d+), column (\d+): ", message)
     assert place is not None, message
     line, column = int(place[1]), int(place[2])

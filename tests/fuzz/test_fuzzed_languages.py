@@ -16,11 +16,11 @@ from tests.places import ROOT
 from tests.strategies import THOROUGH
 
 LEAST_ACCEPTED = 0.8
-"""Of the inputs of a grammar: a check of errors alone would be of little use."""
+"""The minimum share of accepted inputs of a grammar: checking only errors would be of little use."""
 
 
 def run(folder: Path, number: int, *names: str) -> None:
-    """Fails if an input breaks a property, is not accepted often enough, or needs too much."""
+    """Fails if an input breaks a property, too few are accepted, or one needs too much time or memory."""
     last = folder / "last"
     command = [sys.executable, "-m", "tests.fuzz", *names, "--number", str(number), "--last", str(last)]
     more = ["--fresh"] if THOROUGH else []

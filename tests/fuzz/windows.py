@@ -87,7 +87,7 @@ _TOLD: Final = r"\n  .*\n *\^\Z|too large|nested too deeply|characters; this one
 
 
 def check_expression(text: str, random: Random) -> bool:
-    """Windows are those of the definition, for expressions that are read as they are shown."""
+    """Windows follow the definition; expressions can be parsed as they are shown."""
     try:
         expression = parse_expression(text, ALPHABET)
     except UsageError as error:
@@ -98,7 +98,7 @@ def check_expression(text: str, random: Random) -> bool:
     if expression.per or expression.k > 2:
         return True
     for part in pair:
-        # Times are shown as microseconds, which is not how they are written.
+        # Times are shown as microseconds, which is not the syntax of expressions.
         if "time" not in str(part):
             assert parse_regular(str(parse_regular(str(part), ALPHABET)), ALPHABET) is not None
     every = windows_by_definition([pair], expression.k, word)
@@ -109,7 +109,7 @@ def check_expression(text: str, random: Random) -> bool:
 
 
 def _pair(text: str) -> tuple[r.Regular, r.Regular]:
-    """What comes before a window, and the window, as the documentation defines the forms of expressions."""
+    """The context before a window, and the window, as the documentation defines the forms of expressions."""
     parts = parse(text, "window").children
     form = next(tree(part) for part in parts if tree(part).data in ("open_close", "after_until", "match"))
     written = [text[tree(part).meta.start_pos : tree(part).meta.end_pos] for part in form.children]
@@ -130,7 +130,7 @@ def _guard(text: str) -> g.Guard:
 
 
 def _word(random: Random, most: int) -> list[StreamRecord]:
-    """Records in order of time, with ties."""
+    """Records in time order, with ties."""
     time, word = 0, []
     for _ in range(random.randint(most - 3, most)):
         time += random.choice([0, 1, 1, 3])

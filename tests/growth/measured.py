@@ -23,7 +23,7 @@ _OURS: Final = tuple(
 LINEAR: Final = 2.5
 """From 2 N to 4 N a linear cost grows twice as much as from N to 2 N, a quadratic one four times.
 
-The nearer to 2, the smaller the quadratic part that is seen beside a linear one, and the N that shows it.
+The closer to 2, the smaller the quadratic part that is detected beside a linear one, and the N for it.
 """
 _FEW_STEPS: Final = 200
 _FEW_BYTES: Final = 100_000
@@ -32,20 +32,20 @@ Work = Callable[[], object]
 
 
 class Cost(NamedTuple):
-    """Lines that ran, and bytes that they allocated, those that were freed at once included."""
+    """Executed lines, and the bytes that they allocated, including those freed at once."""
 
     steps: int
     allocated: int
 
 
 def cost(work: Work) -> Cost:
-    """What a call costs."""
+    """The cost of a call."""
     steps = allocated = held = 0
     traced_memory, reset_peak = tracemalloc.get_traced_memory, tracemalloc.reset_peak
 
     def traced(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal steps, allocated, held
-        if event == "line":  # one function: millions of lines run
+        if event == "line":  # one function: it runs for millions of lines
             steps += 1
             now, peak = traced_memory()
             if peak > held:
@@ -71,8 +71,8 @@ def cost(work: Work) -> Cost:
 
 
 def faster_than_linear(prepared: Callable[[int], Work], n: int) -> str:
-    """How the cost of work that is ``prepared`` grows from N to 2 N and 4 N; empty if it is linear."""
-    prepared(n)()  # what is loaded and computed once for all is no cost of the first size
+    """How the cost of ``prepared`` work grows from N to 2 N and 4 N; empty if it is linear."""
+    prepared(n)()  # loading and one-time computations must not count for the first size
     costs = [cost(prepared(size)) for size in (n, 2 * n, 4 * n)]
     faults = []
     for what, few, (one, two, four) in zip(
@@ -84,9 +84,9 @@ def faster_than_linear(prepared: Callable[[int], Work], n: int) -> str:
 
 
 def growth(case: Callable[[], Callable[[int], object]], n: int) -> float:
-    """The bytes a turn by which the peak of memory grows, from the second to the last of five times n turns.
+    """The growth of peak memory in bytes per round, from the second to the last of five times n rounds.
 
-    ``case`` makes the turn, which is given its number.
+    ``case`` makes a round, given its number.
     """
     peaks = [0] * 5
     with _tracked():

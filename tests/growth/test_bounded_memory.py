@@ -39,11 +39,11 @@ joins: [sale.k = product.k]
 """
 
 EACH: Final = 20
-"""Keys of a turn."""
+"""Keys per round."""
 
 
 def windows() -> Turn:
-    """`skws windows`: of a key whose windows have ended, the number of its records stays, which it tells."""
+    """`skws windows`: after the windows of a key have ended, only the number of its records is kept."""
     processor = WindowPlan.of_text(WARD, FEVER.text).processor()
 
     def turn(number: int) -> None:
@@ -62,7 +62,7 @@ def session(*queries: Query, window: str = "1 hour") -> Session:
 
 
 def patients(live: Session) -> Turn:
-    """Patients who come, have a fever and a visit, and never return."""
+    """Patients who arrive, have a fever and a visit, and never return."""
 
     def turn(number: int) -> None:
         records = []
@@ -84,7 +84,7 @@ SECOND: Final = 1_000_000
 
 
 def pair(query: Query, window: str = "none") -> Session:
-    """With rows of few keys, which live for ever without a window."""
+    """Rows with few keys, which live for ever without a window."""
     live = Session(Stream(PAIR, parse_window(window), finite=False), keywords=False)
     live.add(query.named("query", 3))
     live.take(RecordBatch.of([Record(1, 0, ("leaks", k)) for k in range(EACH)]))
@@ -92,7 +92,7 @@ def pair(query: Query, window: str = "none") -> Session:
 
 
 def taking(live: Session, records: Callable[[int], list[Record]]) -> Turn:
-    """Micro-batches as a job takes them: what is logged, and what is kept for a restart, too."""
+    """Micro-batches as in a job, which logs them and stores state for a restart."""
 
     def turn(number: int) -> None:
         live.take(RecordBatch.of(records(number)))
@@ -103,7 +103,7 @@ def taking(live: Session, records: Callable[[int], list[Record]]) -> Turn:
 
 
 def updates(query: Query = LEAKS, window: str = "none") -> Turn:
-    """Of few keys, with texts that never return."""
+    """Updates with few keys, and with texts that never recur."""
     return taking(
         pair(query, window),
         lambda number: [Record(0, number * SECOND, (f"ada w{number}", k)) for k in range(EACH)],
@@ -111,7 +111,7 @@ def updates(query: Query = LEAKS, window: str = "none") -> Turn:
 
 
 def come_and_go(number: int) -> list[Record]:
-    """Rows of keys that never return, each with a result and gone at once."""
+    """Rows with keys that never recur, each with a result and deleted at once."""
     keys = range(EACH * number, EACH * (number + 1))
     time = number * SECOND
     rows = [(1, ("leaks", k)) for k in keys] + [(0, ("ada", k)) for k in keys]
@@ -167,7 +167,7 @@ def patterns() -> Turn:
 
 
 def searches() -> Turn:
-    """Added, found and removed."""
+    """Searches that are added, find something, and are removed."""
     live = pair(LEAKS)
     live.take(RecordBatch.of([Record(0, 0, (f"ada w{k}", k)) for k in range(EACH)]))
 
@@ -183,7 +183,7 @@ def searches() -> Turn:
 
 
 def a_job(watch: LocalWatch) -> Turn:
-    """Over a file that grows by updates."""
+    """A job over a file that grows by updates."""
     path = Path(watch.request.source)
 
     def turn(number: int) -> None:
@@ -199,8 +199,9 @@ def a_job(watch: LocalWatch) -> Turn:
 
 
 NOTHING: Final = 400
-"""Bytes for each record or key, by which what is swept from time to time, and caches, differ; what stays of a
-row, a result or a run takes more."""
+"""Bytes per record or key by which caches and periodic purging vary; a leaked row,
+result or run takes more.
+"""
 COUNT: Final = 260
 TURNS: Final = (
     (windows, COUNT),
@@ -237,7 +238,7 @@ def test_the_memory_of_a_job_is_that_of_what_lives(tmp_path: Path) -> None:
 
 
 def reaching(folder: Path) -> Turn:
-    """Rows of a stream, each of which reaches another row of a large table with a source of its own."""
+    """Rows of a stream, each of which reaches another row of a large table with its own source."""
     products = (orjson.dumps({"k": k, "t": f"lamp w{k}"}) for k in range(5 * 45 * EACH))
     (folder / "product.jsonl").write_bytes(b"\n".join(products))
     (folder / "shop.yaml").write_text(SHOP)

@@ -71,18 +71,18 @@ relations:
 joins: [b.a = a.k]
 """)
 FEW: Final = 20
-"""Join values, and words."""
+"""The number of join values, and of words."""
 
 
 def rows(n: int) -> RecordBatch:
-    """Rows of a chain of relations: joined by few values, so that each has many neighbours."""
+    """Rows of a chain of relations with few join values, so that each has many neighbours."""
     shown = [(f"w{i % FEW}", i % FEW) for i in range(n)]
     values = [((t, k), (t, k, k), (t, k))[i % 3] for i, (t, k) in enumerate(shown)]
     return RecordBatch.of([Record(i % 3, i * 1000, row) for i, row in enumerate(values)])
 
 
 def session(n: int) -> Session:
-    """With n rows, and a query that has no results."""
+    """A session with n rows, and a query without results."""
     live = Session(Stream(CHAIN, parse_window("10 hours"), finite=False, max_size=4))
     live.add(Query("none w1").named("first", 4))
     live.take(rows(n))
@@ -90,7 +90,7 @@ def session(n: int) -> Session:
 
 
 def truncations(n: int, lateness: int = 0) -> Work:
-    """Of rows that the first one ends."""
+    """Truncations of rows that the first one ends."""
     live = Session(Stream(CHAIN, parse_window("none"), lateness=lateness, max_size=4))
     live.add(Query("none w1").named("first", 4))
     live.take(rows(100))
@@ -103,7 +103,7 @@ def truncations_of_late_rows(n: int) -> Work:
 
 
 def searches(n: int) -> list[Query]:
-    """Without results."""
+    """Searches without results."""
     return [Query(f"none{i} w{i % FEW}").named(f"query {i}", 4) for i in range(n)]
 
 
@@ -129,7 +129,7 @@ def removing_searches(n: int) -> Work:
 
 
 def pair(window: str, query: Query, before: list[Record]) -> Session:
-    """Over two relations, one with a key, with some records."""
+    """Two relations, one with a key, with some records."""
     live = Session(Stream(PAIR, parse_window(window), finite=False))
     live.add(query.named("query", 3))
     live.take(RecordBatch.of(before))
@@ -138,11 +138,11 @@ def pair(window: str, query: Query, before: list[Record]) -> Session:
 
 LEAKS: Final = Query("ada leaks")
 KEY: Final = [Record(1, 0, ("leaks", 1))]
-"""What the rows of the key 1 join."""
+"""The join partner of the rows with key 1."""
 
 
 def taken(live: Session, records: list[Record]) -> Work:
-    """Micro-batches, as a job takes them."""
+    """Micro-batches as in a job."""
     batches = [RecordBatch.of(records[at : at + FEW]) for at in range(0, len(records), FEW)]
 
     def work() -> None:
@@ -206,7 +206,7 @@ def late_records(n: int) -> Work:
 
 
 def best_of_many(n: int) -> Work:
-    """Each the best so far, since it is the freshest."""
+    """Each is the best so far, since it is the latest."""
     best = Query.of_keywords("ada leaks", RankingChoice(half_life=MINUTE), TopChoice(3))
     minutes = [Record(1, i * MINUTE, ("leaks", 1)) for i in range(n)]
     return taken(pair("10 hours", best, [Record(0, 0, ("ada", 1))]), minutes)
@@ -230,7 +230,7 @@ def updates_under_a_pattern(n: int) -> Work:
 
 
 def temperatures(n: int) -> list[tuple[int, int]]:
-    """Four of each person: a window begins and ends."""
+    """Four per person: a window begins and ends."""
     return [(i // 4, (37, 39, 40, 37)[i % 4]) for i in range(4 * n)]
 
 
@@ -326,7 +326,7 @@ def frames_of_relations(n: int) -> Work:
 
 
 def joins_of_a_schema(n: int) -> Work:
-    """Each relation is joined with three others; what is computed once for a schema, computed anew."""
+    """Each relation joins three others; caches per schema are cleared."""
     schema = related(n, [(i, j) for i in range(n) for j in (i + 1, i + 2, i + 3) if j < n])
     edges(schema)
     return lambda: (edges_from.__wrapped__(schema), _connectors.__wrapped__(schema))
@@ -344,7 +344,7 @@ def counting_networks_of_a_star(n: int) -> Work:
 
 
 def rows_of_a_star(n: int) -> Work:
-    """From its schema on, one row for each relation."""
+    """From its schema to one row for each relation."""
     text = to_yaml(star(n))
 
     def work() -> None:
@@ -362,7 +362,7 @@ def explanations(n: int) -> Work:
 
 
 def columns_of_a_table(n: int) -> Work:
-    """A schema inferred from a wide table, most columns of which are unique."""
+    """A schema inferred from a wide table with mostly unique columns."""
     values = [[f"v{i * k}" if i % 3 else i * k for k in range(1, FEW)] for i in range(n)]
     columns = {f"col{i}": profile(f"col{i}", column) for i, column in enumerate(values)}
     wide, other = (
@@ -379,7 +379,7 @@ def columns_of_a_table(n: int) -> Work:
 
 
 def starts_of_a_job(n: int) -> Work:
-    """From one checkpoint, whose journal keeps no file of each."""
+    """From one checkpoint, whose journal has no files per start."""
 
     def work() -> None:
         with TemporaryDirectory() as folder:
@@ -397,7 +397,7 @@ def starts_of_a_job(n: int) -> Work:
 
 
 def live_rows_in_a_log(n: int) -> Work:
-    """Rows with a key, all of which live, through a job that sees at times what its log need not keep."""
+    """Rows with a key, all alive, in a job that sometimes checks which part of the log is needed."""
     lines = [{"relation": "a", "time": i, "row": {"t": "ada", "k": i}} for i in range(n)]
 
     def work() -> None:
@@ -415,7 +415,7 @@ def live_rows_in_a_log(n: int) -> Work:
             watch.open()
             while watch.metrics().tuples < n:
                 watch.step()
-                clock.sleep(MICROSECOND)  # a commit a step, however quick the machine is
+                clock.sleep(MICROSECOND)  # a commit per step, however fast the machine
             watch.close()
 
     return work
@@ -423,7 +423,7 @@ def live_rows_in_a_log(n: int) -> Work:
 
 @contextmanager
 def few_in_a_log() -> Iterator[None]:
-    """Micro-batches of a few records, and a log that is looked at in such steps."""
+    """Micro-batches of a few records, and a log that is checked at such intervals."""
     few = partial(BatchSizer, FEW, FEW)
     with patch.object(local, "FEW_RECORDS", FEW), patch.object(local, "BatchSizer", few):
         yield
@@ -498,7 +498,7 @@ def test_an_update_costs_the_same_however_many_rows_have_its_keywords(
             RecordBatch.of([Record(relation, time, (f"ada leaks {time}", time, time)[: 2 + relation])])
             for time in range(1, 9)
         )
-        for _ in range(7):  # the first ones make space, and indexes
+        for _ in range(7):  # the first ones allocate space and indexes
             session.take(next(updates))
         last = next(updates)
         return cost(lambda: session.take(last))
@@ -537,7 +537,7 @@ def test_an_idle_folder_costs_the_same_whatever_its_files(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_what_is_quadratic_is_seen() -> None:
-    """In lines that run, and in what a single line does."""
+    """In executed lines, and in the bytes of a single line."""
 
     def many_lines(n: int) -> Work:
         return lambda: [sorted_keys(related(2, [(0, 1)])) for _ in range(n * n)]
@@ -567,7 +567,7 @@ _LATELY: Final = replace(_BEST, options={**_BEST.options, WINDOW: "90 millisecon
 def test_a_log_ends_with_what_lives_or_with_the_windows_of_queries(
     tmp_path: Path, queries: dict[str, Query]
 ) -> None:
-    """Updates of a few rows without a window, beside queries with windows of their own; started twice."""
+    """Updates of a few rows without a window, with queries that have windows; restarted twice."""
     source = tmp_path / "in.jsonl"
     source.touch()
     asked = {"leaks": Query("byron leaks"), **queries}

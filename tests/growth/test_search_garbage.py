@@ -31,7 +31,7 @@ def test_searches_leave_no_cycles(text: str) -> None:
     rows = [Record(n % 2, n, (n // 2 % 40, words[n % 4])) for n in range(400)]
     session.take(RecordBatch.of(rows))
     plan = plan_of(Query(text, options={RANK: "relevance"}).named("q", 3), session.stream)
-    found = session.search(plan, 5)  # what is made once is kept
+    found = session.search(plan, 5)  # caches are filled once
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

@@ -24,11 +24,11 @@ MODES = [
     MeshChoice(MeshKind.PARTIAL, PurgeKind.LAZY),
     MeshChoice(MeshKind.PARTIAL, PurgeKind.EAGER),
 ]
-SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: whole meshes of more would take seconds to build
+SIZES = {1: 4, 2: 4, 3: 3}  # T_max by keywords: larger complete meshes would take seconds to build
 
 
 def by(evaluator: EvaluatorName) -> Callable[[Plan], StreamEngine]:
-    """The default engine, with one query that is evaluated so where it can be."""
+    """The default engine with one query and this evaluator, where possible."""
     return lambda plan: StreamEngine.of(replace(plan, evaluated_by=evaluator))
 
 
@@ -36,7 +36,7 @@ by_delta = by(EvaluatorName.DELTA)
 
 
 def by_paper(plan: Plan) -> StreamEngine:
-    """The partial mesh of the paper, which takes a tuple at a time."""
+    """The paper's partial mesh, which processes one tuple at a time."""
     return StreamEngine.of(replace(plan, mesh=MeshChoice(MeshKind.PARTIAL)))
 
 
@@ -52,6 +52,6 @@ def ops(results: list[Result], op: str) -> Counter[Shape]:
 
 
 def net(results: list[Result]) -> dict[str, tuple[float | None, float | None]]:
-    """Lifespans of the results that were alive for some time, as last told."""
+    """The last reported lifespans of the results that were alive for some time."""
     spans = {r.id: (r.start, r.end) for r in results}
     return {i: s for i, s in spans.items() if s[0] is None or s[1] is None or s[0] < s[1]}

@@ -19,9 +19,9 @@ import pytest
 PASSWORD = "s3cret/pass@word"
 _QUOTED = "s3cret%2Fpass%40word"
 _ROOM = 4 << 30
-"""Bytes: of what some hundred databases take, several times as much."""
+"""Bytes: several times the size of a few hundred databases."""
 _UNLIMITED = "-c statement_timeout=0"
-"""For statements of tests, in a database that limits those of skws."""
+"""For statements of tests, in a database with limits for those of skws."""
 _SETTINGS = (
     "wal_level=logical",
     "max_wal_senders=20",
@@ -37,7 +37,7 @@ _SETTINGS = (
 
 
 def binaries() -> Path | None:
-    """Where the server's programs are."""
+    """The folder of the server's programs."""
     found = shutil.which("pg_ctl")
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -45,10 +45,10 @@ def binaries() -> Path | None:
 
 
 class Server:
-    """One server; ``uri`` is a database's address with its password."""
+    """A server; ``uri`` is the address of a database, with its password."""
 
     def __init__(self, programs: Path, *settings: str) -> None:
-        """``settings`` as in ``name=value``, over those that tests need."""
+        """``settings``: ``name=value``, in addition to those that tests need."""
         self._programs = programs
         self._settings = (*_SETTINGS, *settings)
         self.folder = Path(mkdtemp(prefix="skws-pg-", dir=_roomy_folder()))
@@ -86,7 +86,7 @@ class Server:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
     def restored(self) -> None:
-        """Start as from a backup: at a timeline of its own. It can be written to when this returns."""
+        """Start as from a backup, on a new timeline. Returns when the server accepts writes."""
         (self._data / "recovery.signal").touch()
         self._settings = (*self._settings, "restore_command=false")
         self.start()
@@ -108,7 +108,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: object) -> None:
-        # A file: a pipe would stay open in the server, and be waited for.
+        # A file, since the server would keep a pipe open, and the test would wait for it.
         with TemporaryFile() as output:
             done = subprocess.run(
                 [str(self._programs / program), *map(str, arguments)],
@@ -124,7 +124,7 @@ class Server:
 
 
 class Database:
-    """A database of its own: statements run and commit at once, unless in a transaction of several."""
+    """A separate database: statements commit at once, unless run as a transaction of several."""
 
     def __init__(self, server: Server, name: str) -> None:
         self.server = server
@@ -134,7 +134,7 @@ class Database:
         return self.server.uri(self.name, **parameters)
 
     def run(self, *statements: str) -> None:
-        """All in one transaction."""
+        """Run all statements in one transaction."""
         connected = psycopg2.connect(self.uri(), options=_UNLIMITED)
         try:
             with connected, connected.cursor() as cursor:
@@ -157,7 +157,7 @@ class Database:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """One server for all tests; skips where PostgreSQL is not installed, but on CI."""
+    """One server for all tests; skips if PostgreSQL is not installed, except in CI."""
     programs = binaries()
     if programs is None:
         assert not os.environ.get("CI"), "PostgreSQL has to be installed on CI (apt-get install postgresql)"
@@ -173,7 +173,7 @@ def postgres_server() -> Iterator[Server]:
 
 @pytest.fixture
 def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterator[Database]:
-    """An empty database, dropped with its slots behind the test."""
+    """An empty database, dropped with its slots after the test."""
     name = f"t{abs(hash(request.node.nodeid)) % 10**9}x{time.monotonic_ns()}"
     admin = Database(postgres_server, "postgres")
     alone(admin, f"CREATE DATABASE {name}")
@@ -189,7 +189,7 @@ def database(postgres_server: Server, request: pytest.FixtureRequest) -> Iterato
 
 
 def alone(admin: Database, statement: str) -> None:
-    """A statement that runs in no transaction."""
+    """Run a statement outside of a transaction."""
     connected = psycopg2.connect(admin.uri())
     try:
         connected.autocommit = True
@@ -200,13 +200,13 @@ def alone(admin: Database, statement: str) -> None:
 
 
 def _roomy_folder() -> str:
-    """A folder in memory, where databases are made and removed ten times as fast, if it has room for them."""
+    """A folder in memory, if it has space: databases are created and dropped ten times as fast there."""
     memory = "/dev/shm"
     return memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > _ROOM else "/tmp"
 
 
 def _unprivileged() -> str | None:
-    """Whom the server runs as where the tests run as root, which it refuses."""
+    """The user to run the server as if the tests run as root, which the server rejects."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

@@ -143,7 +143,7 @@ _QUERIES = (
     st.lists(st.lists(st.one_of(texts(), words(), st.none()), min_size=6, max_size=6), max_size=4),
 )
 def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[list[str | None]]) -> None:
-    """Rows, columns, many queries at once, and the words of an index, against loops over analysed words."""
+    """Rows, columns, many queries at once, and index words, compared with loops over analysed words."""
     query = parse_query(" ".join(f"{scope}{each}" for each in some), SCHEMA)
     rows: list[Row] = [tuple(each) for each in values if not _lone("".join(text or "" for text in each))]
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)

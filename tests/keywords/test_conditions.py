@@ -34,7 +34,7 @@ def at(text: str) -> int:
 
 
 def labels(query: str, name: str, value: Value) -> tuple[int, int]:
-    """Of a tuple with the value and no words, by row and by block."""
+    """The bitmap of a tuple with the value and no words, by row and by block."""
     matcher = Matcher(parse_query(query, SCHEMA), SCHEMA)
     row = tuple(value if number == COLUMNS[name] else None for number in range(len(KINDS)))
     (by_block,) = matcher.bitmaps_of([RowBlock(0, [row])])
@@ -106,7 +106,7 @@ def test_a_condition_and_a_value(condition: str, value: Value, holds: bool) -> N
     assert labels(f"!{condition} word", name, value) == (1 * holds,) * 2
     assert labels(f"word {condition}", name, value) == (0 if holds else EXCLUDED,) * 2
     assert labels(f"word -{condition}", name, value) == (EXCLUDED if holds else 0,) * 2
-    # Other relations are not concerned.
+    # Other relations are not affected.
     matcher = Matcher(parse_query(f"word {condition}", SCHEMA), SCHEMA)
     assert matcher.bitmap(1, ("a word",)) == 1
     assert [matcher.searchable(relation) for relation in (0, 1)] == [1, 1]

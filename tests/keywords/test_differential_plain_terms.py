@@ -51,7 +51,7 @@ texts = st.lists(
 
 
 SLOW = "\t"
-"""White space that only the whole grammar reads."""
+"""White space that only the full grammar accepts."""
 
 
 def leaves(node: syntax.Node) -> Iterator[tuple[Any, ...]]:
@@ -63,7 +63,7 @@ def leaves(node: syntax.Node) -> Iterator[tuple[Any, ...]]:
 
 
 def read(text: str) -> object:
-    """The leaves of a text and its scopes, or that it is refused."""
+    """The leaves and scopes of a text, or its rejection."""
     try:
         tree, scopes = syntax.parse(text)
     except QueryError:

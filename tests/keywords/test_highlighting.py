@@ -86,7 +86,7 @@ def test_likenesses_wildcards_and_conditions(
 
 
 def mixed() -> Schema:
-    """Titles are German, plots are one word as they stand."""
+    """Titles are German, plots are a single unanalysed word."""
     movie = SCHEMA.relations[MOVIE]
     analyzers = {"title": Analyzer.GERMAN, "plot": Analyzer.NONE}
     attributes = tuple(

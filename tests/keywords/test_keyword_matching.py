@@ -39,7 +39,7 @@ from tests.strategies import examples
 
 
 def of_columns(matcher: Matcher, relation: int, searched: Sequence[pa.Array]) -> list[int]:
-    """The bitmaps of rows whose searched columns these are; all others are NULL."""
+    """The bitmaps of rows with these searched columns; all other columns are NULL."""
     described = SCHEMA.relations[relation]
     columns = [pa.nulls(len(searched[0]), pa.string()) for _ in described.attributes]
     for place, column in zip(described.search_columns, searched, strict=True):
@@ -80,7 +80,7 @@ def _chunked(values: Sequence[str | None], cut: int) -> pa.ChunkedArray:
 @example("fine", _titled("ﬁne"))
 @example("at&t", _titled("_AT&T_"))
 def test_bitmaps_are_those_of_the_oracle(text: str, some: list[Row]) -> None:
-    """Of rows, and of columns of every kind, one query alone and among others."""
+    """For rows and columns of every kind, for one query alone and among others."""
     query = parsed(text)
     matcher, joint = Matcher(query, SCHEMA), JointMatcher(SCHEMA)
     expected = [oracles.bitmap(query, SCHEMA, MOVIE, row) for row in some]
@@ -258,7 +258,7 @@ def test_names_are_matched_whole_and_by_part(keyword: str) -> None:
 
 
 def test_a_name_of_an_attribute_counts_if_it_holds_a_fact() -> None:
-    """Not one that is searched, identifies rows or refers to others: each row of a table has these."""
+    """But not if it is searched, identifies rows or refers to others: each row of a table has these."""
     schema = parse_schema("""\
 relations:
   country: {attributes: {code: string, name: text, infantMortality: number}, key: [code]}

@@ -61,7 +61,7 @@ def test_some_alternatives_rule_nothing_out() -> None:
 @example("101", ["room 10", "101 main"])
 @example("0101", ["010", "", "1", "0101"])
 def test_a_text_hides_nothing_of_the_next_one(word: str, texts: list[str]) -> None:
-    """All texts are searched as one, and what is found first may lie across the end of one."""
+    """All texts are searched as one, and the first match may extend over the end of a text."""
     table = ChunkTable(((1, Term(word)),))
     found = np.zeros(len(texts), dtype=np.int16)
     table.find_in([(texts, found)])

@@ -38,7 +38,7 @@ SHOP = Schema(
 
 
 def contains(text: str, schema: Schema, relation: int, row: Row) -> bool:
-    """Whether a row satisfies all of a query by itself."""
+    """True if a row alone satisfies the whole query."""
     query = parse_query(text, schema)
     return bitmap(query, schema, relation, row) == (1 << len(query.slots)) - 1
 
@@ -81,7 +81,7 @@ def test_in_window_expressions(keywords: str, text: str, analyzer: Analyzer) -> 
 @given(rows(3), query_texts())
 @examples(100)
 def test_one_attribute_of_several(row: Row, text: str) -> None:
-    """Only the named one is looked at."""
+    """Only the named attribute is matched."""
     attributes = (Attribute("t", AttributeType.TEXT), Attribute("u", AttributeType.TEXT))
     numbers = (Attribute("x", AttributeType.INTEGER), Attribute("y", AttributeType.INTEGER))
     relations = tuple(Relation(f"r{n}", (*attributes, *numbers), search=("t", "u")) for n in range(2))

@@ -154,7 +154,7 @@ _WITHIN = re.compile(r'(?<=[ab])[^\s"()]*(?=[ab])')
 @examples(600)
 @given(st.text(f"ab{_SIGNS}{_SIGNS} \t", max_size=16))
 def test_nothing_typed_is_passed_over(text: str) -> None:
-    """Each character is part of a term or operator, white space, or told; else the text is refused."""
+    """Each character is part of a term or operator, white space, or reported; else the text is rejected."""
     query = _parsed(text)
     if isinstance(query, str):
         return
@@ -163,7 +163,7 @@ def test_nothing_typed_is_passed_over(text: str) -> None:
     left_out = [SCHEMA.relations[relation].name for relation in query.without]
     left_out += [SCHEMA.joins[join].name for join in query.without_joins]
     told = "".join([*slots, *left_out, *query.dropped, *query.ignored])
-    # What stands in quotes or within a word is part of a term, which is shown once if it comes twice.
+    # Text in quotes or within a word is part of a term, which is shown once if it is repeated.
     around = _WITHIN.sub("", _QUOTED.sub("", text))
     operators = '();-*:"\u201c\u201d\u201e'
     assert {char for char in around if not char.isspace()} <= {*told, *operators}
@@ -198,7 +198,7 @@ _JOINTS = (
 @example("pulp movie.mid<5!movie.mid:..7")
 @example("pulp !studio:(a OR Zed) -studio>=5")
 def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
-    """As above, for texts of which many are conditions, forms and mistyped words."""
+    """As above, for texts with many conditions, forms and misspelled words."""
     query = _parsed(text)
     if isinstance(query, str):
         return
@@ -213,7 +213,7 @@ def test_nothing_of_conditions_and_likenesses_is_passed_over(text: str) -> None:
 
 
 def _repeats(text: str) -> bool:
-    """True if a part comes again: terms that mean the same are shown once."""
+    """True if a part is repeated: terms with the same meaning are shown once."""
     words = re.split(r"[\s()]+", text.lower())
     return len(set(words)) < len(words)
 
@@ -234,7 +234,7 @@ def test_dropped_terms_are_kept_for_display() -> None:
     assert parse_query("the pulp of - the title:a fiction", SCHEMA).dropped == ("the", "of", "-", "title:a")
 
 
-# Texts that no golden script can hold; keywords/query_syntax_errors has the others.
+# Texts that golden scripts cannot contain; keywords/query_syntax_errors has the others.
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -344,7 +344,7 @@ def test_a_query_is_a_value() -> None:
 
 
 def _parsed(text: str) -> KeywordQuery | str:
-    """The query, or the message of the error."""
+    """The query, or the error message."""
     try:
         return parse_query(text, SCHEMA)
     except QueryError as error:

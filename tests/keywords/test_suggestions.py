@@ -32,7 +32,7 @@ def test_no_more_than_asked_for() -> None:
 
 
 def _distance(a: str, b: str) -> int:
-    """Levenshtein's, by the textbook recurrence."""
+    """The Levenshtein distance, by the textbook recurrence."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
         previous, row[0] = row[0], i

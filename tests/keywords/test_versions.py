@@ -27,7 +27,7 @@ ASCENDING = {
         *("0~~", "0~~a", "0~", "0", "0a", "0+", "0.9", "1.0~rc1-1", "1.0-0.1", "1.0-1~deb12u1", "1.0-1"),
         *("1.0-1+b1", "1.0-1.1", "1.0-2", "1.0a-1", "1.0+dfsg-1", "1.0.1", "1.2", "1.10", "1:0.1", "2:0"),
     ),
-    # The examples of sections 9 to 11 of Semantic Versioning 2.0.0.
+    # The examples in sections 9 to 11 of Semantic Versioning 2.0.0.
     SEMANTIC: (
         *("0.9", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2"),
         *("1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1", "1.9.0", "1.10.0", "2.0.0", "2.1.0", "2.1.1"),

@@ -62,7 +62,7 @@ _LOOKALIKES = dict(
 
 @st.composite
 def words(draw: st.DrawFn) -> str:
-    """A word that may or may not be one of ``WORDS`` in disguise."""
+    """A word that may be a variant of one of ``WORDS``."""
     spelled = []
     for char in draw(st.sampled_from(WORDS)):
         disguise = draw(st.integers(0, 11))
@@ -75,7 +75,7 @@ def words(draw: st.DrawFn) -> str:
 
 @st.composite
 def texts(draw: st.DrawFn) -> str:
-    """Some words with all manner of things between them, or anything at all."""
+    """Words with arbitrary separators, or arbitrary text."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.text(max_size=12))
     parts = draw(st.lists(st.tuples(words(), st.sampled_from(_BETWEEN)), max_size=6))
@@ -104,7 +104,7 @@ CONDITIONS = (
     *("movie.mid<5", "movie.mid>=3", "movie.mid:2..7", "movie.mid!=4", "movie.mid:(1 OR 3)", "movie.mid<4.5"),
     *("studio:pulp", "studio>m", "studio!=the", "studio:..s", "movie.studio=it", 'title="pulp"', "plot<t"),
 )
-"""Of ``movie``."""
+"""Conditions on ``movie``."""
 
 
 def queries(*, conditions: bool = False) -> st.SearchStrategy[str]:
@@ -132,5 +132,5 @@ def rows() -> st.SearchStrategy[tuple[int, str | None, str | None, str | None]]:
 
 
 def terms(text: str) -> frozenset[str]:
-    """The stems that a text is found by."""
+    """The stems that find a text."""
     return frozenset(token.stem for token in tokens(text) if token.searchable)

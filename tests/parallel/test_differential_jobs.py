@@ -49,11 +49,11 @@ QUERIES = {
 
 
 SMALL = Cuts(split_bytes=4_000, least=20)
-"""Even a small replay is cut."""
+"""Limits by which even a small replay is cut."""
 
 
 class Outcome:
-    """What a user sees of a search."""
+    """The visible outcome of a search."""
 
     def __init__(
         self, query: Query, schema: Schema, path: Path, jobs: int, *, cuts: Cuts = SMALL, **options: Any
@@ -94,7 +94,7 @@ def test_a_key_cuts_what_time_does_not(tmp_path: Path, window: Window, in_order:
 def compared(
     query: Query, schema: Schema, path: Path, *jobs: int, limited: bool = False, **options: Any
 ) -> list[str]:
-    """Compare searches by some numbers of processes with that by one; gives the notes of the last one."""
+    """Compare searches by several numbers of processes with one process; returns the last one's notes."""
     alone = Outcome(query, schema, path, 1, **options)
     assert alone.notes == []
     for number in jobs or (2,):
@@ -134,7 +134,7 @@ def test_random_streams(
     inserting: bool,
     schema: Schema,
 ) -> None:
-    """Tables are in every slice."""
+    """Every slice includes the tables."""
     stream = without_dequeues(schema, random_stream(schema, seed, 250, 5, 0 if seed % 2 else 0.02))
     stream = insertions(stream) if inserting else stream
     path = write_replay(tmp_path / "r.jsonl", schema, shuffled(stream, seed) if mixed else stream)
@@ -226,7 +226,7 @@ WHOLE: dict[str, tuple[Query, Window]] = {
 
 @combinations("asked, order", list(WHOLE), ["in order", "out of order"])
 def test_what_cannot_be_cut_is_searched_by_one_process(tmp_path: Path, asked: str, order: str) -> None:
-    """It says so, unless reading is shared."""
+    """It reports that, unless reading is shared."""
     query, window = WHOLE[asked]
     mixed = order == "out of order"
     stream = insertions(random_stream(STREAMS, 3, 400, 7))
@@ -249,7 +249,7 @@ def test_deletions_of_rows_without_a_key(tmp_path: Path) -> None:
 
 
 def test_several_files_and_formats(tmp_path: Path) -> None:
-    """JSON lines of records and of bare rows, packed ones too, CSV and Parquet, merged by time."""
+    """JSON lines of records and of bare rows, compressed or not, CSV and Parquet, merged by time."""
     stream = insertions(random_stream(STREAMS, 5, 900, 5))
     folder = tmp_path / "replay"
     folder.mkdir()
@@ -336,7 +336,7 @@ def test_json_lines_are_those_of_results(tmp_path: Path, query: str) -> None:
 
 @pytest.mark.parametrize("held", [0, 1_000])
 def test_pieces_that_overlap_too_much(tmp_path: Path, held: int) -> None:
-    """Fewer processes hold them, or one process sorts the replay on disk; bad records are told once."""
+    """Fewer processes hold them, or one process sorts the replay on disk; bad records are reported once."""
     stream = shuffled(insertions(random_stream(STREAMS, 4, 900, 7)), 2)
     path = write_replay(tmp_path / "r.jsonl", STREAMS, stream)
     path.write_bytes(b"{nonsense\n" + path.read_bytes() + b"{nonsense\n")

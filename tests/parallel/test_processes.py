@@ -34,7 +34,7 @@ LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_hand
 
 @pytest.fixture(scope="module")
 def replay(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three splits, whose results do not fit into a pipe."""
+    """Three splits with more results than fit into a pipe."""
     path = tmp_path_factory.mktemp("replay") / "r.jsonl"
     pad = "pad " * 60
     with path.open("w") as file:
@@ -90,7 +90,7 @@ def test_interrupt(replay: Path, tmp_path: Path) -> None:
 
 
 def test_interrupt_of_the_whole_group_while_results_are_written(replay: Path, tmp_path: Path) -> None:
-    """As from a terminal; results beyond those that fit into the pipe wait for a reader."""
+    """As from a terminal; results that do not fit into the pipe wait for a reader."""
     with searching(replay, tmp_path / "tmp") as (running, workers):
         assert running.stdout is not None
         running.stdout.read(100)
@@ -118,7 +118,7 @@ def test_a_worker_is_killed(replay: Path, tmp_path: Path) -> None:
         os.kill(workers[1], signal.SIGKILL)
         os.kill(workers[0], signal.SIGCONT)
         _, told = running.communicate()
-    assert running.returncode in (0, 1)  # it may have been done
+    assert running.returncode in (0, 1)  # it may have finished
     assert running.returncode == 0 or b"a process of the search was killed" in told
 
 
@@ -164,7 +164,7 @@ def _alone() -> Iterator[None]:
 
 @contextmanager
 def _beside_a_thread() -> Iterator[None]:
-    """Where this process cannot be copied."""
+    """A context in which this process cannot be forked."""
     end = Event()
     thread = Thread(target=end.wait)
     thread.start()

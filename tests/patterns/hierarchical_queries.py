@@ -25,7 +25,7 @@ SCHEMA: Final = Schema(
 
 @st.composite
 def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuery:
-    """Drawn as q-trees: with self-joins, repeated variables, constants, _, and disconnected parts."""
+    """Queries drawn as q-trees: with self-joins, repeated variables, constants, _, and disconnected parts."""
     names = iter("abcdefghijklm")
     relations = st.integers(0, draw(st.sampled_from([0, 1, RELATIONS - 1])))
     atoms: list[RelationAtom] = []
@@ -50,7 +50,7 @@ def hierarchical_queries(draw: st.DrawFn, max_atoms: int = 4) -> ConjunctiveQuer
 
 @st.composite
 def _terms(draw: st.DrawFn, path: tuple[str, ...]) -> tuple[Term, ...]:
-    """Each variable of the path at least once, the other columns anything."""
+    """Each variable of the path at least once, and arbitrary terms in the other columns."""
     terms: list[Term] = [Variable(name) for name in path]
     choices: list[Term] = [None, ConstantTerm(1), *terms]
     terms += [draw(st.sampled_from(choices)) for _ in range(ARITY - len(path))]
@@ -66,7 +66,7 @@ def streams(max_tuples: int = 9, nulls: bool = True) -> st.SearchStrategy[list[t
 def homomorphisms(
     query: ConjunctiveQuery, stream: Sequence[tuple[int, Row]], first: int
 ) -> list[tuple[int, ...]]:
-    """The t-homomorphisms from ``first`` on that use the last tuple: a position for each atom."""
+    """The t-homomorphisms from ``first`` on that use the last tuple, with a position for each atom."""
     window = range(max(first, 0), len(stream))
     return [
         image
@@ -85,5 +85,5 @@ def _is_homomorphism(query: ConjunctiveQuery, image: list[tuple[int, Row]]) -> b
                 return False
             if isinstance(term, Variable):
                 values.setdefault(term.name, []).append(value)
-    # A variable that occurs once binds a NULL; one that joins does not.
+    # A variable that occurs once may be NULL; a join variable may not.
     return all(len(bound) == 1 or (None not in bound and len(set(bound)) == 1) for bound in values.values())

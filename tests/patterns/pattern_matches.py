@@ -27,7 +27,7 @@ Match: TypeAlias = frozenset[tuple[int, str]]
 
 ATTRIBUTES: Final = ("x", "y")
 COLUMNS: Final = (*ATTRIBUTES, "memo")
-"""Those of the rows; only ``tests.fuzz`` has the last, a text."""
+"""The columns of the rows; only ``tests.fuzz`` has the last one, a text."""
 SCHEMA: Final = Schema(
     "patterns",
     tuple(Relation(name, tuple(Attribute(a, AttributeType.INTEGER) for a in ATTRIBUTES)) for name in "ABC"),
@@ -36,7 +36,7 @@ SCHEMA: Final = Schema(
 
 
 def contains(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
-    """A simple meaning of keywords: the text is part of a searched value."""
+    """A simple definition of keyword search: the text is part of a searched value."""
     return lambda row: any(text in str(row[column]) for column in columns)
 
 
@@ -46,7 +46,7 @@ def matches(
     first: int,
     column: Callable[[str], int] = COLUMNS.index,
 ) -> set[Match]:
-    """The matches that use the last tuple and none before ``first``. ``column``: of an attribute."""
+    """The matches with the last tuple and no tuple before ``first``. ``column``: of an attribute."""
     window = range(max(first, 0), len(stream))
     found = _matches(pattern.expression, stream, window, pattern)
     return {
@@ -139,12 +139,12 @@ def _agrees(
 
 @st.composite
 def patterns(draw: st.DrawFn, max_letters: int = 4) -> Pattern:
-    """Random patterns, variables sometimes shared, with conditions between any of them."""
+    """Random patterns, sometimes with shared variables, and with conditions between any of them."""
     relations: dict[str, int] = {}
 
     def expression(letters: int) -> Expression:
         if letters == 1:
-            # Mostly new variables, of another relation each: else nothing is ever in parallel.
+            # Mostly new variables with different relations: otherwise nothing is ever in parallel.
             known = draw(st.integers(0, 4)) == 0 and relations
             variable = draw(st.sampled_from(sorted(relations))) if known else "abcd"[len(relations)]
             default = draw(st.one_of(st.just(len(relations) % 3), st.integers(0, 2)))

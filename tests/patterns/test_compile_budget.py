@@ -49,7 +49,7 @@ def test_last_tuples_that_carry_alike_share_a_state(text: str, transitions: int,
 
 
 def test_last_tuples_of_one_relation_that_carry_other_columns_are_told_apart() -> None:
-    """Of the one the value is asked for, of the other it is not known."""
+    """The value of one is needed, that of the other is unknown."""
     transitions, states = size("(A a OR A b OR B c) ; C d where a.x = d.x")
     assert (transitions, states) == (3 + 3, 2 + 1)
 

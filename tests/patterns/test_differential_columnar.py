@@ -81,7 +81,7 @@ def by_columns(
 
 
 def ticks_of(stream: Sequence[object], gaps: list[int], window: Window) -> list[int]:
-    """Positions for windows by count."""
+    """Positions, for count windows."""
     if isinstance(window, CountWindow):
         return list(range(len(stream)))
     return [*accumulate(gaps[: len(stream)])]
@@ -126,7 +126,7 @@ def test_what_can_be_planned() -> None:
     assert planned("(A a AND B b) OR C c")
     assert not planned("A a+ ; B b")
     assert not planned("A a ; A a")
-    assert column_plan(P0) is None  # marks all tuples alike
+    assert column_plan(P0) is None  # it labels all tuples the same
 
 
 def test_keys_that_have_gone_are_forgotten() -> None:
@@ -146,7 +146,7 @@ def test_keys_that_have_gone_are_forgotten() -> None:
 
 @pytest.mark.parametrize(("pairs", "ends"), [(60, 400), (100, 0)], ids=["results", "partial"])
 def test_too_many_runs_are_not_formed(pairs: int, ends: int) -> None:
-    """What came before is still there to go on with."""
+    """Evaluation can continue from the earlier events."""
     text = "(A a ; B b) AND C c where a.x = b.x = c.x"
     pcea = compile_pattern(parse_pattern(text, written.SCHEMA), written.SCHEMA, contains).pcea
     plan = column_plan(pcea)

@@ -35,7 +35,7 @@ SCHEMA = Schema(
 )
 NESTED = automaton_of(parse_conjunctive_query("Q(x, y) <- A(x), B(x, y), C(x, y)", SCHEMA))
 A = frozenset({"a"})
-# Any number of A's, one after the other, of one x.
+# Any number of A's, one after the other, with the same x.
 REPEATED = PCEA(
     (
         Transition((), Unary(0), A, "q"),
@@ -54,7 +54,7 @@ def rank(node: Node | None) -> int:
 
 
 def members(heap: Node) -> list[tuple[int, int]]:
-    """(start, position) of every node; checks the order of the heap and that it leans to the left."""
+    """(start, position) of every node; checks that the heap is ordered and left-leaning."""
     found, waiting = [], [heap]
     while waiting:
         node = waiting.pop()
@@ -84,7 +84,7 @@ def test_union_keeps_all_that_is_alive_and_older_versions_as_they_were(
 
 
 STARTS: dict[str, Callable[[int], int]] = {
-    "in turn": lambda i: i if i % 2 else 10**6 + i,  # long paths where a direction bit alone keeps balance
+    "in turn": lambda i: i if i % 2 else 10**6 + i,  # long paths if only a direction bit keeps the balance
     "falling": lambda i: 10**6 - i,
     "scattered": lambda i: i * 7919 % 4099,
 }
@@ -111,14 +111,14 @@ def random_stream(seed: int, count: int, keys: int) -> list[tuple[int, tuple[int
 
 @combinations("repeated, window", [False, True], [CountWindow(50), TimeWindow(51)])
 def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None:
-    """Over fifty windows the evaluator holds no more than after a few, though no key ever comes back."""
+    """After fifty windows the evaluator holds no more than after a few, though no key ever recurs."""
     pcea = REPEATED if repeated else NESTED
     evaluator = TupleEvaluator(pcea, 3, window)
     sizes, entries = [], []
     tracemalloc.start()
     try:
         for position in range(50 * 50):
-            x = position // 20  # runs of one key, then a new one
+            x = position // 20  # runs of one key, followed by a new one
             evaluator.update(position % 3, (x,) if position % 3 == 0 else (x, 0), position)
             if position % 500 == 499:
                 gc.collect()
@@ -132,7 +132,7 @@ def test_memory_is_bounded_by_the_window(repeated: bool, window: Window) -> None
 
 
 def test_one_endless_chain_holds_no_more_than_its_window() -> None:
-    """Every run of a repetition holds the one before: only what has expired may be forgotten, and is."""
+    """Every run of a repetition refers to the previous one: exactly the expired ones must be dropped."""
     evaluator = TupleEvaluator(REPEATED, 3, CountWindow(8))
     held = []
     for position in range(1500):
@@ -145,7 +145,7 @@ def test_one_endless_chain_holds_no_more_than_its_window() -> None:
 
 
 def _reachable(root: object) -> int:
-    """How many containers can be reached from an object, modules and classes apart."""
+    """The number of containers reachable from an object, except modules and classes."""
     seen, waiting = {id(root)}, [root]
     while waiting:
         for found in gc.get_referents(waiting.pop()):
@@ -168,7 +168,7 @@ def test_runs_expire_by_count_and_by_time() -> None:
 
 @pytest.mark.parametrize("low", range(7))
 def test_expired_parts_of_a_heap_are_in_no_result(low: int) -> None:
-    """A run that gathers from a heap whose parts expire one after the other, left and right."""
+    """A run over a heap whose parts expire one after the other, left and right."""
     low_left = (2, leaf(1, 11), None, 1, (12, A), None)
     heap: Node = (5, (4, low_left, leaf(3, 13), 2, (14, A), None), leaf(2, 22), 2, (15, A), None)
     whole: Node = (5, None, None, 1, (30, A), [(heap,)])
@@ -194,7 +194,7 @@ def test_time_does_not_go_back() -> None:
 
 
 def test_results_are_given_as_they_are_found() -> None:
-    """2^200 results are never gathered: the first ones come at once."""
+    """2^200 results are never collected: the first ones are returned at once."""
     evaluator = TupleEvaluator(REPEATED, 3, Unbounded())
     for _ in range(200):
         evaluator.update(0, (1,))
@@ -205,7 +205,7 @@ def test_results_are_given_as_they_are_found() -> None:
 
 
 def chain(*relations: int) -> PCEA:
-    """One tuple of each relation, in this order, of one x."""
+    """One tuple of each relation, in this order, with the same x."""
     same = Equality(tuple((relation, (0,)) for relation in range(3)), (0,))
     steps = [Transition((), Unary(relations[0]), A, 0)]
     steps += [Transition((RunSource(i, same),), Unary(r), A, i + 1) for i, r in enumerate(relations[1:])]
@@ -216,7 +216,7 @@ def chain(*relations: int) -> PCEA:
     "pcea", [NESTED, chain(2, 1, 0), chain(2, 2, 1, 0)], ids=["nested", "chain", "with a repeated step"]
 )
 def test_the_delay_between_results_does_not_grow(pcea: PCEA) -> None:
-    """Lines of Python from one result to the next, which do not depend on the machine: the first one, too."""
+    """Python lines between two results, which do not depend on the machine, also before the first one."""
     longest = []
     for each in (4, 40, 400):
         evaluator = TupleEvaluator(pcea, 3, CountWindow(2 * each))
@@ -248,7 +248,7 @@ def _most_lines_between(results: Iterator[object]) -> int:
 
 
 def test_update_work_does_not_grow_with_the_results() -> None:
-    """Python calls of an update, which do not depend on the machine: the same for 1 result and for 10^5."""
+    """Python calls per update, which do not depend on the machine: the same for 1 result and for 10^5."""
     star = automaton_of(parse_conjunctive_query("Q(x) <- A(x), B(x, _), C(x, _)", SCHEMA))
     calls = []
     for each in (1, 10, 300):
@@ -273,7 +273,7 @@ def test_update_work_does_not_grow_with_the_results() -> None:
 
 
 def test_runs_may_be_as_long_as_the_window() -> None:
-    """Neither enumerating nor counting them is deep, nor takes time with their number."""
+    """Enumerating and counting do not recurse deeply, and take no time proportional to their number."""
     evaluator = TupleEvaluator(REPEATED, 3, CountWindow(3000))
     for _ in range(5000):
         evaluator.update(0, (1,))

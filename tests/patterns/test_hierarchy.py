@@ -48,7 +48,7 @@ def test_qtree_of_q0() -> None:
 
 
 def test_compact_qtree_of_the_appendix() -> None:
-    """x has y and w below it; z, v and w have one atom each and are left out."""
+    """x has the children y and w; z, v and w have one atom each and are omitted."""
     query = parsed("Q(x, y, z, v, w) <- R(x, y, z), S(x, y, v), T(x, w), U(x, y)", APPENDIX)
     tree = qtree(query)
     assert {node.variable for node in tree.inner_nodes()} == {"x", "y", "z", "v", "w"}

@@ -28,7 +28,7 @@ SOME_ARE_REFUSED = examples(200, suppress_health_check=[HealthCheck.filter_too_m
 
 
 def found(valuations: list[Valuation]) -> set[Match]:
-    """The results as marks; fails if one is there twice, or marks a tuple twice."""
+    """The results as marks; fails if a result is repeated, or marks a tuple twice."""
     marked = [frozenset((p, label) for p, labels in v for label in labels) for v in valuations]
     assert len(set(marked)) == len(marked)
     assert all(len({position for position, _ in match}) == len(match) for match in marked)
@@ -97,7 +97,7 @@ def test_texts_mean_their_matches(text: str, stream: list[tuple[int, Row]], wind
 
 
 def chain_automaton(pattern: Pattern, resolved: Resolved) -> PCEA:
-    """Everything one tuple after the other."""
+    """All tuples in sequence."""
     layout = StateLayout(resolved)
     return layout.pcea(chain(layout, pattern.expression, None, lambda _: [()]).complete)
 
@@ -158,7 +158,7 @@ def automata(draw: st.DrawFn) -> PCEA:
 
 
 def in_accepting_runs(pcea: PCEA) -> set[Transition]:
-    """By definition, with all tuples equal: first what can hold a run, then what leads on to acceptance."""
+    """By definition, with all tuples equal: first states with runs, then those that lead to acceptance."""
     reached: set[State] = set()
     for _ in pcea.transitions:
         reached |= {t.target for t in pcea.transitions if all(s.state in reached for s in t.sources)}
@@ -197,7 +197,7 @@ def test_a_final_state_in_no_run_leaves_an_empty_language() -> None:
 
 
 class Counted:
-    """A state that counts how often two of its kind are compared."""
+    """A state that counts its comparisons."""
 
     compared = 0
 
@@ -213,7 +213,7 @@ class Counted:
 
 
 def test_trimming_takes_linear_time() -> None:
-    """A chain given from its end to its beginning is the worst case for rounds over all transitions."""
+    """A chain from its end to its beginning is the worst case for passes over all transitions."""
     length = 1_000
     states = [Counted(number) for number in range(length + 1)]
     links = [Transition((RunSource(a, SAME),), Unary(0), frozenset("x"), b) for a, b in pairwise(states)]

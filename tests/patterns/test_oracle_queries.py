@@ -27,7 +27,7 @@ from tests.strategies import examples
 
 
 def images(query: ConjunctiveQuery, found: list[Valuation]) -> list[tuple[int, ...]]:
-    """The position of each atom; fails if an atom has not exactly one."""
+    """The position of each atom; fails unless each atom has exactly one."""
     named = [by_label(valuation) for valuation in found]
     for positions in named:
         assert all(len(marked) == 1 for marked in positions.values())
@@ -49,7 +49,7 @@ GAPS = st.lists(st.sampled_from([0, 0, 1, 3]), min_size=9, max_size=9)
 def test_results_are_the_homomorphisms_after_every_tuple(
     query: ConjunctiveQuery, stream: list[tuple[int, Row]], gaps: list[int], window: Window
 ) -> None:
-    """Whatever the order of an automaton's transitions is."""
+    """For any order of an automaton's transitions."""
     assert is_hierarchical(query)
     pcea = automaton_of(query)
     evaluators = [TupleEvaluator(each, RELATIONS, window) for each in (pcea, reverse_order(pcea))]
@@ -71,7 +71,7 @@ def test_results_are_the_homomorphisms_after_every_tuple(
             assert evaluator.count() == len(expected)
 
 
-# What is rarely drawn: one tuple that stands for atoms below several variables, and chains of them.
+# Rare cases: one tuple that matches atoms below several variables, and chains of such atoms.
 COINCIDING = [
     "Q(x, y, z) <- R0(x, y, _), R0(x, y, 1), R0(x, z, _), R0(x, z, 0)",
     "Q(x, y, z) <- R0(x, y, y), R0(x, y, _), R0(z, x, x), R0(z, x, _)",
@@ -90,7 +90,7 @@ def test_one_tuple_for_several_atoms(text: str, stream: list[tuple[int, Row]]) -
         assert images(query, found) == homomorphisms(query, stream[: position + 1], 0)
 
 
-# Runs of a variable that began at very different times: those that expire first lie between others.
+# Runs of a variable with very different starts: those that expire first are between others.
 NESTED = [
     "Q(x, y) <- R0(x, _, _), R1(x, y, _), R2(x, y, _)",
     "Q(x, y, z) <- R0(x, y, _), R1(x, y, _), R2(x, z, _), R1(x, z, 1)",

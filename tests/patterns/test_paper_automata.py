@@ -43,7 +43,7 @@ def test_run_trees_of_example_3_3() -> None:
 
 
 def test_window_of_example_3_3() -> None:
-    """|5 - 0| = 5 is in a window of 5 and not in one of 4."""
+    """|5 - 0| = 5 is in a window of 5, but not in one of 4."""
     assert len(evaluated(P0, CountWindow(5))[5]) == 2
     assert [v["•"] for v in evaluated(P0, CountWindow(4))[5]] == [{1, 3, 5}]
     assert evaluated(P0, CountWindow(3))[5] == []

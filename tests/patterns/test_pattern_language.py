@@ -144,7 +144,7 @@ def test_any_relation_is_any_stream_that_has_what_is_asked() -> None:
 
 
 def test_repetitions_of_repetitions() -> None:
-    """A repetition doubles what is below it, but of what is repeated already it is the same."""
+    """A repetition doubles its operand, but leaves an operand unchanged that is a repetition already."""
     deep = parse_pattern("(" * 30 + "login a" + "+)" * 30, SCHEMA)
     assert deep.expression == parse_pattern("login a+", SCHEMA).expression
     nested = "login a"

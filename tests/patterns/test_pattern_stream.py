@@ -75,7 +75,7 @@ def test_a_stream_rebuilt_from_two_windows_goes_on_as_if_it_had_never_ended(
 
 
 def _needed(record: Record, place: int, read: list[Record], position: int, window: Window) -> bool:
-    """Whether a record started less than two windows before the end of what was read."""
+    """True if a record started less than two windows before the end of the input."""
     match window:
         case TimeWindow(length):
             return record.time > read[-1].time - 2 * length
@@ -109,7 +109,7 @@ def test_a_snapshot_is_what_was_told_and_is_alive(records: list[Record], window:
 def shared_out(
     query: PatternQuery, root: RootKey, schema: Schema, stream: list[tuple[int, Row]], window: Window
 ) -> list[Result]:
-    """The results of three shards, each fed its own tuples with their positions in the whole stream."""
+    """The results of three shards, each with its own tuples and their positions in the whole stream."""
     found: list[Result] = []
     for shard in range(3):
         mine = [i for i, (relation, row) in enumerate(stream) if root.shard(relation, row, 3) == shard]

@@ -75,7 +75,7 @@ TEXTS = [
     most=st.sampled_from([0, 1, 500_000]),
 )
 def test_results_and_counts(text: str, records: list[Record], window: Window, size: int, most: int) -> None:
-    """However large batches are, and whenever there get to be too many results for columns."""
+    """For any size of batches, and whenever there are too many results for columns."""
     query = read_query(text, SCHEMA)
     expected = told(PatternStream(query, SCHEMA, window), records)
     taking, counting = (ReplayedPattern(query, SCHEMA, window, most) for _ in range(2))
@@ -91,7 +91,7 @@ def test_results_and_counts(text: str, records: list[Record], window: Window, si
 
 
 def test_more_results_than_could_be_formed_are_counted() -> None:
-    """Two hundred of each: 8 million results, and more partial runs than columns are for."""
+    """Two hundred of each: 8 million results, and more partial runs than columns support."""
     query = read_query("Q(x) <- A(_, x, _), B(_, x, _), C(_, x, _)", SCHEMA)
     records = [Record(i % 3, i, ("alpha", 1, 0)) for i in range(600)]
     arrived = OrderedBatch(RecordBatch.of(records), 0)

@@ -36,7 +36,7 @@ def random_marks(rng: random.Random, count: int, likely: float) -> list[Mark]:
 
 
 def delayed(rng: random.Random, marks: list[Mark], lateness: int) -> list[Mark]:
-    """In an order of arrival in which no mark is more than the lateness behind an earlier one."""
+    """An order of arrival in which no mark is more than the lateness behind an earlier one."""
     return sorted(marks, key=lambda mark: mark[0] + rng.uniform(0, lateness))
 
 
@@ -115,7 +115,7 @@ def test_what_truncations_leave_does_not_grow_with_their_number(lateness: int) -
 
 
 def test_truncations_of_nothing_take_no_time() -> None:
-    """Neither rows of other relations count, nor rows that late records may still correct."""
+    """Neither rows of other relations nor rows that late records may still correct add to the time."""
 
     def seconds(rows: int) -> float:
         lifespans = Lifespans(SCHEMA, Unbounded(), FOREVER)

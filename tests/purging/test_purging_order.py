@@ -39,7 +39,7 @@ def test_a_sweep_waits_for_as_many_entries_as_the_last_one_left() -> None:
 
 
 def test_a_quarter_of_very_many_entries_may_be_dead() -> None:
-    """But after a sweep in vain as many entries as there are may come first."""
+    """But after a sweep without effect, as many new entries as there are may be added first."""
     sweep, many = Sweep(), 1 << 22
     assert sweep.due(1, 2 * many)
     sweep.done(1, many)

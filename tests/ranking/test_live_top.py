@@ -27,7 +27,7 @@ STANDING = Query("alpha beta", 3, TOP, {"size": "3"}, name="best")
 
 
 def parts(stream: list[Record], seed: int) -> list[list[Record]]:
-    """Random batches that end where an instant ends."""
+    """Random batches, each of which ends with an instant."""
     rng = random.Random(seed)
     cut: list[list[Record]] = [[]]
     for record in stream:
@@ -82,7 +82,7 @@ def restarted(
     share: Part,
     static: list[Record],
 ) -> Session:
-    """Made anew from what is kept of the log, and from what that leaves open, as after a crash."""
+    """Rebuilt from the rest of the log and from the snapshot, as after a crash."""
 
     def over(logged: tuple[LoggedBatch, Begins]) -> bool:
         each, _ = logged
@@ -92,7 +92,7 @@ def restarted(
 
     kept = list(dropwhile(over, log))
     again = Session(stream, share, keywords=False)
-    states |= live.snapshot()  # the last state of a query holds until it gives another
+    states |= live.snapshot()  # a query's last state is valid until it returns another
     again.expect(states)
     again.load_tables(static)
     again.add(STANDING)
@@ -107,7 +107,7 @@ def restarted(
 
 @some("seed", [12, 15], [*range(12), 13, 14, *range(16, 20)])
 def test_a_restart_makes_no_difference_where_records_wait_for_late_ones(seed: int) -> None:
-    """Equal rows queue: which one a deletion ends depends on deletions that have left the log."""
+    """Equal rows queue: which one a deletion ends depends on deletions that are no longer in the log."""
     rng = random.Random(seed)
     time, records = 100, []
     for _ in range(150):

@@ -25,7 +25,7 @@ HALF_LIFE = 2_000_000
 
 
 class Judge:
-    """The parts of a score, from the live tuples alone."""
+    """The parts of a score, computed from the live tuples only."""
 
     def __init__(self, oracle: Oracle, *, names: bool, timed: bool) -> None:
         self.oracle = oracle
@@ -65,7 +65,7 @@ class Judge:
         return total * (1 + 0.2 * log2(1 + refer / len(texts)))
 
     def specificity(self, result: Result) -> float:
-        """Of the joins of each tuple all count but the one that leads to most."""
+        """All joins of a tuple count, except the one with the most partners."""
         fans: dict[int, list[int]] = {number: [] for number in range(len(result.tuples))}
         for left, right, name in result.joins:
             lefts, rights = self.fan(result, left, name)
@@ -74,7 +74,7 @@ class Judge:
         return prod(1.0 / (1 + log2(fan)) for each in fans.values() for fan in sorted(each)[:-1])
 
     def fan(self, result: Result, left: int, name: str) -> tuple[int, int]:
-        """How many live tuples have the joined value, on the left of the join and on its right."""
+        """The numbers of live tuples with the joined value, on the left and on the right of the join."""
         join = next(j for j in self.schema.joins if j.name == name)
         value = tuple(result.tuples[left].row[a] for a, _ in join.on)
         sides = ((join.left, [a for a, _ in join.on]), (join.right, [b for _, b in join.on]))
@@ -118,7 +118,7 @@ def bm25(texts: int, containing: int, occurrences: int, length: float) -> float:
 
 
 def without_twins(stream: list[Record]) -> list[Record]:
-    """Ids of equal tuples of one instant do not tell their start as plainly."""
+    """Ids of equal tuples of one instant do not reveal their start as easily."""
     seen: set[object] = set()
     kept = []
     for record in stream:

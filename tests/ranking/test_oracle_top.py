@@ -34,7 +34,7 @@ def found(number: int, tick: int, expires: int, worth: float, text: str) -> Resu
 
 @st.composite
 def changes(draw: st.DrawFn, deletions: bool = True) -> list[Result]:
-    """Results and retractions in order of time, with ties in time, in worth and in end."""
+    """Results and retractions in order of time, with ties in time, score and end."""
     told: list[Result] = []
     tick = 0
     for number in range(draw(st.integers(0, 40))):
@@ -72,7 +72,7 @@ def best_by_brute_force(told: Iterable[Result], tick: int, choice: TopChoice, sc
 
 
 class Follower:
-    """Applies changes as a consumer does; each must fit."""
+    """Applies changes as a consumer does; each must be consistent."""
 
     def __init__(self, size: int) -> None:
         self.size = size

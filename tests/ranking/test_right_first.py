@@ -66,10 +66,10 @@ def networks(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "first"),
     [
-        ("haiti religion", "country{haiti} - religion{religion}"),  # not by way of its neighbour
+        ("haiti religion", "country{haiti} - religion{religion}"),  # not through its neighbour
         ("haiti gdp", "country{haiti} - economy{gdp}"),
-        ("haiti", "country{haiti}"),  # not the province, which nothing refers to as much
-        ("azua artibonite", "province{azua} - country{} -(borders"),  # not by the sea, which many share
+        ("haiti", "country{haiti}"),  # not the province, which has fewer references
+        ("azua artibonite", "province{azua} - country{} -(borders"),  # not through the sea, which many share
     ],
 )
 def test_of_a_small_world(text: str, first: str) -> None:
@@ -83,7 +83,7 @@ def test_of_a_small_world(text: str, first: str) -> None:
     [("india", 3.9), ("country.name:india", 3.9), ("india~", 3.9), ("indi*", 1.35), ("india OR bharat", 3.9)],
 )
 def test_a_name_weighs_more_than_a_mention(keyword: str, more: float) -> None:
-    """Both texts are of the mean length in their attribute, and both words as rare; most for a whole text."""
+    """Both texts have their attribute's mean length, both words are equally rare; whole texts weigh most."""
     named = keyword_weight(Match(keyword, "country:IND", "name", 1, 5, 200, 1, 5.0))
     mentioned = keyword_weight(Match(keyword, "organization:UNMOGIP", "name", 1, 60, 200, 1, 60.0))
     assert named / mentioned == pytest.approx(more, rel=0.05)

@@ -31,7 +31,7 @@ from tests.places import DATA, ROOT
 FOLDER = DATA / "google-cluster"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"the public data sets are not at {FOLDER}")
 
-# As declared beside the data.
+# As declared with the data.
 NAMES = ("job", "task", "machine", "status", "priority", "event_number")
 SCHEMA = Schema("cluster", (Relation("TASK", tuple(Attribute(n, AttributeType.INTEGER) for n in NAMES)),), ())
 JOB, MACHINE, STATUS = 0, 2, 3
@@ -60,7 +60,7 @@ def count(pattern: str, rows: list[Row], window: int) -> int:
 
 @pytest.mark.slow
 def test_the_first_query_finds_what_loops_find() -> None:
-    """Within 100 events of one job on one machine: status 1, 5, 1; in this order, and in any."""
+    """Within 100 events of one job on one machine: status 1, 5, 1; in this order, and in any order."""
     rows = events("1")
     by_task: dict[tuple[object, object], list[int]] = defaultdict(list)
     for position, row in enumerate(rows):
@@ -74,7 +74,7 @@ def test_the_first_query_finds_what_loops_find() -> None:
                 chosen = (first, *pair)
                 statuses = [rows[position][STATUS] for position in chosen]
                 in_order += statuses == [1, 5, 1]
-                in_any += 2 * (sorted(map(str, statuses)) == ["1", "1", "5"])  # a and c change places
+                in_any += 2 * (sorted(map(str, statuses)) == ["1", "1", "5"])  # a and c are exchanged
     where = (
         "where a.status = 1 and b.status = 5 and c.status = 1 "
         "and a.job = b.job = c.job and a.machine = b.machine = c.machine"
@@ -158,7 +158,7 @@ def test_all_of_them_beside_keywords_on_two_shards() -> None:
 
 
 def _unnamed(result: LiveResult) -> str:
-    """A result as JSON without the name of its query, which a search over files calls by its text."""
+    """A result as JSON without the name of its query, which is its text in a search over files."""
     return json.dumps({**result.to_dict(), "name": None}, sort_keys=True)
 
 

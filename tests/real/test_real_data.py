@@ -97,7 +97,7 @@ def shape_of(result: Result) -> Shape:
 
 
 class PathSearch:
-    """Paths in the data graph, by depth-first search from each tuple with the first keyword alone."""
+    """Paths in the data graph, by depth-first search from each tuple with only the first keyword."""
 
     def __init__(self, plan: Plan, files: Replay) -> None:
         self.plan = plan

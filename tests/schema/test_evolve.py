@@ -24,7 +24,7 @@ CHAIN = Schema("chain", (A, B, C), (AB, BC))
 
 
 def _numbers(change: SchemaChange) -> tuple[list[list[int]], list[list[int]]]:
-    """Relations and joins removed, relations and joins added."""
+    """The numbers of removed relations and joins, and of added relations and joins."""
     return [sorted(p) for p in change.removed], [sorted(p) for p in change.added]
 
 
@@ -58,7 +58,7 @@ def test_a_relation_described_anew_is_another_with_other_joins() -> None:
 
 
 def test_a_relation_that_is_read_from_other_columns_keeps_its_place() -> None:
-    """So its tuples and their results stay where a column or a table was renamed."""
+    """So its tuples and their results remain after a column or a table was renamed."""
     renamed = replace(A, attributes=(replace(X[0], origin="y"),), origin="aa")
     change = SchemaChange.between(CHAIN, Schema("s", (renamed, B, C), (AB, BC)))
     assert change.after.relations == (renamed, B, C)
@@ -93,7 +93,7 @@ def test_a_file_beside_the_schema_is_read(tmp_path: Path) -> None:
     (tmp_path / "words" / "synonyms.txt").write_text(lines)
     schema = load_schema(tmp_path / "s.yaml")
     assert schema.synonyms == GROUPS
-    # Other processes read the schema's text where the file may not be.
+    # Other processes read the schema's text where the file may not exist.
     assert parse_schema(to_yaml(schema), default_name="s") == schema
 
 

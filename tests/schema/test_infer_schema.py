@@ -203,7 +203,7 @@ def test_a_key_that_refers_to_another_relation_is_searched_there_alone() -> None
 
 
 def test_a_text_index_is_not_searched() -> None:
-    """Its words are stems of those in other columns, which would count twice."""
+    """Its words are stems of words in other columns, which would count twice."""
     films = {"title": ["Alien", "It's", "Ran"], "fulltext": ["'alien':1A,4 'cat':2", "'it''s':1", "'ran':1"]}
     (film,) = infer({"film": films}).schema().relations
     assert film.search == ("title",)
@@ -325,7 +325,7 @@ def test_what_is_no_number_is_missing_among_numbers() -> None:
 
 
 def test_an_earlier_schema_keeps_types_and_joins() -> None:
-    """Also in small data, and where fewer values are found in the other relation than before."""
+    """Even in small data, and if fewer values than before are in the other relation."""
     tables = {"orders": {"id": ["1", "2", "3"]}, "lines": {"order_id": ["1", "2", "3", "3"]}}
     known = infer(tables).schema()
     assert known.joins

@@ -10,7 +10,7 @@ from skws_schema.errors import SchemaError
 from skws_schema.yaml.load import load_schema, parse_schema
 
 HEAD = "relations:\n  a: {attributes: {x: integer}}\n"
-# Texts that no golden script can hold; tests/scripts/errors has the others.
+# Texts that golden scripts cannot contain; tests/scripts/errors has the others.
 ODD = {
     "# x\n": ["1:1: empty; expected a mapping with 'relations' and 'joins'"],
     HEAD + "---\na: 1\n": [

@@ -50,7 +50,7 @@ def test_warnings() -> None:
 
 
 def problems_of(text: str) -> tuple[Problem, ...]:
-    """None for a schema; any error but a SchemaError with problems is a failure of the test."""
+    """None for a schema; any error except a SchemaError with problems fails the test."""
     try:
         parse_schema(text)
     except SchemaError as error:
@@ -97,7 +97,7 @@ def test_any_shape_of_data_is_a_schema_or_a_schema_error(data: object) -> None:
 
 
 def as_flow(data: object) -> str:
-    """Plain data as YAML in flow style, without help of a YAML library."""
+    """Plain data as YAML in flow style, written without a YAML library."""
     if isinstance(data, dict):
         return "{" + ", ".join(f"{key}: {as_flow(value)}" for key, value in data.items()) + "}"
     if isinstance(data, list):

@@ -80,7 +80,7 @@ def test_a_customer_is_one_of_the_people() -> None:
 
 
 def test_an_identifier_is_that_of_its_own_relation() -> None:
-    """Also where the plural is irregular: no other identifier is what it refers to."""
+    """Even if the plural is irregular: an identifier does not refer to another identifier."""
     found = suggested(
         {
             "people": {"person_id": list(range(1, 8)), "first": list("abcdefg")},
@@ -119,7 +119,7 @@ def test_there_are_at_most_a_few_the_best_first() -> None:
     found = suggested({**PACKAGES, **logs})
     assert len(found) == 5
     assert next(iter(found)) == "log0.ash = package.name"
-    assert "dependency.depends_on = package.name" not in found  # not all of its values are found
+    assert "dependency.depends_on = package.name" not in found  # some of its values are missing
 
 
 def test_an_inferred_schema_names_them_without_a_file() -> None:

@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[Serving]:
-    """A server over a file that grows, without a checkpoint."""
+    """A server over a growing file, without a checkpoint."""
     schema, stream = shop(folder)
     with serving(str(stream), "--schema", str(schema), "--window", "1 hour") as one:
         yield one

@@ -22,7 +22,7 @@ TIMEOUT: Final = httpx.Timeout(PATIENCE)
 
 
 class Serving:
-    """One process. ``url`` is known once it listens. Signals reach ``program`` itself if it is Python."""
+    """A server process. ``url`` is set once it listens. Signals reach ``program`` itself if it is Python."""
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class Serving:
         return httpx.URL(self.url).port or 0
 
     def client(self, **options: Any) -> httpx.Client:
-        # To read the certificates of all authorities, which nothing here has, takes longer than a request.
+        # Reading the certificates of all authorities, which no test needs, takes longer than a request.
         return httpx.Client(base_url=self.url, timeout=TIMEOUT, trust_env=False, verify=False, **options)
 
     def ready(self) -> None:
-        """Wait until the job has begun."""
+        """Wait until the job has started."""
         with self.client() as client:
             until(lambda: self._answers(client), state=lambda: self.raw)
 
@@ -95,7 +95,7 @@ class Serving:
 def serving(
     *arguments: str, environment: Mapping[str, str] | None = None, program: str | None = None
 ) -> Iterator[Serving]:
-    """Runs until the block ends."""
+    """A server that runs until the block ends."""
     one = Serving(["--port", "0", *arguments], environment, program)
     try:
         one.ready()
@@ -105,7 +105,7 @@ def serving(
 
 
 def shop(folder: Path) -> tuple[Path, Path]:
-    """The schema of the shop, and an empty file that its records are appended to."""
+    """The schema of the shop, and an empty file for its records."""
     schema, stream = folder / "shop.yaml", folder / "stream.jsonl"
     schema.write_text(YAML)
     stream.touch()
@@ -113,7 +113,7 @@ def shop(folder: Path) -> tuple[Path, Path]:
 
 
 class Stream:
-    """A subscriber: collects the events of a stream in a thread until it ends or ``close``."""
+    """A subscriber: collects the events of a stream in a thread until it ends or ``close`` is called."""
 
     def __init__(self, client: httpx.Client, path: str, last: str | None = None, **options: Any) -> None:
         self.events: list[tuple[str, str, Any]] = []
@@ -173,5 +173,5 @@ class Stream:
 
 
 def results(stream: Stream) -> list[tuple[str, str]]:
-    """Operation and id of each result that a stream has told."""
+    """Operation and id of each result in a stream."""
     return [(one["result"]["op"], one["result"]["id"]) for one in stream.of("result")]

@@ -20,7 +20,7 @@ from skws.serve.streams import EventStream, EventStreams, Subscription
 from tests.waiting import until
 
 PATIENCE = 0.3
-LARGE = 64 << 20  # more than the buffers of both ends hold
+LARGE = 64 << 20  # more than the buffers of both ends can hold
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -127,7 +127,7 @@ def test_as_many_connections_as_files_allow() -> None:
 
 
 class Client:
-    """Takes what is sent; after ``most`` pieces nothing more."""
+    """Reads what is sent, up to ``most`` pieces."""
 
     def __init__(self, most: int) -> None:
         self.text = ""
@@ -175,7 +175,7 @@ async def until_it_has(client: Client, number: int) -> None:
 
 @pytest.mark.parametrize("kept", [1 << 20, 20], ids=["all", "few"])
 def test_a_stream_that_falls_behind(kept: int) -> None:
-    """By more events than it may, or by events that are no longer kept."""
+    """By too many events, or by events that are no longer kept."""
 
     async def scenario() -> None:
         streams = EventStreams(StreamLimits(behind=3))

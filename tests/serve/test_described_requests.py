@@ -46,7 +46,7 @@ ANYTHING = st.recursive(
 
 
 def values(described: dict[str, Any], parts: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that a schema describes; now and then any other."""
+    """Values that a schema describes, and sometimes others."""
     if "$ref" in described:
         return values(parts[described["$ref"].rpartition("/")[2]], parts)
     if "anyOf" in described:
@@ -76,7 +76,7 @@ def values(described: dict[str, Any], parts: dict[str, Any]) -> st.SearchStrateg
 
 @st.composite
 def objects(draw: st.DrawFn, described: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """With the fields that are needed, and a few others; often a query."""
+    """Objects with the required fields, and a few others; often with a query."""
     names = draw(st.lists(st.sampled_from(sorted(described["properties"])), max_size=2))
     names += described.get("required", [])
     if "query" in described["properties"] and draw(st.booleans()):
@@ -86,7 +86,7 @@ def objects(draw: st.DrawFn, described: dict[str, Any], parts: dict[str, Any]) -
 
 @st.composite
 def requests(draw: st.DrawFn, described: dict[str, Any]) -> tuple[str, str, dict[str, str], Any, str]:
-    """Method, path, parameters, body, and the path as it is described."""
+    """Method, path, parameters, body, and the path as described."""
     parts = described["components"]["schemas"]
     paths = sorted(described["paths"].items())
     known = [(path, *one) for path, methods in paths for one in methods.items()]
@@ -116,7 +116,7 @@ def test_what_is_described(client: httpx.Client, served: Serving) -> None:
         method, path, query, body, template = request
         try:
             content = None if body is None else orjson.dumps(body)
-        except TypeError:  # beyond 64 bits
+        except TypeError:  # integers of more than 64 bits
             content = b"{"
         headers = {} if content is None else {"content-type": "application/json"}
         with client.stream(method, path, params=query, content=content, headers=headers) as answer:

@@ -127,11 +127,11 @@ def test_a_restart_goes_on_with_what_was_collected(tmp_path: Path) -> None:
     assert again.log.last == hub.log.last
     asked = Query("ada lamp", name="daily", tag='{"every":"1 day"}')
     again.begin([asked])
-    take(again, 2, results=[result(1)])  # a batch that was not committed comes again
+    take(again, 2, results=[result(1)])  # a batch that was not committed is repeated
     take(again, 3, results=[result(2)])
     third = opened(tmp_path, clock)
     third.begin([asked])
-    clock.now += 3 * DAY  # it fell due while no process ran
+    clock.now += 3 * DAY  # it became due while no process ran
     third.tick()
     assert ids(digests(third)[0]) == ["id1", "id2"]
     last = opened(tmp_path, clock)
@@ -220,7 +220,7 @@ def test_a_segment_carries_open_digests_on(tmp_path: Path) -> None:
 
 
 def test_a_kill_before_the_events_of_a_replacement_are_kept(tmp_path: Path) -> None:
-    """The batch comes again, and the queries that stood before it are known."""
+    """The batch is repeated, and the queries before it are known."""
     clock = Clock(NOON)
     first = opened(tmp_path, clock)
     take(first, 1, [adding("moves", "ada lamp", owner="ann")])

@@ -24,7 +24,7 @@ RESULTS = 600
 
 
 class Follower:
-    """A subscriber that connects again behind the last event it has seen, as a browser does."""
+    """A subscriber that reconnects after the last event that it has seen, as a browser does."""
 
     def __init__(self, url: str, path: str) -> None:
         self.events: list[tuple[str, str, Any]] = []
@@ -121,7 +121,7 @@ def test_subscribers_of_a_killed_server_miss_nothing(tmp_path: Path, kills: int)
         if kill % 4 != 1:
             serving.ready()
         else:
-            time.sleep(rng.uniform(0.2, 1.5))  # killed as it starts
+            time.sleep(rng.uniform(0.2, 1.5))  # killed during its start
     serving.kill()
     serving = Serving([*command, "--lateness", "1 s"])
     append(source, *records[kills * share :])
@@ -180,7 +180,7 @@ def test_a_killed_server_over_a_database(database: Database, tmp_path: Path) -> 
 
 @some("kills", [1], [8])
 def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: int) -> None:
-    """100 searches are saved, every third is removed; the server is killed meanwhile."""
+    """100 searches are saved and every third is removed, while the server is killed repeatedly."""
     rng = random.Random(5)
     schema, source = shop(tmp_path)
     port = free_port()
@@ -191,7 +191,7 @@ def test_what_was_saved_or_removed_survives_every_kill(tmp_path: Path, kills: in
     client = httpx.Client(base_url=serving.url, trust_env=False, timeout=httpx.Timeout(60))
 
     def answered(method: str, name: str, **options: Any) -> int:
-        """The status, once a server answers; a removal that was cut off may have been made."""
+        """The status, once a server answers; a removal without an answer may have been made."""
         while True:
             try:
                 status = client.request(method, f"/queries/{name}", **options).status_code

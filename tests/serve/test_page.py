@@ -25,7 +25,7 @@ TIME = count(2000)
 NAMES = "[...document.querySelectorAll('#saved h3')].map(e => e.textContent)"
 ITEMS = "document.querySelectorAll('#results .result').length"
 PICTURES = os.environ.get("SKWS_PICTURES")
-"""A folder for screenshots, to look at."""
+"""A folder for screenshots, for inspection."""
 
 
 @asynccontextmanager
@@ -160,7 +160,7 @@ FIELD = "document.getElementById('query')"
 
 @scenario
 async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path, Path], port: int) -> None:
-    """As the combobox of the ARIA practices: the focus stays, and the option that is chosen is told."""
+    """As the combobox in the ARIA practices: the focus stays, and the selected option is announced."""
     async with opened_on(shopping, port) as (_, opened):
         assert await opened.run(f"{FIELD}.getAttribute('aria-expanded')") == "false"
         await opened.type("ada lam")
@@ -201,7 +201,7 @@ async def test_words_are_completed_by_keyboard_and_pointer(shopping: tuple[Path,
         await opened.click(*map(int, place))
         assert await opened.run(f"{FIELD}.value") == "ada lamp customer:"
         assert await opened.run("document.activeElement.id") == "query"
-        # Inside a text, the word at the cursor is completed and what follows it stays.
+        # Within a text, the word at the cursor is completed and the text after it remains.
         await opened.run(
             f"{FIELD}.value = 'lovxyz lamp'; {FIELD}.setSelectionRange(3, 3);"
             f"{FIELD}.dispatchEvent(new Event('input'))"
@@ -382,7 +382,7 @@ async def test_the_page_asks_for_the_token(shopping: tuple[Path, Path], port: in
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pictures_in_both_schemes(shopping: tuple[Path, Path], port: int, scheme: str) -> None:
-    """The text is readable on its ground in both: a contrast of 4.5 (WCAG 2.2, AA)."""
+    """Text is readable on its background in both: a contrast of 4.5 (WCAG 2.2, AA)."""
 
     @scenario
     async def drawn() -> None:

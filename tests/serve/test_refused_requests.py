@@ -26,7 +26,7 @@ NESTED = json.loads("[" * 300 + "]" * 300)
 
 
 def raw(port: int, head: str, body: bytes = b"") -> tuple[int, bytes]:
-    """The status and body of the answer to a request as it is written here."""
+    """The status and body of the answer to a request, which is sent unchanged."""
     with socket.create_connection(("127.0.0.1", port), 60) as opened:
         opened.sendall(head.replace("\n", "\r\n").encode() + b"\r\n" + body)
         answer = b""
@@ -126,7 +126,7 @@ def test_all_methods_of_an_address_are_told(client: httpx.Client) -> None:
 
 
 def test_a_number_without_a_fraction_is_whole(client: httpx.Client) -> None:
-    """JSON has no integers of its own."""
+    """JSON has no separate integers."""
     assert client.post(
         "/search", content=b'{"query":"ada","limit":3.0,"max_size":2.0}', headers=JSON
     ).is_success
@@ -145,7 +145,7 @@ def test_a_body_in_chunks_is_counted(served: Serving) -> None:
             for _ in range(20):
                 opened.sendall(piece)
         except OSError:
-            pass  # the server has closed
+            pass  # the server has closed the connection
         answer = opened.recv(65536)
     assert b" 413 " in answer.split(b"\r\n")[0]
 
@@ -204,7 +204,7 @@ def test_searches_that_are_refused(client: httpx.Client, body: dict[str, Any], m
 def test_saved_searches_that_are_refused(
     client: httpx.Client, name: str, body: dict[str, Any], message: str
 ) -> None:
-    # Not by httpx, which refuses text that is not Unicode, too.
+    # Not with httpx, which also rejects text that is not Unicode.
     answer = client.put(f"/queries/{name}", content=json.dumps(body), headers=JSON)
     assert answer.status_code in {400, 422}, answer.text
     assert message in answer.json()["error"]
@@ -335,7 +335,7 @@ def test_what_is_no_http_is_refused_in_json(served: Serving, head: str) -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """A server beyond this machine, with a token."""
+    """A server for other machines, with a token."""
     schema, stream = shop(tmp_path_factory.mktemp("guarded"))
     options = ["--host", "0.0.0.0", "--name", "search.example.org"]
     environment = {"SKWS_SERVE_TOKEN": TOKEN}
@@ -359,7 +359,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 def test_tokens(guarded: Serving, authorization: str, status: int) -> None:
     for path in ("/queries", "/metrics", "/schema", "/events", "/openapi.json"):
         if status == 200 and path == "/events":
-            continue  # it does not end
+            continue  # it never ends
         head = f"GET {path} HTTP/1.1\nHost: search.example.org\nAuthorization: {authorization}\n"
         told, _ = raw(guarded.port, head)
         assert told == status, path
@@ -375,7 +375,7 @@ def test_the_token_is_told_nowhere(guarded: Serving) -> None:
 
 
 def test_searches_of_very_many_networks(tmp_path: Path) -> None:
-    """One that is saved would keep the job busy; one that is made once ends at its time limit."""
+    """Saved searches would keep the job busy; a single search ends at its time limit."""
     movies = Path("examples/movies")
     source = [f"replay:{movies / 'replay.jsonl'}", "--schema", str(movies / "schema.yaml"), "--speed", "1e12"]
     with serving(*source, "--window", "36500 days") as one, one.client() as client:

@@ -112,7 +112,7 @@ def test_the_last_word_is_completed(client: httpx.Client, folder: Path) -> None:
 
 
 def test_an_answer_ends_at_32_mb(tmp_path: Path) -> None:
-    """The best results that have room; alike with the places of keywords, which also take room."""
+    """The best results that fit; the same with the positions of keywords, which also take space."""
     schema, stream = shop(tmp_path)
     large = " " * 6_000_000
     names = [*["ada"] * 7, "bob", "eve"]
@@ -267,7 +267,7 @@ def test_a_search_is_replaced_in_one_step(client: httpx.Client, folder: Path) ->
 
 
 def test_a_search_that_another_owner_replaces_is_gone_for_the_first(tmp_path: Path) -> None:
-    """Neither sees events of the other, then, later, and behind a kill."""
+    """Neither sees events of the other: at once, later, and after a kill."""
     schema, stream = shop(tmp_path)
     command = [str(stream), "--schema", str(schema), "--window", "1 hour"]
     command += ["--checkpoint", str(tmp_path / "state")]
@@ -307,7 +307,7 @@ def test_a_search_that_another_owner_replaces_is_gone_for_the_first(tmp_path: Pa
 
 
 def check_owners(streams: dict[str, Stream], expected: dict[str, list[tuple[str, str]]]) -> None:
-    """The events behind ``ready``, with the owners that they tell; nobody reads the address of another."""
+    """The events after ``ready``, with their owners; no owner sees the address of another."""
     for name, stream in streams.items():
         stream.wait(lambda s=stream, e=expected[name]: len(changes(s)) >= len(e))  # type: ignore[misc]
         assert [(kind, owner) for kind, owner, _ in changes(stream)] == expected[name], name

@@ -48,7 +48,7 @@ def test_a_database_is_served_without_a_schema(database: Database, tmp_path: Pat
         database.run("UPDATE customer SET price = 20 WHERE cid = 7")
         stream.wait_for("result", 2)
         assert [each["result"]["op"] for each in stream.of("result")] == ["+", "-"]
-        assert one.stop() == 130  # and drops its replication slot
+        assert one.stop() == 130  # it also drops its replication slot
     kept.write_text(kept.read_text().replace("name: text", "name: {type: text, analyzer: none}"))
     with serving(database.uri(), environment=environment) as one, one.client() as client:
         assert "edited" in "".join(one.raw)

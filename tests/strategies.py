@@ -27,17 +27,17 @@ THOROUGH = "SKWS_THOROUGH" in os.environ
 
 
 def runs(number: int) -> range:
-    """The seeds of so many runs; of a third if the tests are not to be thorough."""
+    """The seeds of that many runs; a third of them unless the tests are thorough."""
     return range(number if THOROUGH else -(-number // 3))
 
 
 def examples(number: int, **more: Any) -> settings:
-    """The number of examples of a property test; if not thorough, a twentieth and three, a fifth at most."""
+    """The number of examples of a property test; unless thorough, a twentieth plus three, at most a fifth."""
     return settings(max_examples=number if THOROUGH else min(-(-number // 5), 3 + number // 20), **more)
 
 
 def length(few: int, many: int) -> int:
-    """The length of a random stream: ``many`` if the tests are to be thorough."""
+    """The length of a random stream: ``many`` if the tests are thorough."""
     return many if THOROUGH else few
 
 
@@ -53,9 +53,9 @@ def some(names: str, few: Sequence[Any], others: Sequence[Any], **more: Any) -> 
 
 
 def combinations(names: str, *axes: Sequence[Any], every: int = 2, **more: Any) -> pytest.MarkDecorator:
-    """Runs a test with all combinations of values for ``names``, of which all but each ``every``-th are slow.
+    """Runs a test with all combinations of values for ``names``; only every ``every``-th is not slow.
 
-    Each value still meets each ``every``-th of another axis.
+    Each value is still combined with every ``every``-th of another axis.
     """
     places = product(*(range(len(axis)) for axis in axes))
     return pytest.mark.parametrize(
@@ -107,7 +107,7 @@ SYNONYMS = (("alpha", "delta"), ("gamma", "alpha pad"), ("omega", "beta"))
 
 @st.composite
 def worded(draw: st.DrawFn, schema: Schema) -> Schema:
-    """The schema with an analyzer for the text of each relation, and perhaps synonyms."""
+    """The schema with an analyzer for the text of each relation, and maybe synonyms."""
     analyzers = st.sampled_from([Analyzer.ENGLISH, Analyzer.SIMPLE, Analyzer.GERMAN, Analyzer.NONE])
     relations = tuple(
         replace(each, attributes=(replace(COLUMNS[0], analyzer=draw(analyzers)), *COLUMNS[1:]))
@@ -117,7 +117,7 @@ def worded(draw: st.DrawFn, schema: Schema) -> Schema:
 
 
 def rows(words: int) -> st.SearchStrategy[Row]:
-    """Rows of (text, x, y); texts hold any of the first ``words`` keywords, values sometimes NULL."""
+    """Rows of (text, x, y); texts contain any of the first ``words`` keywords, values are sometimes NULL."""
     text = st.lists(st.sampled_from(WORDS[:words]), max_size=2, unique=True).map(
         lambda w: " ".join([*w, "pad"])
     )
@@ -159,7 +159,7 @@ Case: TypeAlias = tuple[Schema, int, list[Record], list[Record]]
 
 @st.composite
 def cases(draw: st.DrawFn, max_records: int = 14) -> Case:
-    """A schema, how many words its tuples hold, rows of its tables, and a stream."""
+    """A schema, the number of words in its tuples, rows of its tables, and a stream."""
     schema, words = draw(schemas(tables=True)), draw(st.integers(1, 3))
     return schema, words, draw(static_rows(schema, words)), draw(streams(schema, words, max_records))
 
@@ -187,9 +187,9 @@ _EXCLUDING = ("-gamma", "-omega", "-r0.x>1", "-al?ha", "-(r0:beta OR r1.y=0)", "
 
 @st.composite
 def query_texts(draw: st.DrawFn, words: int = 2) -> str:
-    """Queries with all of the language over ``schemas`` of at least two relations; some cannot be read.
+    """Queries with all of the language over ``schemas`` of at least two relations; some are invalid.
 
-    Of at most ``words`` keywords, and conditions and exclusions.
+    They have at most ``words`` keywords, and conditions and exclusions.
     """
     keyword = st.sampled_from((*_KEYWORDS, *_KEYWORDS, *_EITHER, *_SCOPED, *_WANTED))
     more = st.sampled_from((*_RESTRICTING, *_EXCLUDING))

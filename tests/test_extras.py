@@ -36,7 +36,7 @@ MEMBERS = ("schema", "windows", "purging", "mesh", "patterns", "bounds", "tui")
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The installed packages but those of extras."""
+    """The installed packages except those of extras."""
     folder = tmp_path_factory.mktemp("site")
     for installed in (*site.getsitepackages(), *_linked()):
         for entry in sorted(Path(installed).iterdir()):
@@ -46,7 +46,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _linked() -> list[str]:
-    """Folders of packages that a file of the environment adds to the path."""
+    """Folders that a file of the environment adds to the path for a package."""
     return [
         path for path in sys.path if path.endswith("site-packages") and path not in site.getsitepackages()
     ]
@@ -101,7 +101,7 @@ MISSING: dict[tuple[str, ...], str] = {
     ),
     ("serve", "replay:somewhere"): "pip install 'skws[serve]'",
 }
-"""Commands, and what the line that each ends with says."""
+"""Commands, and the content of the line with which each ends."""
 EACH_IN_TURN = """
 import json, sys
 from skws.cli.main import run
@@ -111,7 +111,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def test_a_missing_extra_is_named(packages: Path, tmp_path: Path) -> None:
-    """One process runs all commands: loading what they share takes most of the time of each."""
+    """One process runs all commands: loading their common modules takes most of the time of each."""
     (tmp_path / "shop.yaml").write_text(SHOP)
     (tmp_path / "day.jsonl").write_text(
         '{"relation": "customer", "time": 1, "row": {"id": 1, "name": "Byron"}}\n'

@@ -55,7 +55,7 @@ NETWORK = "customer{byron} - purchase{} - complaint{leaks}"
 
 
 class Exporting:
-    """A frame of another library, which exports Arrow."""
+    """A DataFrame of another library, which exports Arrow."""
 
     def __init__(self, rows: list[dict[str, Any]]) -> None:
         self._table = pa.Table.from_pylist(rows)
@@ -120,7 +120,7 @@ def test_a_schema_is_inferred_if_none_is_given() -> None:
     customers = pd.DataFrame({"id": range(1, 41), "name": [f"person{n} of this town" for n in range(40)]})
     purchases = pd.DataFrame({"id": range(60), "customer_id": [1 + n % 40 for n in range(60)]})
     purchases["note"] = [f"kettle number {n} was sent" for n in range(60)]
-    purchases.loc[59, "customer_id"] = None  # which makes them floats
+    purchases.loc[59, "customer_id"] = None  # turns them into floats
     results = skws.search("person3 kettle", {"customer": customers, "purchase": purchases})
     assert [join.name for join in results.schema.joins] == ["purchase.customer_id = customer.id"]
     assert len(results) == 2

@@ -37,7 +37,7 @@ def no_budget() -> Iterator[None]:
 
 
 class Hoard:
-    """Says that it holds something."""
+    """Claims to hold some memory."""
 
     def held(self) -> Held:
         return Held(1 << 62, "query 'x' holds 7 results")
@@ -112,7 +112,7 @@ def test_processes_of_an_executor_that_has_all_cores_share_the_memory(
 
 
 def hot(tmp_path: Path, number: int) -> list[str]:
-    """A command that searches so many tuples which all meet as many others, at one instant."""
+    """A command that searches that many tuples, each of which joins as many others, at one instant."""
     (tmp_path / "hot.yaml").write_text(SCHEMA)
     with (tmp_path / "hot.jsonl").open("wb") as file:
         for place in range(2 * number):

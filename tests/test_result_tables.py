@@ -31,7 +31,7 @@ def random_result(rng: random.Random, number: int) -> Result:
 
 
 def row_of(result: Result) -> dict[str, Any]:
-    """A row, made by hand."""
+    """A row built by hand."""
 
     def text(value: Any) -> str | None:
         return None if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -20,7 +20,7 @@ def until(
     step: Callable[[], object] = nap,
     state: Callable[[], object] = lambda: None,
 ) -> None:
-    """Calls ``step`` until ``done`` gives true. Fails after PATIENCE seconds, and shows ``state``."""
+    """Calls ``step`` until ``done`` returns true. Fails after PATIENCE seconds, and shows ``state``."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, state()
@@ -28,7 +28,7 @@ def until(
 
 
 def gone(process: int) -> bool:
-    """Whether a process has ended; its parent may not have waited for it."""
+    """True if a process has ended, even if its parent has not waited for it."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

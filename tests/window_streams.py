@@ -84,7 +84,7 @@ def guards(k: int) -> st.SearchStrategy[g.Guard]:
 
 
 def simple_guards(k: int) -> st.SearchStrategy[g.Guard]:
-    """Guards that hold about every other time, over few values."""
+    """Guards that hold about half of the time, over few values."""
     above = st.builds(
         lambda back, c: g.Compare("<", g.GuardConstant(c), g.Field("x", back)),
         st.integers(0, k),
@@ -112,7 +112,7 @@ def regulars(k: int, leaves: int = 5) -> st.SearchStrategy[r.Regular]:
 
 @st.composite
 def expression_texts(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[str]) -> str:
-    """Window expressions in the language for people."""
+    """Window expressions in the user's language."""
     a, b, c = (draw(st.sampled_from(conditions)) for _ in range(3))
     form = draw(
         st.sampled_from(
@@ -133,7 +133,7 @@ def expression_texts(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[
 
 @st.composite
 def expression_windows(draw: st.DrawFn, conditions: Sequence[str], keys: Sequence[str]) -> ExpressionWindow:
-    """Those of ``expression_texts``, and as often such as hold many records."""
+    """The windows of ``expression_texts``, and equally often windows that hold many records."""
     a, b = (draw(st.sampled_from(conditions)) for _ in range(2))
     key = draw(st.sampled_from(keys))
     per = f" per {key}" if key else ""
@@ -152,7 +152,7 @@ def records() -> st.SearchStrategy[StreamRecord]:
 
 @st.composite
 def words(draw: st.DrawFn, max_size: int = 9, min_size: int = 0) -> list[StreamRecord]:
-    """Records in order of time, with ties."""
+    """Records in time order, with ties."""
     time, word = 0, []
     for record in draw(st.lists(records(), min_size=min_size, max_size=max_size)):
         time += draw(st.sampled_from((0, 1, 1, 3)))
@@ -175,7 +175,7 @@ def accepted(
 
 
 def matches(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> bool:
-    """Membership by Definition 3 alone, with no automaton in it."""
+    """Membership by Definition 3, without an automaton."""
     return len(word) >= k and (k, len(word)) in _spans(regular, word, k)
 
 
@@ -208,7 +208,7 @@ def _spans(regular: r.Regular, word: Sequence[StreamRecord], k: int) -> set[tupl
 def windows_by_definition(
     pairs: Sequence[tuple[r.Regular, r.Regular]], k: int, word: Sequence[StreamRecord]
 ) -> list[tuple[int, int]]:
-    """Definition 7 to the letter, ordered by end and start."""
+    """Definition 7 literally, ordered by end and start."""
     found = set()
     for before, window in pairs:
         starts = [i for i in range(k, len(word)) if matches(before, word[:i], k)]
@@ -220,7 +220,7 @@ def windows_by_definition(
 def selected(
     expression: WindowExpression, windows: Sequence[tuple[int, int]], word: Sequence[StreamRecord]
 ) -> list[tuple[int, int]]:
-    """The windows that limits and selection leave of all; for ``first``, only the limits."""
+    """The windows that remain after limits and selection; for ``first``, only after the limits."""
     kept = [w for w in windows if _within(expression.limits, w, word)]
     if expression.selection is Selection.LONGEST:
         return [min(w for w in kept if w[1] == end) for end in sorted({w[1] for w in kept})]
@@ -242,7 +242,7 @@ def first_of(
     word: Sequence[StreamRecord],
     alphabet: Alphabet = ALPHABET,
 ) -> list[tuple[int, int]]:
-    """What ``first`` leaves of all windows, record by record: one at most is open, and ends where it can."""
+    """The windows that ``first`` selects, record by record: at most one is open, and ends when it can."""
     found: list[tuple[int, int]] = []
     opened: int | None = None
     for i in range(expression.k, len(word)):
@@ -263,7 +263,7 @@ def can_end(
     word: Sequence[StreamRecord],
     alphabet: Alphabet = ALPHABET,
 ) -> bool:
-    """Whether a window from ``first`` can end at ``now`` or later, as far as the automata's graphs tell."""
+    """True if a window from ``first`` can end at ``now`` or later, by the graphs of the automata."""
     limits = expression.limits
     size, span = now - first + 1, word[now].time - word[first].time
     if (limits.most is not None and size > limits.most) or (
@@ -278,7 +278,7 @@ def can_end(
 def can_go_on(
     expression: WindowExpression, first: int, word: Sequence[StreamRecord], alphabet: Alphabet = ALPHABET
 ) -> bool:
-    """Whether a window from ``first`` can end after a word, but for limits."""
+    """True if a window from ``first`` can end after a word, apart from limits."""
     return _reaches(expression, first, word, alphabet, lambda a: {p for p, _, _ in a.transitions})
 
 
@@ -289,10 +289,10 @@ def _reaches(
     alphabet: Alphabet,
     wanted: Callable[[LookbackAutomaton], Iterable[int]],
 ) -> bool:
-    """Whether a window that begins at ``first`` has brought its automaton to some wanted state."""
+    """True if a window that begins at ``first`` has led its automaton to a wanted state."""
     for pair in expression.pairs:
         if accepted(pair.before, word[:first], alphabet):
-            # Every state of a trimmed automaton but the initial one leads to the end.
+            # Every state of a trimmed automaton except the initial one leads to the end.
             window = trimmed(pair.window)
             live = automaton(expression.k, window.states, window.initial, wanted(window), window.transitions)
             if accepted(live, word[first - expression.k :], alphabet):

@@ -10,12 +10,12 @@ from tests.postgres import database, postgres_server
 
 __all__ = ["database", "many_files", "postgres_server"]
 
-FILES = 1024  # more than select can tell apart
+FILES = 1024  # more than select can handle
 
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """So many open files that the descriptor of the next one is beyond what select takes."""
+    """Open so many files that the descriptor of the next one is too large for select."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = soft if soft == resource.RLIM_INFINITY else max(soft, 2 * FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

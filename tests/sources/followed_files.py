@@ -30,12 +30,12 @@ def line(number: int, title: str = "x", relation: str = "movie") -> bytes:
 
 
 def numbers(items: list[Item]) -> list[object]:
-    """First attributes of records; reasons of bad ones."""
+    """First attributes of records; reasons of bad records."""
     return [item.reason if isinstance(item, BadRecord) else item.row[0] for item in items]
 
 
 class Follower:
-    """Polls a path, and remembers each batch, to read it again."""
+    """Polls a path, and records each batch to read it again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class Follower:
         self.feed = FilesFeed(self.path, SCHEMA)
 
     def replay(self) -> None:
-        """Every batch comes again the same, in this process and in another."""
+        """Check that every batch is the same when it is read again, in this process and in another."""
         for feed in (self.feed, FilesFeed(self.path, SCHEMA)):
             for start, items, end in self.taken:
                 assert list(feed.replay(start, end)) == items

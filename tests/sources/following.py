@@ -47,7 +47,7 @@ def source(database: Database, **parameters: str) -> PostgresSource:
 
 
 def shown(items: list[Item]) -> list[tuple[object, ...]]:
-    """Items without their times."""
+    """Items without times."""
     return [
         (item.source.split(" at ")[0], item.reason)
         if isinstance(item, BadRecord)
@@ -64,7 +64,7 @@ def follow(
     limit: int = 1000,
     commit: bool = False,
 ) -> tuple[list[Item], Offset, list[str]]:
-    """All up to what is the end of the log now."""
+    """Read all items up to the current end of the log."""
     ((current,),) = database.ask("SELECT pg_current_wal_lsn()::text")
     end, deadline = lsn_of(str(current)), time.monotonic() + PATIENCE
     items: list[Item] = []

@@ -20,7 +20,7 @@ from skws.sources.postgres.pgoutput import (
 
 
 def encoded(change: Change) -> bytes:
-    """The message of a change."""
+    """The encoded message of a change."""
     match change:
         case BeginMessage(lsn, time):
             return b"B" + struct.pack(">qqi", lsn, time - EPOCH_MICROS, 1)

@@ -51,7 +51,7 @@ def test_a_database(database: Database) -> None:
     database.run(insert(3, 3), "INSERT INTO sighting VALUES (3, 'seen')")
     items, offset, _ = follow(feed, database, offset)
     assert shown(items) == [*movies(3), ("+", "sighting", 3, "seen")]
-    # A table may go with its relation, and one that is not there is refused.
+    # A table may be removed with its relation, and a missing table is rejected.
     feed.change_schema(GONE)
     database.run("DROP TABLE sighting", insert(4, 4))
     with pytest.raises(SourceError, match="no table 'sighting'"):

@@ -109,7 +109,7 @@ def change(rng: Random, unusual: float) -> RowChange:
 
 
 def one_by_one(changes: ChangeDecoder, messages: list[bytes], moments: list[Moment]) -> list[object]:
-    """The good and the bad records of each message alone."""
+    """The good and the bad records of each message, decoded separately."""
     chunks = [changes.chunk([message], [at]) for message, at in zip(messages, moments, strict=True)]
     return [
         *(bad for chunk in chunks for bad in chunk.bad),
@@ -144,7 +144,7 @@ def by_columns(chunk: Chunk) -> bool:
 
 @pytest.mark.parametrize("timed", [False, True])
 def test_usual_changes_are_decoded_by_columns(timed: bool) -> None:
-    """Else the test above compares what is done one by one with itself."""
+    """Otherwise the test above would compare decoding one by one with itself."""
     rng = Random(1)
     messages = [encoded(Update(7, None, None, cells(rng, 0.0))) for _ in range(MANY)]
     chunk = decoder(schema(key=True, timed=timed), ReplicaIdentity.DEFAULT).chunk(
@@ -210,7 +210,7 @@ def test_any_bytes_among_changes_are_a_change_or_an_error(payload: bytes, place:
 
 @given(st.from_regex(r"-?[0-9]{1,4}(\.[0-9]{0,5})?", fullmatch=True))
 def test_zeros_at_the_end_of_numerics(digits: str) -> None:
-    """Columns are freed of them by a regular expression, single values by ``without_zeros``."""
+    """A regular expression removes them from columns, ``without_zeros`` from single values."""
     rng = Random(3)
     rows = [list(cells(rng, 0.0)) for _ in range(MANY)]
     rows[0][2] = digits.encode()

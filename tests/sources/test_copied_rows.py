@@ -89,7 +89,7 @@ def test_rows_are_read_as_one_by_one(rows: list[tuple[int, tuple[str | None, ...
     readers = [RowReader(SCHEMA, number) for number in range(len(SCHEMA.relations))]
     found = copied.read(lines)
     expected = [one_by_one(readers[relation], row) for relation, row in rows]
-    # repr, as 0.0 and -0.0 are equal, and so are 1 and True.
+    # repr, as 0.0 equals -0.0, and 1 equals True.
     records = [each for each in expected if isinstance(each, Record)]
     assert repr(list(found.records.records())) == repr(records)
     reasons = [each for each in expected if isinstance(each, str)]

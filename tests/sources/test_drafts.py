@@ -127,7 +127,7 @@ def _is_readable(file: Path) -> bool:
 
 
 def test_a_folder_that_cannot_be_written(day: Path, user_folder: Path) -> None:
-    """Here, as the draft's name would be too long: whoever runs the tests may write everywhere."""
+    """Here because the draft's name would be too long: the user who runs the tests may write everywhere."""
     day = day.rename(day.with_name("d" * 240 + ".jsonl"))
     draft = draft_of([str(day)])
     assert draft.path.parent == user_folder

@@ -40,7 +40,7 @@ FAR = 5_000_000_000.0  # seconds: the year 2128
 
 
 class HandCalendar:
-    """The time of day, set by hand."""
+    """A calendar clock that tests set."""
 
     def __init__(self) -> None:
         self.micros = 0
@@ -54,7 +54,7 @@ def times(items: Sequence[Item]) -> list[int]:
 
 
 def test_a_replay_after_a_failure_refuses_the_same_records(tmp_path: Path) -> None:
-    """Though the clock has gone on, and they would be taken now."""
+    """Though the clock has advanced, so that they would be accepted now."""
     path, calendar = tmp_path / "in.jsonl", HandCalendar()
 
     def feed() -> BoundedFeed:
@@ -96,7 +96,7 @@ def test_records_are_refused_again_where_the_clock_stood(tmp_path: Path) -> None
 
 
 def test_messages_after_a_failure_are_refused_as_before() -> None:
-    """Of two partitions, though the clock has gone on since."""
+    """In two partitions, though the clock has advanced since then."""
     second = 1_000_000
     calendar = HandCalendar()
     with closing(MockBroker()) as kafka:
@@ -106,7 +106,7 @@ def test_messages_after_a_failure_are_refused_as_before() -> None:
         polls: list[tuple[Offset, Batch]] = []
 
         def sent(*messages: tuple[int, int]) -> Chunk:
-            """What polls give of messages at those seconds of those partitions."""
+            """The items that polls return for messages at these seconds in these partitions."""
             for partition, seconds in messages:
                 kafka.send("shop.order", [{"cid": 7}], partition=partition, millis=seconds * 1000)
             found: list[Chunk] = []
@@ -182,11 +182,11 @@ def test_sources_that_end_know_no_clock(tmp_path: Path) -> None:
 def test_the_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, options: tuple[str, ...], expected: int
 ) -> None:
-    """One day unless it is given; never less than what may be late."""
+    """One day by default; never less than the lateness."""
     (tmp_path / "schema.yaml").write_text(YAML)
     (tmp_path / "in.jsonl").touch()
     asked: list[Any] = []
-    # What would run for ever.
+    # These would run for ever.
     monkeypatch.setattr("skws.cli.watch.run_watch", lambda request, *_: asked.append(request))
     monkeypatch.setattr("skws.cli.serve._serve", lambda request, *_: asked.append(request))
     words = ("lamp",) if command == "watch" else ()
@@ -204,7 +204,7 @@ def test_the_option_is_a_duration(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_commit_times_far_ahead_raise_no_others() -> None:
-    """Of a server whose clock was wrong for a while."""
+    """From a server whose clock was wrong for some time."""
     schema = Schema("s", (Relation("movie", (Attribute("mid", AttributeType.INTEGER),)),), ())
     table = CatalogTable(7, "public", "movie", "r", ReplicaIdentity.FULL, (), (), frozenset(), ())
     decoder = ChangeDecoder(schema, MatchedTables({0: table}, {}, ()))
@@ -220,5 +220,5 @@ def test_commit_times_far_ahead_raise_no_others() -> None:
     found, end = read(Horizon(10, lambda: 50))
     assert not any(isinstance(item, BadRecord) for item in found)
     assert [item.time for item in found if isinstance(item, Record)] == [55, 61, 55]
-    # Read again when the clock has gone on.
+    # Read again after the clock has advanced.
     assert read(Horizon(10, lambda: 99).fixed(end.time)) == (found, end)

@@ -23,7 +23,7 @@ from tests.strategies import seeds
 
 
 def parts_between(feed: Feed, start: Offset, end: Offset, number: int) -> list[FeedPart] | None:
-    """As another process gets them."""
+    """The parts as another process gets them."""
     parts = feed.parts(start, end, number)
     sent: list[FeedPart] | None = pickle.loads(pickle.dumps(parts))
     return sent
@@ -76,18 +76,18 @@ def test_oracle_parts(seed: int, tmp_path: Path) -> None:
         ended = end
     rest = feed.poll(ended, 1_000_000).read
     polled = FilesFeed(tmp_path, SCHEMA).poll(feed.start(), 1_000_000).read
-    # Bad records are those of the whole, the place in their files among it.
+    # Bad records are those of the whole, including their positions in the files.
     both = sorted(map(repr, [*(item for some in found.values() for item in some), *rest]))
     assert both == sorted(map(repr, polled))
     for some in found.values():
         records = list(map(str, numbers([one for one in some if not isinstance(one, BadRecord)])))
-        assert records == sorted(records, key=int)  # of a file they come in order
+        assert records == sorted(records, key=int)  # records of a file are in order
 
 
 @pytest.mark.parametrize(
     ("times", "expected"),
     [
-        ((range(2000), range(0, 2000, 10)), (1000, 100)),  # side by side
+        ((range(2000), range(0, 2000, 10)), (1000, 100)),  # in parallel
         ((range(2000), range(2000, 4000)), (1100, 0)),  # one after the other
         ((range(1000, 3000), range(300)), (800, 300)),  # one is behind
     ],
@@ -106,7 +106,7 @@ def test_a_batch_ends_at_one_time_in_all_files(
 
 @seeds(8, 60)
 def test_nothing_behind_a_batch_is_earlier_than_what_is_in_it(seed: int, tmp_path: Path) -> None:
-    """A file that has nothing in a batch would else have its next records late."""
+    """Otherwise the next records of a file without records in a batch would be late."""
     rng = random.Random(seed)
     for file in range(rng.randrange(2, 5)):
         times = sorted(rng.sample(range(10_000), rng.choice([3, 100, 1000])))
@@ -202,7 +202,7 @@ def test_a_file_that_is_gone_or_cut_is_told(tmp_path: Path) -> None:
 
 
 def test_a_horizon_is_that_of_the_plan(tmp_path: Path) -> None:
-    """The clock goes on between the plan, its parts, and a restart."""
+    """The clock advances between the plan, its parts, and a restart."""
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(line(n) for n in range(100)))
     now = 50_000_000

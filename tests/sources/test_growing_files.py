@@ -59,7 +59,7 @@ def test_a_growing_file(tmp_path: Path) -> None:
 
 
 def test_files_of_unequal_lengths_fill_a_poll(tmp_path: Path) -> None:
-    """Else a job takes the poll for all that waits, and its batches never grow."""
+    """Otherwise a job would assume that nothing else is waiting, and its batches would never grow."""
     for name, count in (("a", 100), ("b", 1), ("c", 30), ("d", 1)):
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(b"".join(line(1000 * ord(name) + n) for n in range(count)))
@@ -227,7 +227,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
 def test_any_pieces_give_what_a_replay_gives(
     tmp_path_factory: pytest.TempPathFactory, kind: str, titles: list[str], data: st.DataObject
 ) -> None:
-    """However the bytes come and however little is taken at once: the records of the whole file, once."""
+    """However the bytes arrive and however few are read at once: the records of the whole file, once."""
     path = tmp_path_factory.mktemp("pieces") / f"movie.{kind}"
     content = _jsonl(titles) if kind == "jsonl" else _csv(titles)
     path.touch()
@@ -342,7 +342,7 @@ def test_offsets_of_others_are_refused(offset: dict[str, object]) -> None:
 
 
 def test_an_offset_of_no_server_is_refused() -> None:
-    """It may be of another cluster's log, and nothing would show that."""
+    """It may belong to another cluster's log, which nothing would reveal."""
     known = LogPosition(100, time=5, server=LogHistory("7300000000000000001", 2))
     assert LogPosition.of(known.offset()) == known
     with pytest.raises(SourceError, match="does not name the server of its log"):

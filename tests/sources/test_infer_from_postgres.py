@@ -41,7 +41,7 @@ def inferred(database: Database, skws: Skws, *more: str) -> tuple[Schema, str]:
 def test_rows_exchange_keys_that_are_checked_at_the_end_of_a_statement(
     database: Database, skws: Skws
 ) -> None:
-    """So a deletion by such a key could end the row that has just taken it over."""
+    """So a deletion by such a key could end the row that has just got the key."""
     database.run(
         "CREATE TABLE place (rank int PRIMARY KEY DEFERRABLE, name text)",
         "ALTER TABLE place REPLICA IDENTITY FULL",

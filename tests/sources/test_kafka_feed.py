@@ -35,7 +35,7 @@ def kafka() -> Iterator[MockBroker]:
 
 @pytest.fixture
 def topic(kafka: MockBroker) -> str:
-    """A topic of movies, named after them behind a dot."""
+    """A topic of movies, whose name ends with the relation after a dot."""
     name = f"t{next(_names)}.movie"
     kafka.create(name, 3)
     return name
@@ -52,7 +52,7 @@ def opened(
 
 
 def follow(feed: Feed, offset: Offset, items: int, limit: int = 1000) -> tuple[list[Item], Offset, list[str]]:
-    """Until there are so many items, and a poll gives no more."""
+    """Read until there are ``count`` items, and a poll returns no more."""
     found: list[Item] = []
     notices: list[str] = []
     end = time.monotonic() + PATIENCE
@@ -79,7 +79,7 @@ def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: MockBroke
     assert numbers(items) == list(range(60))
     assert offset["next"] == {topic: {"0": 20, "1": 20, "2": 20}}
     assert not notices
-    # A partition that has nothing holds nobody up.
+    # An empty partition does not hold up the others.
     kafka.send(topic, [film(60)], partition=1, millis=5000)
     items, offset, _ = follow(feed, offset, 1)
     assert numbers(items) == [60]
@@ -88,7 +88,7 @@ def test_a_backlog_of_several_partitions_comes_in_order_of_time(kafka: MockBroke
 
 @seeds(0, 6)
 def test_any_division_into_polls_and_starts_gives_the_same(kafka: MockBroker, seed: int) -> None:
-    """What lies between two offsets is the same from polls, polls of another start, and once more."""
+    """The records between two offsets are the same from polls, from polls after a restart, and repeated."""
     random = Random(seed)
     name = f"r{next(_names)}.movie"
     partitions = 1 + seed % 4
@@ -122,7 +122,7 @@ def test_any_division_into_polls_and_starts_gives_the_same(kafka: MockBroker, se
 
 
 def _sent_at_random(kafka: MockBroker, topic: str, partitions: int, random: Random) -> dict[int, list[Any]]:
-    """What was sent to each partition: numbers of films, and ``bad``."""
+    """The content of each partition: numbers of films, and ``bad``."""
     sent: dict[int, list[Any]] = {}
     for number in range(random.randrange(1, 60)):
         partition = random.randrange(partitions)
@@ -164,8 +164,8 @@ def test_one_poll_waits_not_and_tells_what_waits(kafka: MockBroker, topic: str) 
 def test_a_long_backlog_is_read_ahead_only_so_far(
     kafka: MockBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One partition waits while the other gives all that is older; pausing loses and repeats nothing."""
-    # A hundred thousand messages, which the broker of the tests would take long for.
+    """One partition waits while the other returns all older messages; pausing loses and repeats nothing."""
+    # A hundred thousand messages, for which the tests' broker would take long.
     monkeypatch.setattr("skws.sources.kafka.topic_reader._LEAST_WAITING", 50)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._MOST_WAITING", 150)
     monkeypatch.setattr("skws.sources.kafka.topic_reader._CHUNK", 40)
@@ -279,13 +279,13 @@ def test_a_topic_that_was_made_anew_is_told(kafka: MockBroker, topic: str) -> No
 
 @pytest.fixture(scope="module")
 def tansu() -> Iterator[Broker]:
-    """A broker with ids of topics."""
+    """A broker with topic ids."""
     with closing(Broker()) as running:
         yield running
 
 
 def test_a_topic_that_was_made_anew_with_more_messages_is_told(tansu: Broker) -> None:
-    """Its offsets exist again, and only its id tells that they are others."""
+    """Its old offsets exist again, and only the topic's id differs."""
     name = f"again{next(_names)}.movie"
     tansu.create(name)
     tansu.send(name, map(film, range(3)))
@@ -385,7 +385,7 @@ def test_a_group_is_told_how_far_it_is(kafka: MockBroker, topic: str) -> None:
 
 @pytest.fixture
 def fragile() -> Iterator[MockBroker]:
-    """A broker of one's own."""
+    """A broker for a single test."""
     with closing(MockBroker()) as running:
         running.create("movie", 2)
         yield running

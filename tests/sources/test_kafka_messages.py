@@ -105,7 +105,7 @@ def test_updates_and_deletions_of_debezium() -> None:
 
 
 def test_a_time_far_ahead_of_the_clock_is_refused() -> None:
-    """Else all later records would be late."""
+    """Otherwise all later records would be late."""
     now = NOW
     reader = TopicReader("movie", SCHEMA, Form.AUTO, horizon=Horizon(10, lambda: now))
     value = orjson.dumps(FILM)
@@ -158,7 +158,7 @@ def test_json_behind_the_number_of_a_schema() -> None:
 
 @pytest.mark.parametrize("micros", [1_790_000_000_000_000_000, 1_790_000_000_000_000_000_000])
 def test_the_time_of_a_message_in_another_unit_is_said(micros: int) -> None:
-    """Milliseconds that are microseconds or nanoseconds in truth."""
+    """Milliseconds that are really microseconds or nanoseconds."""
     assert reason(read(FILM, time=micros)) == (
         f"the message's time {micros // 1000} is after the year 9999: expected milliseconds since the epoch"
         " (microseconds or nanoseconds?)"
@@ -201,7 +201,7 @@ def test_a_key_that_no_row_can_have_is_a_bad_record(key: str) -> None:
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        (gzip.compress(b"{}", mtime=0), "gzip"),  # all workers have to name the case alike
+        (gzip.compress(b"{}", mtime=0), "gzip"),  # all workers have to name this case the same
         (bz2.compress(b"{}"), "bzip2"),
         (zlib.compress(b"{}"), "zlib"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"),

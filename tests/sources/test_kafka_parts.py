@@ -30,7 +30,7 @@ def film(number: int) -> dict[str, Any]:
 
 
 def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
-    """Plans from the start of the source to its end, and whether there is more behind each."""
+    """Plans from the start of the source to its end, and whether more follows each."""
     at = feed.start()
     while (plan := feed.plan(at, limit)) is not None:
         yield at, plan.end, plan.rest
@@ -38,7 +38,7 @@ def planned(feed: Feed, limit: int) -> Iterator[tuple[Offset, Offset, bool]]:
 
 
 def read(feed: Feed, start: Offset, end: Offset, number: int) -> list[Chunk]:
-    """As other processes read the parts."""
+    """Read the parts as other processes do."""
     parts = feed.parts(start, end, number)
     assert parts is not None
     assert len(parts) <= number
@@ -79,7 +79,7 @@ def test_oracle_parts_of_topics(kafka: MockBroker, seed: int) -> None:
 
 
 def test_each_partition_gives_the_same_share(kafka: MockBroker) -> None:
-    """Those of a backlog that are in step stay in step, however unequal they are."""
+    """Partitions of a backlog that are in step remain in step, however unequal they are."""
     kafka.create("shares.movie", 2)
     for partition, number in ((0, 300), (1, 30)):
         kafka.send("shares.movie", [film(n) for n in range(number)], partition=partition, millis=1000)

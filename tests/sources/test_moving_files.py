@@ -36,7 +36,7 @@ def test_a_cut_file_is_read_from_its_start(tmp_path: Path) -> None:
 
 
 def test_a_file_cut_behind_its_beginning_is_noticed(tmp_path: Path) -> None:
-    """Its first KiB is as it was."""
+    """Its first KiB is unchanged."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(map(line, range(100))))
     follower = Follower(path)
@@ -78,7 +78,7 @@ def test_a_replaced_file_is_told_of(tmp_path: Path) -> None:
 
 
 def test_the_same_file_in_another_place_goes_on(tmp_path: Path) -> None:
-    """A directory restored from a copy has other inodes, and the same beginning."""
+    """A directory restored from a copy has other inodes, and the same beginnings."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
     follower = Follower(path)
@@ -124,7 +124,7 @@ def test_a_followed_file_that_is_gone_is_told_once_each_time(tmp_path: Path) -> 
 @pytest.mark.parametrize("copy", ["stream.jsonl.1", "stream-20261127.jsonl"])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_file_that_is_copied_and_cut_is_read_once(tmp_path: Path, copy: str, restarted: bool) -> None:
-    """As logrotate's ``copytruncate`` does it."""
+    """As by logrotate's ``copytruncate``."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(line(1) + line(2))
     follower = Follower(tmp_path)
@@ -148,11 +148,11 @@ def test_a_rotated_copy_waits_until_the_file_is_cut(tmp_path: Path) -> None:
     path.write_bytes(line(1) + line(2))
     follower = Follower(tmp_path)
     assert follower.poll() == [1, 2]
-    copy.write_bytes(line(1))  # under way
+    copy.write_bytes(line(1))  # in progress
     assert follower.poll() == []
     copy.write_bytes(line(1) + line(2))
     assert follower.poll() == []
-    append(path, line(3))  # lost by the cut, if it were not read before
+    append(path, line(3))  # would be lost by the truncation if it were not read before
     assert follower.poll() == [3]
     path.write_bytes(b"")
     assert follower.poll() == []
@@ -176,7 +176,7 @@ def test_a_folder_that_is_away_for_a_while_is_followed_when_it_is_back(tmp_path:
     root.rename(tmp_path / "away")
     assert follower.poll() == []
     assert follower.notices == [f"{root}: all files are gone; reading continues when they return"]
-    # It comes back by and by, as a copy.
+    # It returns gradually, as a copy.
     root.mkdir()
     (root / "a.jsonl").write_bytes(line(1) + line(2))
     assert follower.poll() == [2]
@@ -224,7 +224,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
             found.path.rename(tmp_path / "c.jsonl")
         return read_part(found, SCHEMA, *arguments[1:], **more)
 
-    # Between the look at a folder and the reading of its files there is no other way in.
+    # There is no other way to act between the listing of a folder and the reading of its files.
     monkeypatch.setattr("skws.sources.growing_files.read_part", rotate)
     assert follower.poll() == [1, 1]
     assert sorted(follower.offset["files"]) == ["a.jsonl", "c.jsonl"]
@@ -234,7 +234,7 @@ def test_a_file_that_goes_while_it_is_read_does_no_harm(
 def test_an_idle_folder_costs_the_same_whatever_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    """Of two seconds, at a look every 50 ms."""
+    """For two seconds, with a poll every 50 ms."""
     seen: list[str] = []
     for number in range(many):
         (tmp_path / f"{number}.jsonl").write_bytes(line(number))
@@ -256,14 +256,14 @@ def test_an_idle_folder_costs_the_same_whatever_is_in_it(
 
     monkeypatch.setattr(folder, "named_entries", counted)
     monkeypatch.setattr(folder, "_checksum", read)
-    clock.micros += 60_000_000  # nothing has grown lately
+    clock.micros += 60_000_000  # nothing has grown recently
     for _ in range(40):
         clock.micros += 50_000
         assert not len(feed.poll(offset, 100).read)
     assert seen.count("read") == 0
     assert seen.count("file") <= 5_000
     append(tmp_path / "7.jsonl", line(9))
-    (tmp_path / "new.jsonl").write_bytes(line(10))  # which is seen at once, and the other one with it
+    (tmp_path / "new.jsonl").write_bytes(line(10))  # it is seen at once, together with the other one
     assert numbers(list(feed.poll(offset, 100).read)) == [9, 10]
 
 

@@ -29,7 +29,7 @@ TABLES = (
 
 
 class Contents:
-    """What the records so far leave: the newest row of each key, and a bag of rows without one."""
+    """The content after the records so far: the newest row of each key, and a bag of rows without a key."""
 
     def __init__(self) -> None:
         self.keyed: dict[object, Row] = {}

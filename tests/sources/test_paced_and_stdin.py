@@ -78,7 +78,7 @@ def test_a_replay_goes_on_at_its_offset_and_comes_again(replay: Path) -> None:
 @pytest.mark.parametrize("bad", [b"", b"nonsense\n"])
 @pytest.mark.parametrize("last", [b"", line(1)])
 def test_polls_of_any_size_give_what_comes_again(tmp_path: Path, few: bool, bad: bytes, last: bytes) -> None:
-    """Of files in order of time or not, kept in memory or read a second time."""
+    """For files in order of time or not, kept in memory or read a second time."""
     path = tmp_path / "stream.jsonl"
     path.write_bytes(b"".join(line(n // 7) for n in range(60)) + bad + last)
     clock = HandClock()
@@ -186,7 +186,7 @@ def genre(number: int) -> bytes:
 
 
 def test_rows_of_tables_come_first_on_a_pipe(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    """Up to the first record of a stream; behind it they are bad, with advice."""
+    """Until the first record of a stream; after it they are bad records, with advice."""
     reader, writer = pipe
     feed = StdinFeed(reader, SCHEMA)
     assert list(feed.tables()) == []

@@ -51,7 +51,7 @@ def test_the_snapshot_comes_first_then_the_changes(database: Database, feed: Fee
 def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
     database: Database, tmp_path: Path
 ) -> None:
-    """So no row of it is late, though tables are copied one by one; rows without a time come first."""
+    """So no row of it is late, though tables are copied one by one; rows without a time are first."""
     database.run(
         "CREATE TABLE movie (mid int PRIMARY KEY, title text)",
         "CREATE TABLE sighting (mid int, at timestamptz)",
@@ -83,7 +83,7 @@ def test_the_snapshot_comes_in_order_of_times_that_an_attribute_tells(
 
 
 def test_blanks_that_fill_up_a_value_are_no_part_of_it(database: Database) -> None:
-    """So that it joins a varchar: in the snapshot, in changes, and as a key that is deleted."""
+    """So that it joins a varchar: in the snapshot, in changes, and as a deleted key."""
     database.run(
         "CREATE TABLE movie (mid char(5) PRIMARY KEY, title varchar)", "INSERT INTO movie VALUES ('a', 'a ')"
     )
@@ -98,7 +98,7 @@ def test_blanks_that_fill_up_a_value_are_no_part_of_it(database: Database) -> No
 
 
 def test_times_that_no_attribute_can_hold_are_missing(database: Database) -> None:
-    """Their rows are not, in the snapshot and in changes; where the time is the event's, the row is bad."""
+    """Their rows are kept, in the snapshot and in changes; if the time is the event's, the row is bad."""
     database.run("CREATE TABLE movie (mid int PRIMARY KEY, title varchar, until timestamp)")
     rows = (
         "INSERT INTO movie VALUES (%d, 'a', 'infinity')",
@@ -128,7 +128,7 @@ def test_times_that_no_attribute_can_hold_are_missing(database: Database) -> Non
 
 
 def test_a_snapshot_takes_its_time(database: Database) -> None:
-    """Whatever the role is allowed in one statement."""
+    """Whatever time the role is allowed for a statement."""
     database.run(
         *TABLES,
         "INSERT INTO movie SELECT i, 'film ' || i, 1 FROM generate_series(1, 2000) i",
@@ -152,7 +152,7 @@ def test_changes_come_beside_many_open_files(database: Database) -> None:
 
 
 def test_rows_with_a_null_in_their_key_go_one_by_one(database: Database) -> None:
-    """The key of the schema may be NULL where old rows are logged whole."""
+    """The key of the schema may be NULL if old rows are logged whole."""
     database.run(*TABLES)
     *others, sighting = SCHEMA.relations
     schema = replace(SCHEMA, relations=(*others, replace(sighting, key=("mid",))))
@@ -229,7 +229,7 @@ def test_without_old_rows_what_goes_is_a_bad_record(database: Database, feed: Fe
 
 
 def test_a_truncate_deletes_the_rows_of_each_table_that_it_names(database: Database, feed: Feed) -> None:
-    """Also of those of CASCADE; what the same transaction inserts then is behind it."""
+    """Including those of CASCADE; later inserts of the same transaction follow it."""
     offset = feed.start()
     database.run("TRUNCATE movie, sighting; INSERT INTO sighting VALUES (1, 'a')")
     items, _, _ = follow(feed, database, offset)
@@ -346,7 +346,7 @@ def test_partitions_are_followed_by_their_root(database: Database) -> None:
 def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_changes(
     database: Database, feed: Feed
 ) -> None:
-    """A key that is checked at the end of a transaction is none."""
+    """A key that is checked at the end of a transaction does not count."""
     database.run(
         "ALTER TABLE sighting REPLICA IDENTITY DEFAULT, ADD PRIMARY KEY (mid) DEFERRABLE",
         "INSERT INTO sighting VALUES (1, 'a')",
@@ -360,7 +360,7 @@ def test_who_has_neither_a_key_nor_whole_rows_is_told_that_the_server_refuses_ch
 
 
 def test_a_key_that_rows_may_exchange_is_told(database: Database) -> None:
-    """The schema names it, though the table's key is checked at the end of a statement."""
+    """The schema names it, though the table checks its key at the end of a statement."""
     database.run(
         "CREATE TABLE genre (gid int PRIMARY KEY, label text)",
         "CREATE TABLE sighting (mid int, note text)",

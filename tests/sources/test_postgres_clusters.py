@@ -18,7 +18,7 @@ from tests.sources.following import TABLES, follow, insert, movies, opened, show
 
 @pytest.fixture
 def own(postgres_server: Server) -> Iterator[Database]:
-    """A database of a server of its own, which a test may stop and change."""
+    """A database on a separate server, which a test may stop and change."""
     programs = binaries()
     assert programs is not None
     assert postgres_server.port
@@ -46,7 +46,7 @@ def test_another_cluster_at_the_address_is_refused(database: Database, own: Data
 
 
 def test_a_server_that_was_restored_from_before_the_offset_is_refused(own: Database) -> None:
-    """Its files were copied, with the slot; then the run went on."""
+    """Its files were copied, with the slot; then the run continued."""
     own.run(*TABLES, insert(1, 3))
     with closing(opened(own)) as feed:
         _, offset, _ = follow(feed, own, feed.start())
@@ -63,13 +63,13 @@ def test_a_server_that_was_restored_from_before_the_offset_is_refused(own: Datab
     server.start()
     assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
     server.stop()
-    server.restored()  # by another way, to another timeline
+    server.restored()  # restored in another way, to another timeline
     own.run("SELECT pg_logical_emit_message(true, 'x', repeat('x', 9000000))")
     assert "was restored to a state before the saved offset" in refusal(opened(own), offset)
 
 
 def copied(source: Path, target: Path) -> None:
-    """With the owner of each file, as who runs the server is not who runs the test."""
+    """Copy with the owner of each file, as the server's user differs from that of the tests."""
     shutil.copytree(source, target)
     for path in (source, *source.rglob("*")):
         owner = path.stat()

@@ -19,7 +19,7 @@ from skws_schema.errors import NotYetError, SourceError
 from tests.postgres import Database
 from tests.sources.following import TABLES, follow, insert, movies, opened, shown
 
-# Each leaves a file of its own behind, in which an older snapshot sees nothing.
+# Each leaves a new file of the table, in which an older snapshot sees nothing.
 CHANGES = (
     "ALTER TABLE movie ALTER COLUMN gid TYPE bigint",
     "TRUNCATE movie",
@@ -30,7 +30,7 @@ CHANGES = (
 
 
 def run_alone(database: Database, statement: str) -> None:
-    """Outside of a transaction block."""
+    """Run a statement outside of a transaction."""
     with closing(psycopg2.connect(database.uri())) as connected:
         connected.autocommit = True
         connected.cursor().execute(statement)
@@ -38,7 +38,7 @@ def run_alone(database: Database, statement: str) -> None:
 
 @contextmanager
 def behind_the_slot(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> Iterator[None]:
-    """``change`` comes between the slot's first position and the first lock."""
+    """``change`` happens between the slot's first position and the first lock."""
     changes = iter([change])
 
     def made(*arguments: object) -> tuple[int, str]:
@@ -69,7 +69,7 @@ def test_what_comes_while_another_table_is_copied_waits(
 
     def copied(*arguments: object) -> None:
         copy(*arguments)  # type: ignore[arg-type]
-        if not changing.ident:  # the static tables are copied, and the streams are not
+        if not changing.ident:  # the static tables are copied, the streams are not
             changing.start()
             waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
             deadline = time.monotonic() + 5
@@ -223,7 +223,7 @@ def test_a_table_that_cannot_be_published_now_is_named(database: Database, tmp_p
 def test_static_tables_are_locked_before_any_is_read(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read anew, as the snapshot is gone with its process."""
+    """They are read again, as the snapshot has ended with its process."""
     database.run(*TABLES, "INSERT INTO genre VALUES (1, 'noir')")
     with closing(opened(database, snapshot="no")) as feed:
         feed.start()

@@ -71,7 +71,7 @@ def test_keys_and_joins_are_exact(skws: Skws, database: Database, key: str, refe
 
 
 def followed(database: Database, schema: Schema) -> tuple[set[tuple[Any, ...]], ...]:
-    """The rows of the snapshot, and those of changes that touch all rows."""
+    """The rows of the snapshot, and those of changes to all rows."""
     with closing(source(database).open(schema)) as feed:
         begun, offset, _ = follow(feed, database, feed.start())
         database.run("UPDATE owner SET name = name", "UPDATE pet SET pet = pet")

@@ -36,7 +36,7 @@ def bad(items: list[Item]) -> list[BadRecord]:
 
 
 def test_a_partition_without_a_key_is_told_of(database: Database) -> None:
-    """The server refuses updates of its rows, though those of the root are logged whole."""
+    """The server rejects updates of its rows, though those of the root are logged whole."""
     database.run(*ROOT, EARLY, LATE, FULL % "late", "INSERT INTO movie VALUES (1, 'a', 1)")
     with closing(source(database).open(SCHEMA)) as feed:
         _, offset, notices = follow(feed, database, feed.start())
@@ -53,7 +53,7 @@ def test_a_partition_without_a_key_is_told_of(database: Database) -> None:
 
 
 def test_a_partition_that_goes_is_told_of(database: Database) -> None:
-    """The log says nothing of its rows, which stay."""
+    """The log does not contain the removal of its rows, which remain."""
     database.run(*ROOT, EARLY, LATE, FULL % "early", FULL % "late")
     clock = HandClock()
     with closing(PostgresSource(DatabaseAddress.of(database.uri()), clock=clock).open(SCHEMA)) as feed:
@@ -127,7 +127,7 @@ def test_a_partition_that_is_attached_later_is_told_of(database: Database) -> No
 
 
 def test_the_key_of_the_schema_is_enough(database: Database) -> None:
-    """Of a partition that logs it, and of one that logs whole rows."""
+    """For a partition that logs it, and for one that logs whole rows."""
     database.run(*ROOT, EARLY, LATE, KEY % "early", FULL % "late")
     with closing(source(database).open(SCHEMA)) as feed:
         _, offset, notices = follow(feed, database, feed.start())

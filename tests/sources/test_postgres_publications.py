@@ -20,12 +20,12 @@ LEGACY = (
     "CREATE PUBLICATION skws FOR TABLE movie, sighting WITH (publish_via_partition_root = true)",
     "COMMENT ON PUBLICATION skws IS 'made by skws'",
 )
-"""As earlier versions made it, one for all slots."""
+"""As created by earlier versions, one for all slots."""
 
 
 @pytest.fixture
 def slots(database: Database) -> tuple[str, str]:
-    """Names are of the whole server."""
+    """Slot names, which are unique in the whole server."""
     return f"{database.name}_a", f"{database.name}_b"
 
 
@@ -42,7 +42,7 @@ def makes_slot(database: Database, slot: str) -> None:
 
 
 def confirmed(database: Database, slot: str) -> dict[str, object]:
-    """The offset behind the snapshot of a run that has stopped."""
+    """The offset after the snapshot of a run that has stopped."""
     ((lsn,),) = database.ask(
         f"SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = '{slot}'"
     )
@@ -51,7 +51,7 @@ def confirmed(database: Database, slot: str) -> dict[str, object]:
 
 
 def read_on(feed: Feed, database: Database, slot: str, number: int) -> None:
-    """A change made while nobody read comes, and one that is made now."""
+    """Check that a change made while no run was reading arrives, and one made now."""
     items, offset, _ = follow(feed, database, confirmed(database, slot))
     assert shown(items) == movies(number)
     database.run(insert(number + 1, number + 1))
@@ -74,7 +74,7 @@ def test_a_slot_has_its_own_and_takes_it_with_it(database: Database, slots: tupl
 
 
 def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tuple[str, str]) -> None:
-    """It goes with the last of them; slots that have their own do not count."""
+    """It is dropped with the last of them; slots with their own publication do not count."""
     database.run(*TABLES, *LEGACY)
     one, two = slots
     for slot in slots:
@@ -97,7 +97,7 @@ def test_slots_of_before_go_on_with_the_shared_one(database: Database, slots: tu
 
 
 def test_the_default_slot_takes_up_what_was_left_of_it(database: Database) -> None:
-    """Another run's tables are no hindrance in a publication that skws has made."""
+    """In a publication created by skws, another run's tables do no harm."""
     database.run(*TABLES, "CREATE PUBLICATION skws FOR TABLE movie", LEGACY[1])
     source = PostgresSource(DatabaseAddress.of(database.uri()))
     with closing(source.open(SCHEMA)) as feed:
@@ -254,7 +254,7 @@ def test_a_list_of_columns_that_has_all_that_is_read_is_honoured(database: Datab
 
 def test_one_of_ours_that_was_altered_is_refused(database: Database, slots: tuple[str, str]) -> None:
     database.run(*TABLES, *LEGACY, "ALTER PUBLICATION skws SET (publish = 'insert')")
-    makes_slot(database, slots[1])  # which may need it, so that it is not dropped
+    makes_slot(database, slots[1])  # it may need the publication, which is therefore not dropped
     with (
         closing(of(database, slots[0], publication="skws").open(SCHEMA)) as feed,
         pytest.raises(SourceError, match="leaves out update, delete, truncate"),
@@ -266,7 +266,7 @@ def test_one_of_ours_that_was_altered_is_refused(database: Database, slots: tupl
 def test_a_slot_that_a_run_goes_on_from_gets_the_tables_that_its_publication_lacks(
     database: Database, slots: tuple[str, str]
 ) -> None:
-    """Their changes would never come, and nothing would say so."""
+    """Otherwise their changes would be missing without notice."""
     movie = replace(SCHEMA, relations=SCHEMA.relations[:2], joins=SCHEMA.joins[:1])
     database.run(*TABLES)
     with closing(of(database, slots[0], snapshot="no").open(movie)) as feed:

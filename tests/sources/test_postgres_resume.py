@@ -64,7 +64,7 @@ def test_a_restart_of_the_server_loses_and_repeats_nothing(database: Database, m
 def _stopped(
     feed: Feed, database: Database, offset: Offset, items: list[Item], mode: str
 ) -> tuple[list[Item], Offset, list[str]]:
-    """Follows while the server stops, which must not wait for what is not committed yet."""
+    """Read while the server stops, which must not wait for uncommitted changes."""
     stopping = threading.Thread(target=database.server.stop, args=(mode,))
     stopping.start()
     notices: list[str] = []
@@ -93,7 +93,7 @@ def test_reading_again_waits_for_the_server(database: Database) -> None:
 
 
 def test_writers_and_random_batches(database: Database) -> None:
-    """Transactions of several connections at once, batches of every size, and a commit now and then."""
+    """Concurrent transactions of several connections, batches of every size, and occasional commits."""
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
         offset = feed.start()
@@ -120,7 +120,7 @@ def test_writers_and_random_batches(database: Database) -> None:
 
 
 def test_a_batch_ends_with_a_transaction(database: Database) -> None:
-    """So that rows that are deleted and written again in one are updated, whatever the size of batches."""
+    """So that rows that are deleted and inserted again in one are updated, for any size of batches."""
     database.run(*TABLES)
     with closing(source(database).open(SCHEMA)) as feed:
         _, offset, _ = follow(feed, database, feed.start())
@@ -141,7 +141,7 @@ def _write(database: Database, writer: int) -> None:
 
 
 def test_a_killed_process_goes_on(database: Database, tmp_path: Path) -> None:
-    """Offsets written after each batch; the process killed between any two instructions."""
+    """Offsets are written after each batch; the process is killed between any two instructions."""
     database.run(*TABLES, insert(1, 300))
     log = tmp_path / "batches"
     arguments = [sys.executable, "-c", FOLLOWER, database.uri(slot=database.name), str(tmp_path), str(log)]

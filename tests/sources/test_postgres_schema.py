@@ -51,7 +51,7 @@ def test_changes_of_an_unlogged_table_cannot_be_followed(database: Database) -> 
 
 
 def test_what_inherits_from_a_table_is_a_relation_of_its_own(database: Database) -> None:
-    """As its changes are logged under its own name. A static table has the rows that SELECT shows."""
+    """Since its changes are logged under its own name. A static table has the rows that SELECT returns."""
     database.run(
         *TABLES,
         "CREATE TABLE film () INHERITS (movie)",
@@ -65,7 +65,7 @@ def test_what_inherits_from_a_table_is_a_relation_of_its_own(database: Database)
         offset = feed.start()
         assert shown(list(feed.tables())) == [("+", "genre", 1, "crime"), ("+", "genre", 2, "noir")]
         database.run("INSERT INTO film VALUES (3, 'c', 2)", "INSERT INTO movie VALUES (4, 'd', 1)")
-        database.run("DELETE FROM movie")  # those of film, too, which need no replica identity
+        database.run("DELETE FROM movie")  # also those of film, which need no replica identity
         items, _, notices = follow(feed, database, offset)
     assert shown(items) == [
         ("+", "movie", 1, "a", 1),
@@ -168,7 +168,7 @@ def test_a_renamed_table_stops_the_stream(database: Database, feed: Feed) -> Non
 
 
 def test_a_table_that_was_renamed_back_is_followed(database: Database, feed: Feed) -> None:
-    """Its changes in between are logged under the other name."""
+    """Changes made in between are logged under the other name."""
     _, offset, _ = follow(feed, database, feed.start())
     database.run("ALTER TABLE movie RENAME TO film", "INSERT INTO film VALUES (2, 'b', 1)")
     with pytest.raises(SourceError, match=r"public\.movie was renamed to public\.film"):
@@ -224,7 +224,7 @@ def test_who_may_not_replicate_is_told_so(database: Database) -> None:
 
 
 def test_who_may_not_see_all_rows_is_told_so(database: Database) -> None:
-    """Else the snapshot would lack rows that are updated and deleted later."""
+    """Otherwise the snapshot would lack rows that are updated and deleted later."""
     role = f"reader_{database.name}"
     database.run(
         *TABLES,

@@ -44,7 +44,7 @@ def test_the_server_keeps_its_log_until_a_commit(database: Database) -> None:
 
 @pytest.mark.parametrize("read", [False, True])
 def test_nothing_is_confirmed_that_was_not_committed(database: Database, read: bool) -> None:
-    """Nor where the log has nothing of these tables, and the server asks how much of it is flushed."""
+    """Even if the log has nothing of these tables, and the server asks how much is flushed."""
     database.run(*TABLES, "CREATE TABLE other (x int)")
     with closing(opened(database, options="-c%20wal_sender_timeout%3D1s")) as feed:
         offset = feed.start()
@@ -66,7 +66,7 @@ def test_nothing_is_confirmed_that_was_not_committed(database: Database, read: b
 
 
 def test_an_idle_table_does_not_hold_the_log(database: Database) -> None:
-    """Offsets move with the log of other tables."""
+    """Offsets advance with the log of other tables."""
     database.run(*TABLES, "CREATE TABLE other (x int)")
     with closing(source(database).open(SCHEMA)) as feed:
         offset = feed.start()
@@ -125,7 +125,7 @@ def test_a_run_killed_while_it_began_begins_anew(database: Database, tmp_path: P
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
         feed.start()
-    # As a kill leaves it: the slot made, the snapshot not whole.
+    # As after a kill: the slot exists, the snapshot is incomplete.
     (header,) = tmp_path.glob("*-snapshot.json")
     header.rename(header.with_name(f"{database.name}-begun"))
     database.run(insert(4, 5))
@@ -183,7 +183,7 @@ def test_a_slot_whose_log_was_dropped_is_told_of(database: Database) -> None:
 
 
 def _settle(database: Database, statement: str) -> None:
-    """Outside of a transaction, and have the server read its settings anew."""
+    """Run a statement outside of a transaction, and make the server reload its settings."""
     connected = psycopg2.connect(database.uri())
     try:
         connected.autocommit = True
@@ -235,7 +235,7 @@ def _released(database: Database) -> None:
 def test_a_snapshot_that_was_damaged_meanwhile_is_refused(
     database: Database, tmp_path: Path, cut: bool
 ) -> None:
-    """Also by one bit, of which a search would make other results."""
+    """Even by one bit, which would change the results of a search."""
     database.run(*TABLES, insert(1, 3))
     with closing(opened(database, tmp_path)) as feed:
         offset = feed.poll(feed.start(), 1).end

@@ -24,7 +24,7 @@ class Connected:
 
 @dataclass
 class Catalog:
-    """A cursor over the catalog of a server with one publication, which knows the columns of its version."""
+    """A cursor over the catalog of a server with one publication, with the columns of its version."""
 
     connection: Connected
     columns: list[str] | None = None

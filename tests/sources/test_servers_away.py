@@ -23,7 +23,7 @@ from tests.sources.following import SCHEMA
 
 @contextmanager
 def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
-    """What a server answers to whoever wants to connect, in the protocol of PostgreSQL; gives its port."""
+    """A server that answers every connection with a message of PostgreSQL's protocol; returns its port."""
     fields = b"".join(
         f"{kind}{value}\0".encode() for kind, value in (("S", severity), ("C", code), ("M", text))
     )
@@ -76,7 +76,7 @@ def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
         for connect in ("connected", "replicating"):
             address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
             if passes and connect == "replicating":
-                continue  # psycopg2's own error, for those who try again
+                continue  # psycopg2's own error, for callers that retry
             with pytest.raises(SourceError, match=text.partition("(")[0]) as raised:
                 getattr(address, connect)()
             assert isinstance(raised.value, NotYetError) is passes
@@ -142,7 +142,7 @@ def test_waiting_does_not_last_for_ever() -> None:
 
 
 class Late(Source, Feed):
-    """A source, and its feed, that is not there at the first tries."""
+    """A source and feed that are unavailable at the first attempts."""
 
     name = "late"
     bounded = False

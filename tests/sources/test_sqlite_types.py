@@ -131,7 +131,7 @@ def test_a_column_with_bytes_is_left_out(path: Path) -> None:
 
 
 def test_a_text_that_is_not_utf_8_is_named(path: Path) -> None:
-    """SQLite takes any bytes for a text; its own message names neither table nor row."""
+    """SQLite accepts any bytes as text; its own message names neither table nor row."""
     database = filled(
         path,
         ("CREATE TABLE a(id integer primary key, t text)", [[1, "caf\u00e9"], [2, "lamp"]]),

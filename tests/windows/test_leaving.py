@@ -33,7 +33,7 @@ relations:
 """)
 
 Changes = list[tuple[int, int | None]]
-"""Positions with the oldest live start after each, None for none; the first is that before the batch."""
+"""Positions with the oldest live start after each, None for none; the first one precedes the batch."""
 
 
 @st.composite
@@ -57,7 +57,7 @@ def least(trails: list[Changes], record: int) -> int | None:
 
 
 def leaves(trails: list[Changes], position: int) -> int:
-    """The last record at which a window of some of the keys may hold a tuple, looked at one by one."""
+    """The last record at which a window of some of the keys may hold a tuple, found by stepping."""
     came = any(at == position for trail in trails for at, _ in trail)
     if position >= BEGIN and not came and least(trails, position) is None:
         return position - 1
@@ -69,7 +69,7 @@ def leaves(trails: list[Changes], position: int) -> int:
 
 
 def leaving(trails: list[Changes]) -> TupleExpiry:
-    """Of keys that are told apart by their numbers."""
+    """The expiry of tuples for keys that are identified by numbers."""
     by_code: dict[Code, OpenWindows] = {
         (number,): OpenWindows.of(trail) for number, trail in enumerate(trails)
     }
@@ -142,7 +142,7 @@ def test_an_engine_tells_its_windows() -> None:
 
 
 def test_keys_whose_windows_have_ended_are_forgotten() -> None:
-    """Nothing of them is in the state; those of open windows go on, also from a state."""
+    """The state has nothing of them; those of open windows continue, also from a state."""
     plan = WindowPlan.of_text(PATIENTS, "open when temp > 38 close when temp < 38 per p")
     tracker = Tracker(plan.compiled(), plan.alphabet)
     for p in range(300):

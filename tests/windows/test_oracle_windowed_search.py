@@ -113,11 +113,11 @@ WORDED: dict[str, Callable[[list[str]], bool]] = {
     "t:'\"alpha beta\"'": lambda words: "alpha beta" in " ".join(words),
     "t:'\"beta pad\" -alpha'": lambda words: "beta pad" in " ".join(words) and "alpha" not in words,
 }
-"""Words in conditions, with what they mean for the words of a text."""
+"""Words in conditions, with their meaning for the words of a text."""
 
 
 def by_hand(keyword: str, text: str, _: Analyzer) -> bool:
-    """In place of the analysis: the meaning of a keyword of ``WORDED``."""
+    """Replaces the analysis: the meaning of a keyword of ``WORDED``."""
     meant = next(holds for form, holds in WORDED.items() if form.rpartition("t:")[2].strip("'") == keyword)
     return meant(text.split())
 
@@ -187,7 +187,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
 @pytest.mark.parametrize("size", [1, 2, 5, 12])
 def test_a_limit_ends_no_tuple_before_its_time(size: int) -> None:
-    """Equal rows without a key: each deletion finds the one before it, however the stream is cut."""
+    """Equal rows without a key: each deletion ends the row before it, however the stream is cut."""
     schema = Schema("s", (Relation("r", (Attribute("t", AttributeType.TEXT),), search=("t",)),), ())
     window = ExpressionWindow("every match [r] .* [r] at most 3 records")
     stream = [Record(0, 3 * i + j, ("alpha",), j == 1) for i in range(4) for j in range(3)]
@@ -196,5 +196,5 @@ def test_a_limit_ends_no_tuple_before_its_time(size: int) -> None:
         r.start for at in range(0, 12, size) for r in engine.process_batches(batched(stream[at : at + size]))
     ]
     assert engine.counts.unmatched_deletions == 0
-    # The deletions at 1, 4, 7, 10 end what came at 0, 2, 5, 8.
+    # The deletions at 1, 4, 7, 10 end the rows of 0, 2, 5, 8.
     assert found == [t / 1e6 for t in (2, 3, 5, 6, 8, 9, 11)]

@@ -31,7 +31,7 @@ LIMITS = st.builds(
 
 
 def found(processor: Processor, word: list[StreamRecord], cuts: Sequence[int]) -> list[tuple[int, int]]:
-    """The windows of a word that comes in batches."""
+    """The windows of a word that arrives in batches."""
     places = [0, *sorted(min(c, len(word)) for c in cuts), len(word)]
     batches = [word[a:b] for a, b in pairwise(places)]
     return [(w.first, w.last) for batch in batches for w in processor.process(batch)]
@@ -94,7 +94,7 @@ def test_every_window_of_the_definition_is_found(
 def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
     case: tuple[WindowExpression, Pairs, list[StreamRecord]], remembered: int
 ) -> None:
-    """Records that do nothing are passed over, in whole batches more than in parts."""
+    """Records without effect are skipped, more of them in whole batches than in parts."""
     given_expression, _, word = case
     long = [record._replace(time=3 * i // 4) for i, record in enumerate(word * 12)]
     expected = found(Processor(given_expression, ALPHABET), long, [])
@@ -104,7 +104,7 @@ def test_what_is_passed_over_or_forgotten_of_macrostates_changes_nothing(
 
 @pytest.mark.parametrize("limits", [Limits(most=5), Limits(within=4)])
 def test_a_window_that_is_too_long_makes_room_among_records_that_do_nothing(limits: Limits) -> None:
-    """A record that could begin another does nothing while one is open; once that is given up, it does."""
+    """A record that could begin another has no effect while one is open; once that is given up, it has."""
     any_number = r.LetterBlock(g.Compare("<", g.GuardConstant(-1), g.Field("x")))
     end = r.LetterBlock(g.Compare("=", g.Field("x"), g.GuardConstant(2)))
     pair = (r.EVERYTHING, r.then(r.then(any_number, r.star(any_number)), end))
@@ -148,7 +148,7 @@ def random_records(count: int) -> list[StreamRecord]:
 
 
 def test_macrostates_are_not_kept_for_ever() -> None:
-    """Of seventy records each may be the one that counts: 2^70 macrostates, a new one with every record."""
+    """Each of seventy records may be the one that counts: 2^70 macrostates, a new one with every record."""
     seventy = expression([(r.EVERYTHING, LONG)], 0, Selection.LONGEST)
     processor = Processor(seventy, ALPHABET, remembered=50)
     sizes = []
@@ -159,7 +159,7 @@ def test_macrostates_are_not_kept_for_ever() -> None:
 
 
 def test_a_state_of_many_bits_is_plain() -> None:
-    """More than a JSON integer has."""
+    """More bits than a JSON integer."""
     read, rest = random_records(200)[:120], random_records(200)[120:]
     given_expression = expression([(LONG, LONG)], 0, Selection.EVERY)
     one, other = Processor(given_expression, ALPHABET), Processor(given_expression, ALPHABET)
@@ -169,7 +169,7 @@ def test_a_state_of_many_bits_is_plain() -> None:
 
 
 def total_size(root: object) -> int:
-    """Objects that are reached from one."""
+    """The total size of the objects reachable from one."""
     seen, pending = {id(root)}, [root]
     while pending:
         for part in gc.get_referents(pending.pop()):

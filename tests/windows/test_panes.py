@@ -76,7 +76,7 @@ def test_windows_have_the_aggregates_of_their_records(
 @pytest.mark.parametrize("sparse", [False, True])
 @seeds(1, 2)
 def test_overlapping_windows_over_many_batches(seed: int, sparse: bool) -> None:
-    """Panes are cut where batches end, too; where windows begin seldom, a pane has many values."""
+    """Panes are also cut where batches end; if windows rarely begin, a pane has many values."""
     rng = random.Random(seed)
     word = [
         StreamRecord(
@@ -141,7 +141,7 @@ def test_forest_folds_every_suffix_in_order(elements: list[str], data: st.DataOb
 
 
 def test_panes_and_starts_stay_as_few_as_the_windows_that_are_open() -> None:
-    # Of values that rise, all are least of what comes from them on.
+    # Of rising values, each is the minimum of those from it on.
     aggregates = [*(Aggregate(name, "x") for name in names()), Aggregate("min", "y")]
     processor = Processor(expression([(r.EVERYTHING, r.repeated(r.ANY, 5, 5))]), ALPHABET, aggregates)
     for i in range(200):

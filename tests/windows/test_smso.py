@@ -50,7 +50,7 @@ def formulas(
 
 
 def windows_by_logic(formula: m.Formula, k: int, word: list[StreamRecord]) -> list[tuple[int, int]]:
-    """Definition 6: quantifiers up to e, so the word is cut there."""
+    """Definition 6: quantifiers range up to e, so the word is cut there."""
     return [
         (b, e)
         for e in range(k, len(word))

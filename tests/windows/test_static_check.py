@@ -28,7 +28,7 @@ from tests.window_streams import ALPHABET, regulars, words
 THEORY = Satisfiability(ALPHABET)
 LETTERS = (g.Compare("=", g.Field("x"), g.GuardConstant(0)), g.Compare("=", g.Field("x"), g.GuardConstant(1)))
 PLENTY = 9
-"""So many starts at once, with automata this small, and there can be any number."""
+"""With that many simultaneous starts, and automata this small, there can be any number."""
 
 SMALL = st.recursive(
     st.sampled_from([r.LetterBlock(LETTERS[0]), r.LetterBlock(LETTERS[1]), r.ANY, r.IDENTITY]),
@@ -40,10 +40,10 @@ SMALL = st.recursive(
 
 
 def most_at_once(before: Finite, window: Finite, *, ending: bool) -> int:
-    """The most starts open, or windows ending, after any word; PLENTY if they are that many.
+    """The maximum number of open starts, or of ending windows, after any word; PLENTY if it is reached.
 
-    All words at once: what matters of a word is the state of D and how many
-    starts are in each live state of E.
+    All words at once: the relevant facts of a word are the state of D and the number of
+    starts in each live state of E.
     """
     live = _live(window)
     start = (before.initial, (0,) * len(window.table))
@@ -139,7 +139,7 @@ def several_pairs(draw: st.DrawFn) -> WindowExpression:
 @examples(60)
 @given(several_pairs())
 def test_witnesses_replayed_give_just_what_they_claim(given_expression: WindowExpression) -> None:
-    """Of all pairs, with the selection and the limits."""
+    """For all pairs, with the selection and the limits."""
     verdict = check(given_expression, ALPHABET)
     if verdict.witness is not None:
         replayed(verdict, compiled(given_expression, THEORY), ALPHABET)
@@ -166,27 +166,27 @@ VERDICTS = {
     "every match .*": (U, U),
     "every match [x > 1 and x < 1]* [x = 1]": (B, B),
     "every match ([x = 1] [x = 2])+ [x = 3]": (U, U),
-    # Only a record later is a start where the loop leads back to.
+    # Only a later record is a start, where the loop leads back to it.
     "every match [x = 1] [x = 2] [x = 1 or x = 2]* [x = 3]": (U, U),
     "every match [x = 1] [x = 2] [x = 3] [x = 4]": (B, B),
-    # Reals are dense, and truth values few.
+    # Reals are dense, and there are few truth values.
     "every open when y > y[-1] close when y < y[-1]": (U, U),
     "every match [y > y[-1] and y < 10 and y[-1] > 0]+ [b]": (U, U),
     "every match [y > y[-1] and y > 90] [y < y[-1]]": (B, B),
     "every match [b and not b[-1]] [not b and b[-1]]": (B, B),
     "every match [b] [b and b[-1]]* [not b[-1]]": (U, B),
-    # Equality alone, over infinitely many texts.
+    # Only equality, over infinitely many texts.
     "every match [s = s[-1]]* ['red']": (U, U),
     "every match [s != s[-1] and s != s[-2]]+": (U, U),
     "every match [s = 'red' and s[-1] = 'blue']+ [s = 'red']": (B, B),
-    # Differences to the record before.
+    # Differences to the previous record.
     "every open when time - time[-1] > 30 minutes close when b": (U, U),
     "every match [x > x[-1]]+ [x < x[-1]]": (U, U),
     "every match [x = x[-1] + 1] [x = x[-1] - 1]": (B, B),
-    # Order among whole numbers, with constants: no verdict but where types alone forbid it.
+    # Order of integers, with constants: no verdict unless types alone exclude it.
     "every open when x < x[-1] and x > 0 and x < 10 close when x > 10": (M, M),
     "every match [x > x[-1] and x > 90] [x < x[-1]]": (B, B),
-    # Time does not run back, but a start is kept though its end cannot come.
+    # Time does not run back, but a start is kept though its end cannot occur.
     "every match [time > '2026-01-01'] .* [time < '2026-01-01']": (U, B),
     "every match [y > 5] [y > 5 and y[-1] > 5]* [y[-1] < 3 and y > 7]": (U, B),
     "every open when s = 'a' close when s = 'b' per s": (M, M),
@@ -280,7 +280,7 @@ def test_what_takes_too_many_steps_is_not_called_bounded() -> None:
 
 
 def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -> None:
-    """Of the last 30 records each may be the one after which only 30 may come: 2^30 macrostates."""
+    """Each of the last 30 records may be the one after which only 30 may follow: 2^30 macrostates."""
     tail = "[y > 3 or x > 2]"
     many = parse_expression(f"match [y > 3]* [x > 3] {tail * 30}", ALPHABET)
     verdict = check(many, ALPHABET)
@@ -291,7 +291,7 @@ def test_a_window_whose_deterministic_automaton_is_exponential_has_a_verdict() -
 
 
 def test_hard_conditions_are_given_up_after_some_work() -> None:
-    """What z3 cannot tell counts as possible, and is not called bounded."""
+    """Conditions that z3 cannot decide count as possible, and are not called bounded."""
     with within_steps(100):
         verdict = check(parse_expression("every open when x > 1 and x < 0 close when b", ALPHABET), ALPHABET)
     assert (verdict.open_starts, verdict.windows_per_position) == (M, M)
@@ -382,7 +382,7 @@ def test_checks_in_many_threads_are_those_of_one() -> None:
 
 
 def test_no_interrupt_is_lost_in_a_check() -> None:
-    """z3 would take them for itself, and a search could not be stopped."""
+    """z3 would consume them, and a search could not be stopped."""
     ran = subprocess.run(
         script(INTERRUPTED), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )

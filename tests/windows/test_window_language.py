@@ -55,7 +55,7 @@ def test_regular_expressions() -> None:
     assert found == [(2, 2), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7)]
 
 
-# Windows of one key from its first record on: how long they are.
+# The lengths of the windows of one key from its first record on.
 REPETITIONS = {
     "[y > 0]?": [1],
     "[y > 0]*": [1, 2, 3, 4],
@@ -172,7 +172,7 @@ def test_attributes_of_different_types_need_their_relation() -> None:
 
 
 def timeless(regular: r.Regular) -> bool:
-    """Times are shown as microseconds, which is not how they are written."""
+    """Times are shown as microseconds, which is not the syntax of expressions."""
     return "time" not in str(regular)
 
 

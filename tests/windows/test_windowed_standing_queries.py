@@ -35,7 +35,7 @@ Evaluated = Callable[[Sequence[Record]], Iterator[Result]]
 
 
 def stream(rng: random.Random, count: int) -> list[Record]:
-    """Customers are renamed and deleted, orders come back; ties."""
+    """Customers are renamed and deleted, orders return; with ties."""
     time, made = 0, []
     for _ in range(count):
         time += rng.choice((0, 500_000, 1_000_000, 3_000_000))
@@ -110,7 +110,7 @@ WORDS = over_windows(Query("ada lamp"), Query("lamp"), Query("ada"))
 
 
 def test_queries_with_the_same_windows_find_them_once() -> None:
-    """They give what each would give alone. One comes later, one goes, and a failure is between."""
+    """Each has the results that it has alone. One is added later, one removed, with a failure between."""
     first, second, third = WORDS
     operators = []
     rng = random.Random(5)
@@ -137,4 +137,4 @@ def test_queries_with_the_same_windows_find_them_once() -> None:
         told.update(result.query for result in found)
         operators.append(len(together.operators))
     assert set(told) == {first.text, second.text, third.text}
-    assert operators == [1] * 6 + [2] * 18  # what comes later has windows of its own
+    assert operators == [1] * 6 + [2] * 18  # queries added later have separate windows

@@ -116,7 +116,7 @@ def test_equal_to_tables_loaded_whole(
     compared(tmp_path, schema, static, stream, window, texts, random.Random(seed))
 
 
-@seeds(4, 40)
+@seeds(2, 40)
 def test_of_many_rows_few_are_joined(tmp_path: Path, seed: int) -> None:
     """With keys, deletions and rows that replace others."""
     rng = random.Random(seed)
@@ -124,7 +124,7 @@ def test_of_many_rows_few_are_joined(tmp_path: Path, seed: int) -> None:
     assert compared(tmp_path, schema, static, stream, rng.choice(WINDOWS), QUERIES, rng)
 
 
-@seeds(4, 40)
+@seeds(2, 40)
 def test_records_come_late(tmp_path: Path, seed: int) -> None:
     """Tuples then live longer than expected, or have ended before they arrive."""
     rng = random.Random(seed)

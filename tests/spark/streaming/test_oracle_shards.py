@@ -474,9 +474,8 @@ def test_shards_give_what_one_engine_gives(given: tuple[Window, int, bool], divi
     assert {Partitioning.ROOTS, Partitioning.QUERIES} <= seen.spreads
 
 
-@some("equal", [False, True], [])
+@some("divided, equal", [(False, True), (True, False)], [(False, False), (True, True)])
 @some("lateness", [0], [5])
-@some("divided", [False, True], [])
 @seeds(1, 12)
 def test_partitions_that_do_not_keep_step(divided: bool, lateness: int, equal: bool, seed: int) -> None:
     """From some record on; layouts change, meshes are lost, and logs are replaced by what lives."""
@@ -621,8 +620,8 @@ def test_logs_are_replaced_by_what_lives(window: Window, lateness: int, divided:
 
 @some(
     "lateness, seed",
-    [(0, 7), (5, 3), (5, 7)],
-    [(lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21)],
+    [(0, 7), (5, 3)],
+    [(5, 7), *((lateness, seed) for lateness in (0, 5) for seed in (9, 14, 19, 21))],
 )
 def test_logs_are_replaced_by_what_lives_under_other_schemas(lateness: int, seed: int) -> None:
     rng = random.Random(seed)
@@ -646,9 +645,9 @@ LONGER: Final = Query("* p ; * k where p.x = k.x within 30 us", kind=PATTERN)
 
 @some(
     "lateness, schemas, seed",
-    [(0, True, 1), (5, False, 5), (5, True, 7)],
+    [(0, True, 1), (5, True, 7)],
     [
-        *((0, False, 1), (5, False, 1), (5, True, 1)),
+        *((0, False, 1), (5, False, 1), (5, True, 1), (5, False, 5)),
         *(
             (lateness, schemas, seed)
             for lateness in (0, 5)
@@ -668,7 +667,7 @@ def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
     lateness: int, schemas: bool, seed: int
 ) -> None:
     rng = random.Random(seed)
-    records = many_updates(rng, 400)
+    records = many_updates(rng, length(200, 400))
     if lateness:
         records.sort(key=lambda record: record.time + rng.uniform(0, 9))
     best = Query("alpha beta", kind=TOP, options={SIZE: "2", WINDOW: "25 us"})
@@ -677,7 +676,8 @@ def test_patterns_with_windows_of_their_own_let_logs_be_replaced(
     def draw(rng: random.Random) -> Query:
         return rng.choice((SHORT[0], SHORT[2])) if rng.random() < 0.3 else random_query(rng)
 
-    seen = compare(job, records, seed, draw=draw, schemas=schemas, few_bytes=10_000, stay={"longer"})
+    few_bytes = length(4_000, 10_000)
+    seen = compare(job, records, seed, draw=draw, schemas=schemas, few_bytes=few_bytes, stay={"longer"})
     assert seen.results > 100
     assert seen.replaced
 
@@ -734,9 +734,10 @@ def test_what_lives_is_the_past_of_a_pattern_until_its_windows_are_over() -> Non
     kept.rebuild()
     found = kept.work(micro_batch_of([Record(0, 90, ("beta", 1, 1))])).results
     assert {one.parsed.tuples[0].row["x"] for one in found if one.parsed.name == "p"} == {1, 2}
-    for time in range(90, 1_000):
+    while kept.lasting[0].number == first:
+        time += 1
+        assert time < 1_000
         kept.work(micro_batch_of([Record(1, time, ("alpha", 2, time))]))
-    assert kept.lasting[0].number > first
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])

@@ -1,15 +1,15 @@
 """How a search of a replay scales: ``python -m bench.scale``.
 
 First *COST* (McSherry, Isard and Murray, HotOS 2015: the configuration that outperforms a single thread):
-whole commands over the heavy load, in turn, by one process, by several, and on Spark.
+whole commands over the heavy load, in alternating runs by one process, by several, and on Spark.
 
-Then what N workers would do. The stream is cut for N, and each slice is searched by itself, one after the
-other, in a process of its own, so that two cores can tell what sixteen would take. The worker with most to do
+Then the predicted time of N workers. The stream is cut for N, and each slice is searched alone, one after the
+other, in its own process, so that two cores can predict the time of sixteen. The busiest worker
 bounds the time: slices are uneven, and each repeats the window before it.
 
-Then N parts of a stream that a key divides, each by itself as well. They get their records packed: reading
-and dividing is the work of others, and is measured apart. Last, N shards of live searches in the same way,
-divided by the key, and by root tuple: there on the heavy load, and on one where joins take most of the time.
+Then N parts of a stream that a key divides, each alone as well. They receive packed records: reading and
+dividing is done by other processes, and is measured separately. Last, N shards of live searches in the same
+way, divided by the key, and by root tuple: the latter on the heavy load, and on one dominated by joins.
 """
 
 from __future__ import annotations

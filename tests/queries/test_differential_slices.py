@@ -84,7 +84,7 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
 )
 @examples(25, deadline=None)
 def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
-    """Slices of time are, even if the stream is out of order."""
+    """Includes slices of time over a stream that is out of order."""
     rng = random.Random(seed)
     records = without_dequeues(
         schema, random_stream(schema, seed, length(130, 250), 5, 0 if seed % 2 else 0.02)

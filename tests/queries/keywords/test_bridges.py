@@ -115,7 +115,7 @@ CHAIN = Schema(
     (Join("ab", "a", "b", (("x", "x"),)), Join("bc", "b", "c", (("y", "y"),))),
 )
 ALIKE = (3_510_432, 3_807_807)  # values of b.x with the same hash bits, as far as an index keeps them
-X_LIKE_Y = (7_317_588, 359_659)  # values of b.x and b.y with the same
+X_LIKE_Y = (7_317_588, 359_659)  # values of b.x and b.y with the same hash bits
 
 
 def test_values_whose_hashes_begin_alike_are_told_apart() -> None:

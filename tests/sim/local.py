@@ -448,7 +448,7 @@ class LocalSimulation:
         if self._by_expression:
             return
         self._most_live = max(self._most_live, self.model.live)
-        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # held longer by the factor
+        most = (4 if self.job.lateness else 2) * self._most_live + _UNSWEPT  # held that much longer
         for live in self._sessions():
             held = live.operators[KEYWORDS, SHARED].load().live
             check(held <= most, "of at most", self._most_live, "live tuples are held", held)

@@ -280,7 +280,7 @@ def _difference(found: bytes, expected: bytes) -> tuple[object, ...]:
 
 
 def _limited(lines: Iterable[Line], rate: Rate) -> Iterator[tuple[str, str]]:
-    """At most the limited number of results in each interval; a retraction follows its result's fate."""
+    """At most the limited number of results in each interval; a retraction is kept with its result."""
     held: set[str] = set()
     interval, passed = None, 0
     for op, _, name, line in lines:

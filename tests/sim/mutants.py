@@ -395,7 +395,7 @@ _mutant(
 _BITMAPS: Final = "skws.store.row_bitmaps"
 _mutant(
     "bitmaps-of-another-query",
-    "a start reads bitmaps that were kept for another query",
+    "a start reads bitmaps that were stored for another query",
     (f"{_BITMAPS}:keys_of", "repr(predicates).encode()", 'b""'),
     host="local",
     window="none",
@@ -641,7 +641,7 @@ _mutant(
 )
 _mutant(
     "recent-forgotten",
-    "of a shard's log that is replaced by what lives, patterns with windows lose what they reach",
+    "a pattern loses its window when the log of its shard is replaced by live tuples",
     (f"{_SPARK}.shard_server:Shard._is_over_recent", "not keeps or", "True or"),
     host="spark",
     window="none",

@@ -56,6 +56,7 @@ from skws.sources.postgres.pgoutput import (
     Update,
     decode,
     is_row_change,
+    is_update,
     table_of,
 )
 from skws.sources.postgres.replica_identity import Partition, advice, identifies, written
@@ -432,8 +433,8 @@ def _typed(table: _Followed, index: int, texts: pa.Array, kind: AttributeType) -
 class LogReader:
     """Makes records from the messages of the log; ``position`` is after every change that was taken.
 
-    ``horizon``: commit times beyond it do not raise the times of later changes. ``waiting``: about as many
-    records as ``chunk`` will give; a change counts as two, since an update deletes and inserts.
+    ``horizon``: commit times beyond it do not raise the times of later changes. ``waiting``: the number of
+    records that ``chunk`` will return.
     """
 
     def __init__(self, decoder: ChangeDecoder, position: LogPosition, horizon: Horizon = ANY_TIME) -> None:
@@ -514,7 +515,7 @@ class LogReader:
         if self._decoder.follows(table_of(message)):
             self._messages.append(message)
             self._moments.append(moment)
-            self.waiting += 2
+            self.waiting += 2 if is_update(message) else 1  # an update deletes and inserts
         self._advance(moment)
         if len(self._messages) >= _MANY:
             self._decode()

@@ -359,6 +359,11 @@ def is_row_change(payload: bytes) -> bool:
     return payload.startswith(_ROW_CHANGES)
 
 
+def is_update(payload: bytes) -> bool:
+    """True if a row change is an ``Update``."""
+    return payload.startswith(b"U")
+
+
 def table_of(payload: bytes) -> int:
     """The number of the table of a row change. Raises SourceError if the message is truncated."""
     wire = Wire(payload)

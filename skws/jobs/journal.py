@@ -237,6 +237,7 @@ class Journal:
     _file: GrowingFile | None = None
     _dropped: list[Path] = field(default_factory=list)
     _kept: Sequence[dict[str, Any]] = ()  # the row files that the first entry needs
+    _joining: bool = False  # the next entry belongs to the last segment in any case
 
     def __post_init__(self) -> None:
         self._files = RowFiles(self.folder)
@@ -337,7 +338,7 @@ class Journal:
         with self._writing():
             if self._file is None and self.segments:  # a repaired segment of an earlier process
                 self._file = GrowingFile(self.segments[-1].path, mode=PRIVATE)
-            if self._file is None or self.segments[-1].size > SEGMENT_BYTES:
+            if self._file is None or (self.segments[-1].size > SEGMENT_BYTES and not self._joining):
                 path = self._path(entry.number)
                 self._file = self._roll(Segment(path, entry.number, before, after=before.position))
             text = entry.to_bytes()
@@ -350,6 +351,14 @@ class Journal:
             if len(entry.records) < _MANY
             else replace(entry, records=JournalEntry.from_bytes(text).records)
         )
+
+    def replaceable(self, number: int) -> bool:
+        """True if ``rewrite`` can replace the log at its last entry: the last segment does not begin with it.
+
+        Otherwise the next entries join this segment, however large it is, so that it becomes replaceable.
+        """
+        self._joining = bool(self.segments) and self.segments[-1].first == number
+        return not self._joining
 
     def append_begins(self, begins: Begins) -> None:
         """Appends the begins of results after the last entry; does nothing without entries."""
@@ -366,13 +375,10 @@ class Journal:
     def rewrite(self, whole: Whole) -> int:
         """Begins a segment with an entry that replaces the whole log; returns the first entry to keep.
 
-        Call it before a commit, and ``trim`` after it.
-        Does nothing if a segment already begins with the last entry.
+        Call it before a commit if the log is ``replaceable`` at the entry, and ``trim`` after the commit.
         """
         entry, before, lasting = whole
         path = self._path(entry.number)
-        if self.segments and self.segments[-1].path == path:
-            return self.segments[0].first
         stored = self._files.store(lasting, path.stem)
         text = replace(entry, records=stored.rest, files=stored.files).to_bytes()
         with self._writing():
@@ -519,6 +525,10 @@ class Recent:
             self.records -= len(batch.batch) + record_count(batch.recent)
         self._add(entry, before)
         return entry
+
+    def replaceable(self, number: int) -> bool:  # noqa: ARG002 - it has no segments
+        """As of ``Journal``."""
+        return True
 
     def rewrite(self, whole: Whole) -> int:
         """Replaces all entries by one; gives its number."""

@@ -375,20 +375,14 @@ class LocalWatch:
         """The first entry to keep if the log was replaced by its live records; otherwise None.
 
         The log is replaced if most of its records are dead. This is checked whenever it has twice as many
-        records as were alive at the last check, so on average each record is
-        checked and rewritten at most twice. Records that live long also move to row files once the log would
-        delay a start.
+        records as were alive at the last check, so on average each record is checked and rewritten at most
+        twice. Records that live long also move to row files once the log would delay a start.
         """
         if self._last is None:
             return None
         long = log.tail > max(TAIL_BYTES, 2 * self._tail_kept) and self._lives_for_ever
-        if not long:
-            if log.records <= 2 * self._looked_at + FEW_RECORDS:
-                return None
-            living = self.worker.live.living
-            if 2 * living > log.records:  # as when a database is loaded
-                self._looked_at = living
-                return None
+        if not (long or self._mostly_dead(log)) or not log.replaceable(self._last.number):
+            return None
         replaced = self.worker.whole(self._last, log.recent)
         if replaced is None:
             self._looked_at, self._tail_kept = log.records, log.tail
@@ -402,6 +396,16 @@ class LocalWatch:
         first = log.rewrite(replaced)
         self._tail_kept = log.tail
         return first
+
+    def _mostly_dead(self, log: Journal | Recent) -> bool:
+        """True if a log has grown since the last check, and at least half of its records are dead."""
+        if log.records <= 2 * self._looked_at + FEW_RECORDS:
+            return False
+        living = self.worker.live.living
+        if 2 * living > log.records:  # as when a database is loaded
+            self._looked_at = living
+            return False
+        return True
 
     @property
     def _lives_for_ever(self) -> bool:

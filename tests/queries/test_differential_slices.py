@@ -1,4 +1,4 @@
-"""A stream that is cut into slices has the results of the whole stream, in the same order."""
+"""A stream that is cut into slices leads to the results of the whole one, in the same order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUERIES = (
 
 
 def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[Result], Counts]:
-    """The results of one session."""
+    """As one session finds them."""
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
     tables = [record for record in records if stream.schema.relations[record.relation].table]
@@ -61,7 +61,7 @@ def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Pac
 
 
 def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) -> tuple[list[Result], Counts]:
-    """The results of independent slices."""
+    """As independent slices find them."""
     found: list[Result] = []
     counts = Counts()
     for one in slicing.slices:
@@ -84,7 +84,7 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
 )
 @examples(25, deadline=None)
 def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
-    """Includes slices of time over a stream that is out of order."""
+    """Those of time also of a stream that is out of order."""
     rng = random.Random(seed)
     records = without_dequeues(
         schema, random_stream(schema, seed, length(130, 250), 5, 0 if seed % 2 else 0.02)
@@ -132,7 +132,7 @@ def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
     ],
 )
 def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int) -> None:
-    """Over 1,000 microseconds; with a keyed relation, each slice includes two windows before it."""
+    """Over 1,000 microseconds; a relation with a key has each slice take in two windows before it."""
     stream, named = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
     slicing = plan_slices(_pieces(100, 100, 10), [named], stream, window, tasks, least=100)
     assert len(slicing.slices) == slices

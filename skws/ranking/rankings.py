@@ -211,18 +211,19 @@ Fans: TypeAlias = tuple[int, int]
 """The number of tuples to which a join leads from the node nearer to the root, and from the other node."""
 
 
-def passed(parents: Sequence[int], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
+def passed(parents: Sequence[int], joins: Sequence[str], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
     """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
-    These are all joins at a node except the one with the largest fan. ``fans``: the fans of the first joins
-    of the tree.
+    These are all joins at a node except the one with the largest fan; among equal fans, the one whose name
+    is last, so that the choice does not depend on the root of the tree. ``joins`` and ``fans``: the names and
+    fans of the joins from each node but the root to its parent.
     """
-    at: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for node, (out, back) in enumerate(fans, 1):
-        at[parents[node]].append((out, node))
-        at[node].append((back, node))
+    at: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    for node, (join, (out, back)) in enumerate(zip(joins, fans, strict=True), 1):
+        at[parents[node]].append((out, join, node))
+        at[node].append((back, join, node))
     for fans_of_node in at.values():
-        for fan, node in sorted(fans_of_node)[:-1]:
+        for fan, _, node in sorted(fans_of_node)[:-1]:
             yield node, fan
 
 

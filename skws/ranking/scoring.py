@@ -345,9 +345,10 @@ class Scoring:
             for (number, _), *both in zip(steps, out.tolist(), back.tolist(), strict=True):
                 pairs.setdefault(number, []).append((both[0], both[1]))
             for number, fans_of in pairs.items():
-                for node, fan in passed(trees[number].parents, fans_of):
-                    join = self._schema.joins[trees[number].edges[node] // 2]
-                    joins_of[number].append(JoinFan(join.name, fan))
+                tree = trees[number]
+                names = [self._schema.joins[edge // 2].name for edge in tree.edges[1:]]
+                for node, fan in passed(tree.parents, names, fans_of):
+                    joins_of[number].append(JoinFan(names[node - 1], fan))
         return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in joins_of]
 
     def _matches(

@@ -1,4 +1,4 @@
-"""A stream that is cut into slices leads to the results of the whole one, in the same order."""
+"""A stream that is cut into slices has the results of the whole stream, in the same order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skws.data.batch import Record, RecordBatch, merged
@@ -35,7 +35,7 @@ QUERIES = (
 
 
 def whole(query: Query, stream: Stream, records: Sequence[Record]) -> tuple[list[Result], Counts]:
-    """As one session finds them."""
+    """The results of one session."""
     session = Session(stream, keywords=query.kind == KEYWORDS)
     session.add(query)
     tables = [record for record in records if stream.schema.relations[record.relation].table]
@@ -61,7 +61,7 @@ def packed(records: Sequence[Record], schema: Schema, rng: random.Random) -> Pac
 
 
 def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) -> tuple[list[Result], Counts]:
-    """As independent slices find them."""
+    """The results of independent slices."""
     found: list[Result] = []
     counts = Counts()
     for one in slicing.slices:
@@ -82,9 +82,10 @@ def in_slices(query: Query, stream: Stream, pieces: Packed, slicing: Slicing) ->
     seed=st.integers(0, 10_000),
     window=st.sampled_from([TimeWindow(5), TimeWindow(12), TimeWindow(40), CountWindow(5), CountWindow(20)]),
 )
+@example(seed=122, window=TimeWindow(40))  # joins of equal fans
 @examples(25, deadline=None)
 def test_slices_are_independent(schema: Schema, query: Query, seed: int, window: Window) -> None:
-    """Those of time also of a stream that is out of order."""
+    """Includes slices of time over a stream that is out of order."""
     rng = random.Random(seed)
     records = without_dequeues(
         schema, random_stream(schema, seed, length(130, 250), 5, 0 if seed % 2 else 0.02)
@@ -132,7 +133,7 @@ def _pieces(number: int, size: int, step: int) -> Iterator[PackedPiece]:
     ],
 )
 def test_there_are_as_many_slices_as_pay(window: Window, tasks: int, slices: int) -> None:
-    """Over 1,000 microseconds; a relation with a key has each slice take in two windows before it."""
+    """Over 1,000 microseconds; with a keyed relation, each slice includes two windows before it."""
     stream, named = Stream(STREAMS, window, finite=True), Query("alpha").named("q", 4)
     slicing = plan_slices(_pieces(100, 100, 10), [named], stream, window, tasks, least=100)
     assert len(slicing.slices) == slices

@@ -13,6 +13,7 @@ from skws.data.batch import Record
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
 from skws.queries.keywords.stream_engine import StreamEngine
+from skws.ranking.rankings import passed
 from skws.results.result import Result, ResultTuple
 from skws.spec.query_spec import RankingChoice
 from skws_purging.lifespans import ALWAYS
@@ -167,3 +168,13 @@ def check(judge: Judge, results: list[Result], times: dict[int, int]) -> None:
         assert isclose(freshness, judge.freshness(result, times), rel_tol=1e-9)
         assert isclose(specificity, judge.specificity(result), rel_tol=1e-9)
         assert result.score.value > 0
+
+
+@pytest.mark.parametrize(
+    ("joins", "fans"), [(["ab", "bc"], [(1, 2), (2, 1)]), (["bc", "ab"], [(1, 2), (2, 1)])], ids=["a", "c"]
+)
+def test_equal_fans_are_explained_alike_from_either_end(
+    joins: list[str], fans: list[tuple[int, int]]
+) -> None:
+    """A tree a - b - c, in which b has two partners by both joins, with its root at a or at c."""
+    assert [(joins[node - 1], fan) for node, fan in passed([-1, 0, 1], joins, fans)] == [("ab", 2)]

@@ -1,4 +1,4 @@
-"""Moving a replay in time: at each instant a job holds what one that came there by itself would."""
+"""Moving a replay in time: at each instant a job has the state of one that got there by itself."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CHANGES = {
 
 
 class Alive:
-    """A sink that knows the live results, as the events of a job make them."""
+    """A sink that tracks the live results from the events of a job."""
 
     name = "alive"
     every = 1.0
@@ -69,10 +69,10 @@ class Alive:
 
     def write(self, batch: int, results: Sequence[LiveResult]) -> None:
         for result in results:
-            if result.op == "+":
-                self.results[result.query, result.id] = result
-            else:
+            if result.op == "-":
                 self.results.pop((result.query, result.id), None)
+            else:
+                self.results[result.query, result.id] = result
 
     def at(self, now: float) -> set[tuple[str, str]]:
         return {key for key, result in self.results.items() if result.end is None or result.end > now}
@@ -89,7 +89,7 @@ class Alive:
 
 
 class Replayed:
-    """A job over a replay on a clock by hand, one second of the replay a second."""
+    """A job over a replay on a manual clock, one second of the replay per second."""
 
     def __init__(self, folder: Path, replay: Path, *, kept: bool = True) -> None:
         self.sink, self.clock = Alive(), HandClock()
@@ -209,9 +209,10 @@ def test_the_state_at_an_instant_is_that_of_a_job_that_came_there(
 def test_moves_after_a_change_of_the_schema_hold_what_a_job_with_that_schema_would(
     change: str, records: list[Record], window: str, kept: bool, data: st.DataObject
 ) -> None:
-    """Until the state is built anew, a relation that was added lacks the records before it.
+    """Until the state is rebuilt, an added relation lacks earlier records.
 
-    Records of a removed relation still move the time, so the other job knows it, but does not search it.
+    Records of a removed relation still advance the time, so the other job knows the relation, but does not
+    search it.
     """
     changed = SCHEMA.replace(*CHANGES[change]).format(window=window)
     adding = change in {"a relation more", "a relation described otherwise"}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
 from pyspark.sql import SparkSession
 from xdist.scheduler import LoadScopeScheduling
 
@@ -56,8 +56,15 @@ def unit(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts tests on Spark first: the process that runs them gets its share of the files afterwards."""
+    """Puts tests on Spark first: the process that runs them gets its share of the files afterwards.
+
+    Unless the tests are thorough, the name of a property test determines its examples. By default, they also
+    depend on its text, so that rewording a docstring would change them.
+    """
     items.sort(key=lambda item: unit(item.nodeid) != "spark")
+    for item in items if not THOROUGH else ():
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            seed(item.nodeid.partition("[")[0])(item.obj)
 
 
 class UnitScheduling(LoadScopeScheduling):  # type: ignore[misc]

@@ -539,10 +539,11 @@ class CorrectedUpdates(Updates):
         touched: dict[Id, None] = {}
         keyed = _keyed(self.schema)
         for result in results:
-            if not any(each.relation in keyed for each in result.tuples):
+            name = _name(result)
+            # A change of the schema may have removed a relation with a key, and retracts its results.
+            if name not in self._known and not any(each.relation in keyed for each in result.tuples):
                 told.append(result)
                 continue
-            name = _name(result)
             self._known.setdefault(name, _History()).apply(result)
             touched[name] = None
         for name in touched:

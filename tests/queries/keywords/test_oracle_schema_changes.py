@@ -175,6 +175,17 @@ def test_rows_of_a_relation_that_came_later_are_updated(lateness: int) -> None:
         assert shown == [("+", 104e-6, 109e-6, None), ("~", 104e-6, 111e-6, 106e-6)]
 
 
+@pytest.mark.parametrize("lateness", [0, 10**6])
+def test_a_removed_relation_retracts_an_updated_result_with_its_reported_begin(lateness: int) -> None:
+    first = Schema("first", (A, replace(B, key=("x",))), ())
+    after = Schema("after", (A,), ())
+    stream = [Record(1, time, ("alpha beta", 7)) for time in (4, 8)]
+    for engine in both(first, 2, TimeWindow(500), lateness=lateness).values():
+        results = run(engine, [(first, []), (after, [])], [stream, []])
+        shown = [(one.op, one.start, one.end) for one in results]
+        assert shown == [("+", 4e-6, 504e-6), ("~", 4e-6, 508e-6), ("-", 4e-6, 100e-6)]
+
+
 def run(engine: StreamEngine, case: list[Phase], streams: list[list[Record]]) -> list[Result]:
     told: list[Result] = []
     for number, ((schema, _), stream) in enumerate(zip(case, streams, strict=True)):

@@ -143,9 +143,9 @@ class Stream:
 
     def _run(self) -> None:
         headers = {} if self.last is None else {"last-event-id": self.last}
-        if self._client.is_closed:  # the test ended before this thread began
-            return
         try:
+            if self._client.is_closed:  # the test ended before this thread began
+                return
             with self._client.stream("GET", self._path, headers=headers, **self._options) as response:
                 self.status = response.status_code
                 self._take(response.iter_lines())

@@ -87,11 +87,11 @@ class StoredTuples:
     @property
     def occurrences(self) -> Mapping[int, int]:
         """By slot: the number of equal rows before its row, if there are any."""
-        found: dict[int, int] = {}
+        earlier_rows: dict[int, int] = {}
         for table, first in zip(self.tables, self._first, strict=False):
-            rows, before = table.occurrences.T
-            found |= zip((table.places(rows) + first).tolist(), before.tolist(), strict=True)
-        return found
+            rows, counts = table.occurrences.T
+            earlier_rows |= zip((table.places(rows) + first).tolist(), counts.tolist(), strict=True)
+        return earlier_rows
 
     def with_words(self, matcher: Matcher) -> Ints:
         """The slots of rows that may contain words of a query, or words that it excludes; in order."""
@@ -127,35 +127,35 @@ def save_database_slots(folder: Path, schema: Schema) -> None:
 
 def save_slots(folder: Path, schema: Schema, tables: Sequence[TableIndex], space: int = 0) -> None:
     """Write the columns by slot of some tables into a folder, with space for ``space`` further tuples."""
-    into = folder / _SLOTS
-    into.mkdir()
-    _save_columns(into, tables, KeySets(schema), space)
-    _save_entries(into, tables, KeySets(schema), space)
+    slots_folder = folder / _SLOTS
+    slots_folder.mkdir()
+    _save_columns(slots_folder, tables, KeySets(schema), space)
+    _save_entries(slots_folder, tables, KeySets(schema), space)
 
 
-def _save_columns(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
+def _save_columns(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
     size = sum(map(len, tables)) + space
     with ExitStack() as files:
 
         def column(name: str, kind: type[np.generic] = np.int64, *width: int) -> Callable[[Ints], None]:
-            return files.enter_context(appended(into, name, (size, *width), kind))
+            return files.enter_context(appended(folder, name, (size, *width), kind))
 
         relation, start, end, place = map(column, ("relation", "start", "end", "place"))
         keys = column("keys", np.int64, key_sets.width)
         block, place_in_block = (column(name, np.int32) for name in _ROWS)
         blocks = 0
         for table in tables:
-            numbers = table.every()
-            block(blocks + numbers // PART)
-            place_in_block(numbers % PART)
+            row_numbers = table.every()
+            block(blocks + row_numbers // PART)
+            place_in_block(row_numbers % PART)
             blocks += -(-table.size // PART)
             keys(_keys(table, key_sets))
             for first in range(0, len(table), PART):
-                some = min(PART, len(table) - first)
-                relation(np.full(some, table.relation))
-                start(np.full(some, ALWAYS))
-                end(np.full(some, FOREVER))
-                place(np.zeros(some, dtype=np.int64))
+                part_size = min(PART, len(table) - first)
+                relation(np.full(part_size, table.relation))
+                start(np.full(part_size, ALWAYS))
+                end(np.full(part_size, FOREVER))
+                place(np.zeros(part_size, dtype=np.int64))
 
 
 def _keys(table: TableIndex, key_sets: KeySets) -> Ints:
@@ -184,52 +184,52 @@ class _Entries(NamedTuple):
         ) + self.first
 
 
-def _save_entries(into: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
+def _save_entries(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
     """Write the index by join value; the entries of one run are in memory at a time."""
     groups = _runs_of_entries(tables, key_sets)
-    sizes = [sum(each.some.stop - each.some.start for each in group) for group in groups]
+    sizes = [sum(part.some.stop - part.some.start for part in group) for group in groups]
     runs = [run_of(size) for size in sizes]
-    more = space * key_sets.width
-    known = HashFilter(sum(sizes) + more)
-    most = sum(map(len, tables)) + space
-    done = 0
+    extra = space * key_sets.width
+    hash_filter = HashFilter(sum(sizes) + extra)
+    max_slots = sum(map(len, tables)) + space
+    entries_written = 0
     with (
-        appended(into, "entries", (sum(sizes) + more,), np.uint64) as entries,
+        appended(folder, "entries", (sum(sizes) + extra,), np.uint64) as entries,
         # A directory has at most one entry more than its run.
-        appended(into, "begins", (sum(run.directory for run in runs) + 2 * more,), np.int32) as begins,
+        appended(folder, "begins", (sum(run.directory for run in runs) + 2 * extra,), np.int32) as begins,
     ):
         for group in groups:
-            run = HashIndex(most)
-            run.add(*map(np.concatenate, zip(*(each.hashed() for each in group), strict=True)))
+            run = HashIndex(max_slots)
+            run.add(*map(np.concatenate, zip(*(part.hashed() for part in group), strict=True)))
             stored = run.stored()
             entries(stored.entries)
-            begins(stored.begins + done)
-            known.add(stored.entries)
-            done += len(run)
-    save(into, "filter", known.bits)
-    of_null = sum(int(each.joined.counts(np.array([_NULL])).item()) for group in groups for each in group)
+            begins(stored.begins + entries_written)
+            hash_filter.add(stored.entries)
+            entries_written += len(run)
+    save(folder, "filter", hash_filter.bits)
+    null_count = sum(int(part.joined.counts(np.array([_NULL])).item()) for group in groups for part in group)
     meta = {
         "runs": [list(run) for run in runs],
-        "payload_bits": HashIndex(most).payload_bits,
-        "told_apart": of_null == 0,
+        "payload_bits": HashIndex(max_slots).payload_bits,
+        "told_apart": null_count == 0,
     }
-    data_file(into, "meta").write_bytes(orjson.dumps(meta))
+    data_file(folder, "meta").write_bytes(orjson.dumps(meta))
 
 
 def _runs_of_entries(tables: Sequence[TableIndex], key_sets: KeySets) -> list[list[_Entries]]:
     """All entries, in as few runs as possible: every lookup searches every run."""
     groups: list[list[_Entries]] = []
-    room = 0
+    space = 0
     for table, first in zip(tables, _first_slots(tables).tolist(), strict=False):
         for key_set, columns in enumerate(key_sets.columns[table.relation]):
             joined, index = table.by(columns), table.relation * key_sets.width + key_set
             begin = 0
             while begin < len(joined):
-                if not room:
+                if not space:
                     groups.append([])
-                    room = MERGED
-                end = min(len(joined), begin + room)
+                    space = MERGED
+                end = min(len(joined), begin + space)
                 groups[-1].append(_Entries(table, first, index, joined, slice(begin, end)))
-                room -= end - begin
+                space -= end - begin
                 begin = end
     return groups

@@ -73,14 +73,14 @@ def make_index(
             raise SourceError(f"table {relation.name}: more than {MOST:,} rows")
         report("reading", size, None)
     rows = TableRows(pa.memory_map(str(data_file(folder, "rows"))), 0)
-    replaced, occurrences = _repeated(rows, relation, size)
-    hidden = np.zeros(size, dtype=bool)
-    hidden[replaced] = True
+    superseded, occurrences = _repeated(rows, relation, size)
+    is_superseded = np.zeros(size, dtype=bool)
+    is_superseded[superseded] = True
     for number, columns in enumerate(key_sets):
         report(f"joins {number + 1} of {len(key_sets)} of", size, size)
-        _save_joined(folder, number, _gathered(rows, size, lambda b: join_values(b, columns)), hidden)  # noqa: B023
-    texts = _save_words(folder, relation, rows, hidden, lambda done: report("words of", done, size))
-    save(folder, "gone", replaced)
+        _save_joined(folder, number, _gathered(rows, size, lambda b: join_values(b, columns)), is_superseded)  # noqa: B023
+    texts = _save_words(folder, relation, rows, is_superseded, lambda done: report("words of", done, size))
+    save(folder, "gone", superseded)
     save(folder, "occurrences", occurrences)
     names = [[relation.attributes[column].name for column in columns] for columns in key_sets]
     meta = {"rows": size, "keys": names, "texts": texts, "passed_over": passed_over}
@@ -98,7 +98,7 @@ def make_parts(
 
     ``unchanged``: the files with the parts of relations that need not be read. Raises SourceError, OSError.
     """
-    done = 0
+    rows_before = 0
     for number, relation in enumerate(schema.relations):
         subfolder = folder / str(number)
         subfolder.mkdir()
@@ -106,30 +106,30 @@ def make_parts(
             unchanged[number].unpack(f"{number}/", subfolder)
             continue
         reader = RowReader(schema, number)
-        read = 0
+        rows_read = 0
 
-        def reading(doing: str, size: int, _of: int | None, before: int = done) -> None:
-            nonlocal read
+        def reading(doing: str, size: int, _of: int | None, before: int = rows_before) -> None:
+            nonlocal rows_read
             if doing == "reading":
-                read = size
+                rows_read = size
                 report(before + size)
 
         columns = KeySets(schema).columns[number]
         make_index(subfolder, relation, columns, batches(reader), reader.passed_over, reading)
-        done += read
+        rows_before += rows_read
     save_database_slots(folder, schema)
 
 
 def as_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as columns, in batches of PART rows."""
-    rows_of_batch: list[Sequence[Any]] = []
+    pending: list[Sequence[Any]] = []
     for row in rows:
-        rows_of_batch.append(row)
-        if len(rows_of_batch) == PART:
-            yield _batch(rows_of_batch, schema)
-            rows_of_batch = []
-    if rows_of_batch:
-        yield _batch(rows_of_batch, schema)
+        pending.append(row)
+        if len(pending) == PART:
+            yield _batch(pending, schema)
+            pending = []
+    if pending:
+        yield _batch(pending, schema)
 
 
 def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -145,29 +145,29 @@ def _gathered(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints
     return all_values
 
 
-def _save_joined(folder: Path, number: int, values: Ints, gone: Flags) -> None:
-    """Index the values of all rows except those that are ``gone``."""
-    rows = np.flatnonzero((values != NULL) & ~gone)
+def _save_joined(folder: Path, number: int, values: Ints, is_superseded: Flags) -> None:
+    """Index the values of all rows except superseded ones."""
+    rows = np.flatnonzero((values != NULL) & ~is_superseded)
     rows = rows[np.argsort(values[rows], kind="stable")]
     save(folder, f"join_{number}_values", values[rows])
     save(folder, f"join_{number}_rows", rows.astype(np.uint32))
 
 
 def _save_words(
-    folder: Path, relation: Relation, rows: TableRows, hidden: Flags, report: Callable[[int], None]
+    folder: Path, relation: Relation, rows: TableRows, is_superseded: Flags, report: Callable[[int], None]
 ) -> dict[str, tuple[int, int]]:
     """Write the postings of all searched columns; returns each column's numbers of texts and characters."""
     texts = dict.fromkeys(relation.search, (0, 0))
     analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
     with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
         for first, block in rows.parts():
-            visible = pa.array(~hidden[first : first + len(block)])
+            is_current = pa.array(~is_superseded[first : first + len(block)])
             for column, name in zip(relation.search_columns, relation.search, strict=True):
-                shown = pc.if_else(visible, block.texts(column), None)
+                column_texts = pc.if_else(is_current, block.texts(column), None)
                 count, characters = texts[name]
-                length = pc.sum(pc.utf8_length(shown)).as_py() or 0
-                texts[name] = count + len(shown) - shown.null_count, characters + length
-                gathered.add(first, shown, analyzers[name])
+                length = pc.sum(pc.utf8_length(column_texts)).as_py() or 0
+                texts[name] = count + len(column_texts) - column_texts.null_count, characters + length
+                gathered.add(first, column_texts, analyzers[name])
             report(first + len(block))
         gathered.save(folder)
     return texts
@@ -178,11 +178,11 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
     values = _gathered(rows, size, lambda block: row_identities(block, relation))
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
-    among = np.zeros(size, dtype=bool)
-    among[1:] |= equal
-    among[:-1] |= equal
-    suspects = order[among]
-    replaced: list[int] = []
+    is_repeated = np.zeros(size, dtype=bool)
+    is_repeated[1:] |= equal
+    is_repeated[:-1] |= equal
+    suspects = order[is_repeated]
+    superseded: list[int] = []
     occurrences: list[tuple[int, int]] = []
     current, seen = None, dict[tuple[Any, ...], int]()
     for number, value, row in _each(rows, suspects, values):
@@ -191,24 +191,24 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
         key = relation.key_of(row)
         if key is not None:
             if key in seen:
-                replaced.append(seen[key])
+                superseded.append(seen[key])
             seen[key] = number
         else:
-            before = seen.get(row, 0)
-            if before:
-                occurrences.append((number, before))
-            seen[row] = before + 1
+            count = seen.get(row, 0)
+            if count:
+                occurrences.append((number, count))
+            seen[row] = count + 1
     return (
-        np.array(sorted(replaced), dtype=np.int64),
+        np.array(sorted(superseded), dtype=np.int64),
         np.array(sorted(occurrences), dtype=np.int64).reshape(len(occurrences), 2),
     )
 
 
 def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
     for first in range(0, len(numbers), PART):
-        some = numbers[first : first + PART]
-        some_rows = rows.take(some).rows(np.arange(len(some)))
-        yield from zip(some.tolist(), values[some].tolist(), some_rows, strict=True)
+        part_numbers = numbers[first : first + PART]
+        part_rows = rows.take(part_numbers).rows(np.arange(len(part_numbers)))
+        yield from zip(part_numbers.tolist(), values[part_numbers].tolist(), part_rows, strict=True)
 
 
 _REMEDY: Final = "the source of a table must have only rows of that table, whatever --on-error says"
@@ -235,8 +235,8 @@ def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Recor
         if table.relation not in relations:
             continue
         numbers = table.every()
-        for some in np.split(numbers, range(PART, len(numbers), PART)):
-            for row in table.rows(some).rows(np.arange(len(some))):
+        for part_numbers in np.split(numbers, range(PART, len(numbers), PART)):
+            for row in table.rows(part_numbers).rows(np.arange(len(part_numbers))):
                 yield Record(table.relation, 0, row)
 
 
@@ -268,19 +268,21 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
     source = table_source(schema, number)
     identity = source.identity()
     columns = sorted(KeySets(schema).columns[number])
-    described = repr((_FORMAT, __version__, relation, columns))
+    description = repr((_FORMAT, __version__, relation, columns))
 
-    def advanced(doing: str, rows: int, of: int | None) -> None:
+    def report_rows(doing: str, rows: int, of: int | None) -> None:
         report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
 
     try:
-        subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(described)}"
+        subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(description)}"
         path = subfolder / f"{digest(identity)}.index"
         with alone(subfolder, f"table {relation.name} of {relation.source}"):
             if _ensure(
                 path,
                 path.stem,
-                lambda to: make_index(to, relation, columns, source.batches(), source.passed_over, advanced),
+                lambda to: make_index(
+                    to, relation, columns, source.batches(), source.passed_over, report_rows
+                ),
             ):
                 _forget_others(path)
                 forget_old(subfolder)
@@ -312,21 +314,21 @@ def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
 def _forget_others(path: Path) -> None:
     """Delete the indexes of earlier states, except the latest, which may still be in use."""
     others = [other for other in path.parent.glob("*.index") if other != path]
-    for other in sorted(others, key=lambda each: each.stat().st_mtime)[:-1]:
+    for other in sorted(others, key=lambda path: path.stat().st_mtime)[:-1]:
         other.unlink(missing_ok=True)
 
 
 def database_index(
-    database: Database, schema: Schema, kept: Path | None, report: Callable[[int], None]
+    database: Database, schema: Schema, file: Path | None, report: Callable[[int], None]
 ) -> StoredTuples:
     """The index of a database.
 
-    Its file is ``kept``, or one in the cache; it is made unless it has the present state of the data. The
+    ``file``: its file; None for one in the cache. It is made unless it has the present state of the data. The
     parts of tables that have not changed are copied from the file of an earlier state.
 
-    Raises UsageError if ``kept`` is another kind of file, SourceError.
+    Raises UsageError if ``file`` is another kind of file, SourceError.
     """
-    path = kept if kept is not None else _cached(database, schema)
+    path = file if file is not None else _cached(database, schema)
     if path.exists() and not _is_index(path):
         raise UsageError(f"--index {path}: the file is not an index; expected an index or a new name")
     states = [_state(database, schema, number) for number in range(len(schema.relations))]
@@ -336,10 +338,10 @@ def database_index(
         make_parts(folder, schema, partial(_batches_of, database), report, _unchanged(path, mark))
 
     try:
-        with alone(path.parent, database.name) if kept is None else nullcontext():
-            made = _ensure(path, mark, make)
+        with alone(path.parent, database.name) if file is None else nullcontext():
+            is_new = _ensure(path, mark, make)
             index = StoredTuples.of_database(IndexFile(path), schema)
-        if made and kept is None:
+        if is_new and file is None:
             forget_old(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
@@ -356,10 +358,12 @@ def _unchanged(path: Path, mark: str) -> dict[int, IndexFile]:
     """The relations whose parts are in the file of an earlier state of the data, with that file."""
     with suppress(OSError, ValueError):
         file = IndexFile(path)
-        (*made_by, before), (*making, now) = (text.split(" ", 2) for text in (file.mark, mark))
-        if made_by == making:
-            pairs = enumerate(zip(before.split(), now.split(), strict=True))
-            return {number: file for number, (was, state) in pairs if was == state}
+        (*earlier_version, earlier_states), (*version, states) = (
+            text.split(" ", 2) for text in (file.mark, mark)
+        )
+        if earlier_version == version:
+            pairs = enumerate(zip(earlier_states.split(), states.split(), strict=True))
+            return {number: file for number, (earlier_state, state) in pairs if earlier_state == state}
     return {}
 
 
@@ -492,15 +496,17 @@ class _Files:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         relation = self.schema.relations[self.number]
-        read: set[Path] = set()
+        paths: set[Path] = set()
         with BadRecordLog(OnError.FAIL, remedy=_REMEDY) as bad:
             for split in self._splits:
                 if split.format is Format.PARQUET:
-                    whole = parquet().table_batches(split.path, relation) if split.path not in read else None
-                    if whole is not None:
-                        read.add(split.path)
-                        yield from whole
-                    if split.path in read:
+                    batches = (
+                        parquet().table_batches(split.path, relation) if split.path not in paths else None
+                    )
+                    if batches is not None:
+                        paths.add(split.path)
+                        yield from batches
+                    if split.path in paths:
                         continue
                 records = bad.records(read_split(split, self._reading))
                 yield from as_batches(self._rows(split, records), arrow_schema(relation))

@@ -41,12 +41,12 @@ class KeptIndex:
 
 
 @contextmanager
-def alone(folder: Path, of: str) -> Iterator[None]:
-    """Hold the lock of an index's folder, created if missing; ``of``: the index's source. Raises OSError."""
+def alone(folder: Path, source: str) -> Iterator[None]:
+    """Hold the lock of an index's folder, created if missing, for the index of ``source``. Raises OSError."""
     lock = _locked(folder)
     try:
         os.utime(folder / _LOCK)
-        (folder / _OF).write_text(redacted(of))
+        (folder / _OF).write_text(redacted(source))
         yield
     finally:
         os.close(lock)
@@ -66,36 +66,38 @@ def _locked(folder: Path) -> int:
 def kept_indexes() -> list[KeptIndex]:
     """All indexes in the cache, the most recently used first."""
     indexes = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
-    return sorted((one for one in indexes if one is not None), key=lambda one: one.used, reverse=True)
+    return sorted(
+        (index for index in indexes if index is not None), key=lambda index: index.used, reverse=True
+    )
 
 
 def forget_old(latest: Path, most: int = MOST) -> None:
     """Delete the indexes that are too old or exceed ``most`` bytes, except the ``latest``."""
     size, oldest = 0, time.time() - _DAYS * 86_400
-    for one in kept_indexes():
-        size += one.size
-        if one.folder != latest and (one.used < oldest or size > most):
-            _remove(one)
+    for index in kept_indexes():
+        size += index.size
+        if index.folder != latest and (index.used < oldest or size > most):
+            _remove(index)
 
 
 def clear() -> list[KeptIndex]:
     """Delete all indexes that no process is making; returns the deleted ones."""
-    return [one for one in kept_indexes() if _remove(one)]
+    return [index for index in kept_indexes() if _remove(index)]
 
 
 def _seen(lock: Path) -> KeptIndex | None:
     folder = lock.parent
     try:
         size = sum(_BLOCK * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
-        of = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
-        return KeptIndex(folder, of, size, lock.stat().st_mtime)
+        source = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
+        return KeptIndex(folder, source, size, lock.stat().st_mtime)
     except OSError:  # another process removes it
         return None
 
 
-def _remove(one: KeptIndex) -> bool:
-    with suppress(OSError), (one.folder / _LOCK).open("r+") as lock:
+def _remove(index: KeptIndex) -> bool:
+    with suppress(OSError), (index.folder / _LOCK).open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(one.folder)
+        shutil.rmtree(index.folder)
         return True
     return False

@@ -93,37 +93,37 @@ def packed(path: Path, mark: str = "") -> Iterator[Path]:
     folder.mkdir()
     try:
         yield folder
-        whole = folder / "whole"
-        _pack(folder, whole, mark)
-        whole.replace(path)
+        index_file = folder / "whole"
+        _pack(folder, index_file, mark)
+        index_file.replace(path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _pack(folder: Path, path: Path, mark: str) -> None:
     parts: dict[str, tuple[int, int, str, list[int]]] = {}
-    with path.open("wb") as whole:
-        whole.write(_MAGIC)
-        for file in sorted(each for each in folder.rglob("*") if each.is_file() and each != path):
-            whole.write(bytes(-whole.tell() % _ALIGNED))
-            begin = whole.tell()
+    with path.open("wb") as index_file:
+        index_file.write(_MAGIC)
+        for file in sorted(entry for entry in folder.rglob("*") if entry.is_file() and entry != path):
+            index_file.write(bytes(-index_file.tell() % _ALIGNED))
+            begin = index_file.tell()
             with file.open("rb") as part:
-                kind, shape = _array(part) if file.suffix == ".npy" else ("", [])
-                _copy(part, whole)
+                dtype, shape = _array(part) if file.suffix == ".npy" else ("", [])
+                _copy(part, index_file)
             name = str(file.relative_to(folder).with_suffix(""))
-            parts[name] = begin, whole.tell() - begin, kind, shape
+            parts[name] = begin, index_file.tell() - begin, dtype, shape
             file.unlink()  # so that only one part is on disk twice
-        listed = orjson.dumps({"mark": mark, "parts": parts})
-        whole.write(listed + len(listed).to_bytes(_NUMBER, "little"))
+        directory = orjson.dumps({"mark": mark, "parts": parts})
+        index_file.write(directory + len(directory).to_bytes(_NUMBER, "little"))
 
 
-def _copy(part: BinaryIO, whole: BinaryIO) -> None:
+def _copy(part: BinaryIO, index_file: BinaryIO) -> None:
     """Append a file; stretches of zeros take no space on disk."""
     while piece := part.read(_COPIED):
         if piece.count(0) == len(piece):
-            whole.seek(len(piece), os.SEEK_CUR)
+            index_file.seek(len(piece), os.SEEK_CUR)
         else:
-            whole.write(piece)
+            index_file.write(piece)
 
 
 def _array(part: BinaryIO) -> tuple[str, list[int]]:
@@ -135,8 +135,8 @@ def _array(part: BinaryIO) -> tuple[str, list[int]]:
 
 def mark_of(path: Path) -> str | None:
     """The state of the data from which an index was made; None for other files. Raises OSError."""
-    with path.open("rb") as whole:
-        if whole.read(len(_MAGIC)) != _MAGIC:
+    with path.open("rb") as index_file:
+        if index_file.read(len(_MAGIC)) != _MAGIC:
             return None
     with suppress(ValueError):  # it is damaged
         return IndexFile(path).mark
@@ -163,8 +163,8 @@ class IndexFolder:
         self.path = path
 
     def array(self, name: str) -> npt.NDArray[Any]:
-        whole: npt.NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r")
-        return whole
+        array: npt.NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r")
+        return array
 
     def data(self, name: str) -> pa.Buffer:
         return pa.memory_map(str(data_file(self.path, name))).read_buffer()
@@ -175,13 +175,13 @@ class IndexFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as whole:
-            self._bytes = mmap(whole.fileno(), 0, access=ACCESS_COPY)
+        with path.open("rb") as index_file:
+            self._bytes = mmap(index_file.fileno(), 0, access=ACCESS_COPY)
         end = len(self._bytes) - _NUMBER
         begin = end - int.from_bytes(self._bytes[end:], "little")
-        listed = orjson.loads(self._bytes[begin:end])
-        self.mark: str = listed["mark"]
-        self._parts: dict[str, tuple[int, int, str, list[int]]] = listed["parts"]
+        directory = orjson.loads(self._bytes[begin:end])
+        self.mark: str = directory["mark"]
+        self._parts: dict[str, tuple[int, int, str, list[int]]] = directory["parts"]
 
     def array(self, name: str) -> npt.NDArray[Any]:
         begin, _, kind, shape = self._parts[name]
@@ -192,11 +192,11 @@ class IndexFile:
         """Write the parts whose names begin with ``prefix`` into a folder, to be packed again."""
         for name, (_, _, kind, _) in self._parts.items():
             if name.startswith(prefix):
-                rest = name.removeprefix(prefix)
+                part_name = name.removeprefix(prefix)
                 if kind:
-                    save(folder, rest, self.array(name))
+                    save(folder, part_name, self.array(name))
                 else:
-                    data_file(folder, rest).write_bytes(self.data(name))
+                    data_file(folder, part_name).write_bytes(self.data(name))
 
     def data(self, name: str) -> pa.Buffer:
         begin, length, *_ = self._parts[name]
@@ -245,16 +245,16 @@ class Gathered:
 
     def save(self, folder: Path, piece: int = _PIECE) -> None:
         """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
-        first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
-        save(folder, "chunk_first", first)
-        rows = written(folder, "chunk_rows", int(first[-1]), np.uint32)
-        free = first[:-1].copy()
+        chunk_first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
+        save(folder, "chunk_first", chunk_first)
+        rows = written(folder, "chunk_rows", int(chunk_first[-1]), np.uint32)
+        next_offsets = chunk_first[:-1].copy()
         self._pairs.seek(0)
-        while some := self._pairs.read(piece):
-            pairs = np.sort(np.frombuffer(some, dtype=np.uint64))
+        while data := self._pairs.read(piece):
+            pairs = np.sort(np.frombuffer(data, dtype=np.uint64))
             chunks, counts = np.unique((pairs >> _ROW_BITS).view(np.int64), return_counts=True)
-            rows[ranges(free[chunks], counts)] = pairs & _ROW
-            free[chunks] += counts
+            rows[ranges(next_offsets[chunks], counts)] = pairs & _ROW
+            next_offsets[chunks] += counts
         _save_terms(folder, _terms(self._numbers, self._analyzers))
 
 
@@ -297,9 +297,9 @@ class Postings:
 
     def words(self) -> Iterator[tuple[str, int]]:
         """The searchable words by analyzer, with the number of rows that contain each."""
-        every = range(len(self._first) - 1)
-        first, last, lower = (bisect_left(every, mark, key=self._term) for mark in (b"W", b"X", b"w"))
-        for number in (*every[first:last], *every[lower:]):
+        term_numbers = range(len(self._first) - 1)
+        first, last, lower = (bisect_left(term_numbers, mark, key=self._term) for mark in (b"W", b"X", b"w"))
+        for number in (*term_numbers[first:last], *term_numbers[lower:]):
             chunks = self._chunks[self._first[number] : self._first[number + 1]].astype(np.int64)
             begins = self._chunk_first[chunks]
             counts = self._chunk_first[chunks + 1] - begins
@@ -316,8 +316,8 @@ class Postings:
         pieces = np.searchsorted(
             np.cumsum(counts), np.arange(_ROWS_AT_A_TIME, int(counts.sum()), _ROWS_AT_A_TIME)
         )
-        for some in np.split(np.arange(len(chunks)), pieces):
-            yield self._chunk_rows[ranges(begins[some], counts[some])].astype(np.int64)
+        for indices in np.split(np.arange(len(chunks)), pieces):
+            yield self._chunk_rows[ranges(begins[indices], counts[indices])].astype(np.int64)
 
     def _chunks_with(self, alternative: WordAlternative) -> Ints:
         match alternative:
@@ -336,27 +336,29 @@ class Postings:
 
     def _beginning(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
         """The numbers of the terms that are words with a prefix: the first, and the one after the last."""
-        every = range(len(self._first) - 1)
+        term_numbers = range(len(self._first) - 1)
         term = f"{_mark(analyzer, 'w')}{start}".encode()
-        return bisect_left(every, term, key=self._term), bisect_left(every, term + b"\xff", key=self._term)
+        return bisect_left(term_numbers, term, key=self._term), bisect_left(
+            term_numbers, term + b"\xff", key=self._term
+        )
 
     def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
         """The terms of words that resemble another, or match a wildcard; all candidates are compared."""
         if isinstance(alternative, Wildcard):
-            form = alternative.form
-            first, last = self._beginning(re.split(r"[*?]", form, maxsplit=1)[0], alternative.analyzer)
-            yield from (n for n in range(first, last) if has_form(self._word(n), form))
+            pattern = alternative.form
+            first, last = self._beginning(re.split(r"[*?]", pattern, maxsplit=1)[0], alternative.analyzer)
+            yield from (n for n in range(first, last) if has_form(self._word(n), pattern))
             return
         word, distance = alternative.word, alternative.distance
-        some = parts(word, distance)
+        fragments = parts(word, distance)
         first, last = self._beginning("", alternative.analyzer)
         mark = len(_mark(alternative.analyzer, "w"))
         # A letter takes one byte to four.
         sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - mark
-        near = (sizes >= len(word) - distance) & (sizes <= 4 * (len(word) + distance))
-        for number in (np.flatnonzero(near) + first).tolist():
-            its = self._word(number)
-            if any(part in its for part in some) and within(word, its, distance):
+        is_candidate = (sizes >= len(word) - distance) & (sizes <= 4 * (len(word) + distance))
+        for number in (np.flatnonzero(is_candidate) + first).tolist():
+            candidate = self._word(number)
+            if any(part in candidate for part in fragments) and within(word, candidate, distance):
                 yield number
 
     def _word(self, number: int) -> str:
@@ -374,7 +376,7 @@ def _mark(analyzer: Analyzer, letter: str) -> str:
 
 def _terms(chunks: Mapping[str, int], analyzers: Collection[Analyzer]) -> dict[bytes, list[int]]:
     """Stems, and words that prefixes search, by each analyzer, each with the chunks that contain it."""
-    found: dict[bytes, list[int]] = defaultdict(list)
+    chunks_by_term: dict[bytes, list[int]] = defaultdict(list)
     for chunk, number in chunks.items():
         terms = set()
         for analyzer in analyzers:
@@ -383,8 +385,8 @@ def _terms(chunks: Mapping[str, int], analyzers: Collection[Analyzer]) -> dict[b
                 if token.searchable:
                     terms.add(f"{_mark(analyzer, 'w')}{token.word}".encode())
         for term in terms:
-            found[term].append(number)
-    return found
+            chunks_by_term[term].append(number)
+    return chunks_by_term
 
 
 def _save_terms(folder: Path, terms: Mapping[bytes, list[int]]) -> None:

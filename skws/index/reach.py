@@ -58,15 +58,15 @@ class Reach:
         self._tables = tables
         self._key_sets = KeySets(schema).source
         self._ways = [
-            [_way(edge, around, tables) for edge in around if edge.target in tables]
-            for around in edges_from(schema)
+            [_way(edge, near_edges, tables) for edge in near_edges if edge.target in tables]
+            for near_edges in edges_from(schema)
         ]
         self._steps: dict[int, int] = {}  # from a table to the next wanted one
         self.want(())
 
-    def want(self, wanted: Collection[int]) -> None:
+    def want(self, targets: Collection[int]) -> None:
         """Set the tables whose rows are searched for."""
-        steps = {table: 0 if table in wanted else _FAR for table in self._tables}
+        steps = {table: 0 if table in targets else _FAR for table in self._tables}
         for _ in self._tables:
             for table in self._tables:
                 steps[table] = min([steps[table], *(steps[way.edge.target] + 1 for way in self._ways[table])])
@@ -76,63 +76,63 @@ class Reach:
         """True if wanted rows may be among the next ``nodes`` that are joined with a row of a table."""
         return any(self._leads(way, nodes) for way in self._ways[table])
 
-    def from_tuples(self, tuples: Tuples, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """The ``chosen`` rows that are in a network of at most ``most`` nodes with one of the tuples.
+    def from_tuples(self, tuples: Tuples, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
+        """The ``wanted`` rows that are in a network of at most ``max_nodes`` nodes with one of the tuples.
 
         A tuple without keywords is inside the network, and so has another neighbour.
         """
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
         for relation in distinct(tuples.relation).tolist():
             for way in self._ways[relation]:
-                for carrying, nodes in ((True, most - 1), (False, most - 2)):
-                    if not self._leads(way, nodes) or not (carrying or way.through):
+                for has_keywords, nodes in ((True, max_nodes - 1), (False, max_nodes - 2)):
+                    if not self._leads(way, nodes) or not (has_keywords or way.through):
                         continue
-                    mine = (tuples.relation == relation) & (tuples.carrying == carrying)
-                    values = tuples.keys[mine, self._key_sets[way.edge.id]]
+                    flags = (tuples.relation == relation) & (tuples.carrying == has_keywords)
+                    values = tuples.keys[flags, self._key_sets[way.edge.id]]
                     frontier[nodes - 1][way.edge.target].append(_partners(way, values))
-        return self._walked(frontier, most, chosen)
+        return self._walked(frontier, max_nodes, wanted)
 
-    def from_rows(self, rows: Numbers, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """The ``chosen`` rows that are in a network of at most ``most`` rows with one of the rows."""
+    def from_rows(self, rows: Numbers, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
+        """The ``wanted`` rows that are in a network of at most ``max_nodes`` rows with one of the rows."""
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
         for table, numbers in rows.items():
-            frontier[most - 1][table].append(numbers)
-        return self._walked(frontier, most, chosen)
+            frontier[max_nodes - 1][table].append(numbers)
+        return self._walked(frontier, max_nodes, wanted)
 
-    def _walked(self, frontier: Frontier, most: int, chosen: Callable[[int, Ints], Flags]) -> Numbers:
-        """The ``chosen`` rows that are reached from the frontier.
+    def _walked(self, frontier: Frontier, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
+        """The ``wanted`` rows that are reached from the frontier.
 
         Rows after which the most nodes fit come first: a row that is reached again leads to no new row.
         """
-        found: defaultdict[int, list[Ints]] = defaultdict(list)
-        walked: Numbers = {}
-        for nodes in range(most - 1, -1, -1):
-            for table, parts in frontier[nodes].items():
-                numbers = np.concatenate(parts)
+        results: defaultdict[int, list[Ints]] = defaultdict(list)
+        visited: Numbers = {}
+        for nodes in range(max_nodes - 1, -1, -1):
+            for table, arrays in frontier[nodes].items():
+                numbers = np.concatenate(arrays)
                 if self.leads_on(table, nodes):
                     numbers = distinct(numbers)
-                    if table in walked:
-                        numbers = np.setdiff1d(numbers, walked[table], assume_unique=True)
-                        walked[table] = np.concatenate([walked[table], numbers])
+                    if table in visited:
+                        numbers = np.setdiff1d(numbers, visited[table], assume_unique=True)
+                        visited[table] = np.concatenate([visited[table], numbers])
                     else:
-                        walked[table] = numbers
+                        visited[table] = numbers
                     self._walk(table, numbers, nodes, frontier[nodes - 1])
-                found[table].append(numbers[chosen(table, numbers)])
-        return {table: distinct(np.concatenate(parts)) for table, parts in found.items()}
+                results[table].append(numbers[wanted(table, numbers)])
+        return {table: distinct(np.concatenate(arrays)) for table, arrays in results.items()}
 
-    def _walk(self, table: int, numbers: Ints, nodes: int, reached: dict[int, list[Ints]]) -> None:
+    def _walk(self, table: int, numbers: Ints, nodes: int, next_rows: dict[int, list[Ints]]) -> None:
         for way in self._ways[table]:
             if self._leads(way, nodes):
                 values = self._tables[table].values(numbers, way.edge.source_columns)
-                reached[way.edge.target].append(_partners(way, values))
+                next_rows[way.edge.target].append(_partners(way, values))
 
     def _leads(self, way: _Way, nodes: int) -> bool:
         return self._steps[way.edge.target] < nodes
 
 
-def _way(edge: Edge, around: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Way:
+def _way(edge: Edge, near_edges: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Way:
     # An edge to at most one tuple gives no tuple two neighbours.
-    through = not edge.at_most_one or any(other.id != edge.id for other in around)
+    through = not edge.at_most_one or any(other.id != edge.id for other in near_edges)
     return _Way(edge, tables[edge.target].by(edge.target_columns), through)
 
 
@@ -190,17 +190,17 @@ class StandingKeywordRows:
         """Remove a query; returns the rows that are no longer inserted when they are reached."""
         del self._sizes[query]
         matcher = self._lazy.pop(query, None)
-        former: Numbers = {}
+        removed: Numbers = {}
         if matcher is None:
-            return former
+            return removed
         for relation, counts in list(self._waiting.items()):
-            carrying = self._tables[relation].carrying(matcher)
-            np.subtract(counts, carrying, out=counts)
-            former[relation] = np.flatnonzero(carrying & (counts == 0))
+            flags = self._tables[relation].carrying(matcher)
+            np.subtract(counts, flags, out=counts)
+            removed[relation] = np.flatnonzero(flags & (counts == 0))
             if not counts.any():
                 del self._waiting[relation]
         self._reach.want(self._waiting)
-        return former
+        return removed
 
     def seeds(self, matcher: Matcher, size: int) -> Numbers:
         """The rows with the rarest keyword: each result of rows alone contains one of them."""
@@ -211,12 +211,12 @@ class StandingKeywordRows:
         rarest = slots[counts.index(min(counts))]
         row_numbers = {}
         for relation, table in self._tables.items():
-            carrying = table.carrying(matcher, rarest)
+            flags = table.carrying(matcher, rarest)
             if not self._reach.leads_on(relation, size - 1):  # a row without neighbours needs all keywords
                 for slot in slots:
                     if slot != rarest:
-                        carrying &= table.carrying(matcher, slot)
-            row_numbers[relation] = np.flatnonzero(carrying)
+                        flags &= table.carrying(matcher, slot)
+            row_numbers[relation] = np.flatnonzero(flags)
         return row_numbers
 
     def carried(self, matcher: Matcher) -> int:

@@ -35,25 +35,25 @@ def arrow_schema(relation: Relation) -> pa.Schema:
 
 def write_rows(path: Path, relation: Relation, batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Write rows in parts of PART; yields the number of rows written so far."""
-    schema, pending, size, done = arrow_schema(relation), [], 0, 0
+    schema, pending, pending_rows, rows_written = arrow_schema(relation), [], 0, 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for batch in chain(batches, [None]):
             if batch is not None:
                 pending.append(batch)
-                size += batch.num_rows
-                if size < PART:
+                pending_rows += batch.num_rows
+                if pending_rows < PART:
                     continue
             joined = pa.Table.from_batches(pending, schema).combine_chunks().to_batches()
-            pending, size = [], 0
-            for whole in joined:
-                for first in range(0, whole.num_rows, PART):
-                    piece = whole.slice(first, PART)
+            pending, pending_rows = [], 0
+            for record_batch in joined:
+                for first in range(0, record_batch.num_rows, PART):
+                    piece = record_batch.slice(first, PART)
                     if piece.num_rows == PART or batch is None:
                         writer.write_batch(piece)
-                        done += piece.num_rows
-                        yield done
+                        rows_written += piece.num_rows
+                        yield rows_written
                     else:
-                        pending, size = [piece], piece.num_rows
+                        pending, pending_rows = [piece], piece.num_rows
 
 
 class TableRows:
@@ -78,15 +78,15 @@ class TableRows:
         parts = numbers[order] // PART
         borders = np.searchsorted(parts, np.unique(parts))
         pieces = [
-            self._part(int(some[0]) // PART).select(schema.names).take(of_integers(some % PART))
-            for some in np.split(numbers[order], borders[1:])
-            if len(some)
+            self._part(int(indices[0]) // PART).select(schema.names).take(of_integers(indices % PART))
+            for indices in np.split(numbers[order], borders[1:])
+            if len(indices)
         ]
         table = pa.Table.from_batches(pieces, schema).combine_chunks()
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        if len(pieces) > 1 or (back != np.arange(len(back))).any():
-            table = table.take(of_integers(back))
+        ranks = np.empty_like(order)
+        ranks[order] = np.arange(len(order))
+        if len(pieces) > 1 or (ranks != np.arange(len(ranks))).any():
+            table = table.take(of_integers(ranks))
         return ArrowBlock(
             self._relation,
             [c.combine_chunks() if c.num_chunks != 1 else c.chunk(0) for c in table.columns],
@@ -129,10 +129,10 @@ class Joined:
 
     def _found(self, values: Ints) -> tuple[Ints, Ints]:
         first = np.searchsorted(self._values, values)
-        met = np.flatnonzero(first < len(self._values))
-        met = met[self._values[first[met]] == values[met]]
+        matches = np.flatnonzero(first < len(self._values))
+        matches = matches[self._values[first[matches]] == values[matches]]
         counts = np.zeros(len(values), dtype=np.int64)
-        counts[met] = np.searchsorted(self._values, values[met], side="right") - first[met]
+        counts[matches] = np.searchsorted(self._values, values[matches], side="right") - first[matches]
         return first, counts
 
 
@@ -144,7 +144,7 @@ class TableIndex:
     the names of the table's parts in the file.
     """
 
-    def __init__(self, file: IndexParts, relation: int, described: Relation, prefix: str = "") -> None:
+    def __init__(self, file: IndexParts, relation: int, schema_relation: Relation, prefix: str = "") -> None:
         meta = orjson.loads(memoryview(file.data(f"{prefix}meta")))
         self.path = file.path
         self.relation = relation
@@ -156,13 +156,13 @@ class TableIndex:
         self.occurrences: Ints = file.array(f"{prefix}occurrences")
         """The rows with equal rows before them, in order, each with the number of these."""
         self._joined = {
-            tuple(described.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
+            tuple(schema_relation.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
         }
         self.passed_over: dict[str, int] = meta["passed_over"]
         """The numbers of missing values when the rows were read, by reason."""
         self.texts: dict[int, tuple[int, int]] = {
-            described.columns[name]: tuple(found) for name, found in meta["texts"].items()
+            schema_relation.columns[name]: tuple(counts) for name, counts in meta["texts"].items()
         }
 
     def __len__(self) -> int:
@@ -179,9 +179,9 @@ class TableIndex:
 
     def every(self) -> Ints:
         """The numbers of all rows that count."""
-        counts = np.ones(self._size, dtype=bool)
-        counts[self._gone] = False
-        return np.flatnonzero(counts)
+        is_current = np.ones(self._size, dtype=bool)
+        is_current[self._gone] = False
+        return np.flatnonzero(is_current)
 
     def places(self, numbers: Ints) -> Ints:
         """The indices of some rows among all rows that count."""
@@ -199,18 +199,18 @@ class TableIndex:
         """The number of equal rows before each row, if there are any; by position in ``numbers``."""
         if not len(self.occurrences):
             return {}
-        position = np.searchsorted(self.occurrences[:, 0], numbers)
-        met = np.flatnonzero(position < len(self.occurrences))
-        met = met[self.occurrences[position[met], 0] == numbers[met]]
-        return dict(zip(met.tolist(), self.occurrences[position[met], 1].tolist(), strict=True))
+        indices = np.searchsorted(self.occurrences[:, 0], numbers)
+        matches = np.flatnonzero(indices < len(self.occurrences))
+        matches = matches[self.occurrences[indices[matches], 0] == numbers[matches]]
+        return dict(zip(matches.tolist(), self.occurrences[indices[matches], 1].tolist(), strict=True))
 
     def values(self, numbers: Ints, columns: tuple[int, ...]) -> Ints:
         """The join values of some rows, which are read a part at a time."""
         all_values = np.empty(len(numbers), dtype=np.int64)
         for first in range(0, len(numbers), PART):
-            some = numbers[first : first + PART]
-            all_values[first : first + len(some)] = join_values(
-                self._rows.take(some, columns), range(len(columns))
+            part_numbers = numbers[first : first + PART]
+            all_values[first : first + len(part_numbers)] = join_values(
+                self._rows.take(part_numbers, columns), range(len(columns))
             )
         return all_values
 
@@ -233,8 +233,10 @@ class TableIndex:
         if matcher.names[self.relation] & bits:
             return len(self)
         return sum(
-            int(self.satisfying(each).sum()) if isinstance(each, Condition) else self._postings.bound(each)
-            for each in self._alternatives(matcher, bits)
+            int(self.satisfying(alternative).sum())
+            if isinstance(alternative, Condition)
+            else self._postings.bound(alternative)
+            for alternative in self._alternatives(matcher, bits)
         )
 
     def _alternatives(self, matcher: Matcher, bits: int) -> Iterator[Alternative]:
@@ -249,9 +251,9 @@ class TableIndex:
 
     def satisfying(self, condition: Condition) -> Flags:
         """Flags exactly the rows that satisfy a condition on this relation; do not change the array."""
-        remembered = self._satisfying.get(condition)
-        if remembered is not None:
-            return remembered
+        cached = self._satisfying.get(condition)
+        if cached is not None:
+            return cached
         if len(self._satisfying) >= _CONDITIONS:
             self._satisfying.clear()
         flags = self._satisfying[condition] = np.zeros(self._size, dtype=bool)

@@ -36,21 +36,24 @@ def join_values(block: Block, columns: Sequence[int]) -> Ints:
     """One integer per row, NULL if one of the columns is NULL."""
     parts = [_column(block, column) for column in columns]
     if len(parts) == 1:
-        values, there = parts[0]
+        values, present = parts[0]
         values = np.where(values == NULL, hash(int(NULL)), values)
     else:
-        values, there = _combined([found for found, _ in parts]), np.logical_and.reduce([t for _, t in parts])
-    return np.where(there, values, NULL)
+        values, present = (
+            _combined([codes for codes, _ in parts]),
+            np.logical_and.reduce([flags for _, flags in parts]),
+        )
+    return np.where(present, values, NULL)
 
 
 def row_identities(block: Block, relation: Relation) -> Ints:
     """One integer per row: for its key or, without one, for the whole row."""
-    every = range(len(relation.attributes))
+    columns = range(len(relation.attributes))
     if not relation.key:
-        return _identities(block, every)
-    keyed = np.logical_and.reduce([there for _, there in _all(block, relation.key_columns)])
-    of_keys = _identities(block, relation.key_columns)
-    return of_keys if keyed.all() else np.where(keyed, of_keys, _identities(block, every))
+        return _identities(block, columns)
+    has_key = np.logical_and.reduce([present for _, present in _all(block, relation.key_columns)])
+    key_identities = _identities(block, relation.key_columns)
+    return key_identities if has_key.all() else np.where(has_key, key_identities, _identities(block, columns))
 
 
 def likely_identities(block: Block, relation: Relation) -> Ints:
@@ -69,25 +72,28 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
     column the integer of NULL is undefined. Different integers of a single column stay different.
     """
     parts = [_all(block, columns) for block in blocks]
-    there = [np.logical_and.reduce([known for _, known in some]) for some in parts]
+    present = [np.logical_and.reduce([flags for _, flags in block_columns]) for block_columns in parts]
     if len(columns) == 1:
-        codes = [some[0][0] for some in parts]
+        codes = [block_columns[0][0] for block_columns in parts]
     else:
-        codes = [_combined([np.where(known, of, _ABSENT) for of, known in some]) for some in parts]
-    return np.concatenate(codes), np.concatenate(there)
+        codes = [
+            _combined([np.where(flags, column_codes, _ABSENT) for column_codes, flags in block_columns])
+            for block_columns in parts
+        ]
+    return np.concatenate(codes), np.concatenate(present)
 
 
 def _identities(block: Block, columns: Sequence[int]) -> Ints:
     """One integer per row for the values of some columns; NULLs are equal to each other."""
-    return _combined([np.where(there, found, _ABSENT) for found, there in _all(block, columns)])
+    return _combined([np.where(present, codes, _ABSENT) for codes, present in _all(block, columns)])
 
 
 def _length_or_value(block: Block, column: int) -> Ints:
     texts = block.texts(column)
     if isinstance(texts, Texts):
         return np.diff(texts.offsets).astype(np.int64)
-    codes, there = _column(block, column)
-    return np.where(there, codes, _ABSENT)
+    codes, present = _column(block, column)
+    return np.where(present, codes, _ABSENT)
 
 
 def text_hashes(texts: Texts) -> Hashes:
@@ -95,11 +101,11 @@ def text_hashes(texts: Texts) -> Hashes:
     if not texts.data:
         return np.zeros(len(texts), dtype=np.uint64)
     begins, lengths = texts.offsets[:-1], np.diff(texts.offsets).astype(np.int64)
-    used = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
-    places = np.arange(len(used), dtype=np.int64) - np.repeat(begins, lengths)
+    text_bytes = np.frombuffer(texts.data, dtype=np.uint8).astype(np.uint64)
+    positions = np.arange(len(text_bytes), dtype=np.int64) - np.repeat(begins, lengths)
     weights = _powers(1 << max(6, int(lengths.max()).bit_length()))
-    sums = np.zeros(len(used) + 1, dtype=np.uint64)
-    np.cumsum((used + np.uint64(1)) * weights[places], out=sums[1:])
+    sums = np.zeros(len(text_bytes) + 1, dtype=np.uint64)
+    np.cumsum((text_bytes + np.uint64(1)) * weights[positions], out=sums[1:])
     hashes: Hashes = (sums[begins + lengths] - sums[begins] + lengths.view(np.uint64)) * _SPREAD
     hashes ^= hashes >> _HALF
     return hashes * _SPREAD
@@ -118,12 +124,12 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
     if numbers is not None:
         return _of_numbers(numbers[0]), numbers[1]
     texts = block.texts(column)
-    there = block.present(column)
+    present = block.present(column)
     if isinstance(texts, Texts) or not isinstance(texts, Sequence):
-        return text_hashes(Texts.of([texts])).view(np.int64), there
+        return text_hashes(Texts.of([texts])).view(np.int64), present
     values = block.values(column)
     if any(isinstance(value, str) for value in values):
-        return text_hashes(Texts.of([texts])).view(np.int64), there
+        return text_hashes(Texts.of([texts])).view(np.int64), present
     numbers_or_zero = [0 if value is None else value for value in values]
     exact = np.array(
         [isinstance(value, int) and _LEAST <= value <= _LARGEST for value in numbers_or_zero], dtype=bool
@@ -133,11 +139,11 @@ def _column(block: Block, column: int) -> tuple[Ints, Flags]:
         value for value, is_exact in zip(numbers_or_zero, exact.tolist(), strict=True) if is_exact
     ]
     if not exact.all():
-        rest = [
+        inexact = [
             value for value, is_exact in zip(numbers_or_zero, exact.tolist(), strict=True) if not is_exact
         ]
-        codes[~exact] = _of_numbers(np.array(rest, dtype=np.float64))
-    return codes, there
+        codes[~exact] = _of_numbers(np.array(inexact, dtype=np.float64))
+    return codes, present
 
 
 def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Ints:
@@ -145,9 +151,9 @@ def _of_numbers(numbers: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> I
     if numbers.dtype.kind != "f":
         return numbers.astype(np.int64)
     floats = numbers.astype(np.float64)
-    whole = (np.floor(floats) == floats) & (np.abs(floats) < _WHOLE)
+    is_whole = (np.floor(floats) == floats) & (np.abs(floats) < _WHOLE)
     hashes = mixed(floats.view(np.uint64) * _SPREAD, np.zeros(len(floats), dtype=np.int64)).view(np.int64)
-    return np.where(whole, np.where(whole, floats, 0).astype(np.int64), hashes)
+    return np.where(is_whole, np.where(is_whole, floats, 0).astype(np.int64), hashes)
 
 
 def _combined(parts: Sequence[Ints]) -> Ints:
@@ -158,8 +164,8 @@ def _combined(parts: Sequence[Ints]) -> Ints:
 
 
 @cache
-def _powers(most: int) -> Hashes:
-    powers = np.full(most, _PRIME, dtype=np.uint64)
+def _powers(count: int) -> Hashes:
+    powers = np.full(count, _PRIME, dtype=np.uint64)
     powers[0] = 1
     return np.multiply.accumulate(powers)
 
@@ -178,9 +184,9 @@ class JoinValues:
     def of(self, rows: Rows) -> Ints:
         """An array with a line per row: the integers of the key sets of its relation, then NULL."""
         keys = np.full((len(rows), self._key_sets.width), NULL, dtype=np.int64)
-        for relation, blocks, mine, places in rows.by_relation():
+        for relation, blocks, row_numbers, indices in rows.by_relation():
             for key_set, columns in enumerate(self._key_sets.columns[relation]):
-                keys[:, key_set][mine] = self._column(blocks, columns).take(places)
+                keys[:, key_set][row_numbers] = self._column(blocks, columns).take(indices)
         return keys
 
     def begin_with_stored(self, *, told_apart: bool) -> None:
@@ -205,20 +211,20 @@ class JoinValues:
             self._all_told_apart &= told_apart
             return np.concatenate(join_columns) if len(join_columns) != 1 else join_columns[0]
         if len(columns) > 1:
-            together = zip(*(_values(blocks, column) for column in columns), strict=True)
-            return _integers([None if None in values else hash(values) for values in together])
-        there: Flags | None = None
+            tuples = zip(*(_values(blocks, column) for column in columns), strict=True)
+            return _integers([None if None in values else hash(values) for values in tuples])
+        present: Flags | None = None
         integers = integers_of(blocks, columns[0])
         if integers is None:
             with_nulls = _integers_and_nulls(blocks, columns[0])
             if with_nulls is None:
                 return _integers([_integer(value) for value in _values(blocks, columns[0])])
-            integers, there = with_nulls
-        least = integers == NULL if there is None else (integers == NULL) & there
-        if least.any():  # the integer that represents NULL is also a value
+            integers, present = with_nulls
+        is_null_code = integers == NULL if present is None else (integers == NULL) & present
+        if is_null_code.any():  # the integer that represents NULL is also a value
             self._all_told_apart = False
-            integers = np.where(least, hash(int(NULL)), integers)
-        return integers if there is None else np.where(there, integers, NULL)
+            integers = np.where(is_null_code, hash(int(NULL)), integers)
+        return integers if present is None else np.where(present, integers, NULL)
 
     def _tells_apart(self, edge: Edge) -> bool:
         ends = ((edge.source, edge.source_columns), (edge.target, edge.target_columns))
@@ -231,7 +237,7 @@ class JoinValues:
 
 def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Flags] | None:
     """A column of several blocks with NULLs, and its flags; None if it has values of another type."""
-    columns, there = [], []
+    columns, flags = [], []
     for block in blocks:
         integers = block.integers(column)
         present = np.ones(len(block), dtype=bool)
@@ -241,8 +247,8 @@ def _integers_and_nulls(blocks: Sequence[Block], column: int) -> tuple[Ints, Fla
                 return None
             integers, present = numbers[0].astype(np.int64, copy=False), numbers[1]
         columns.append(integers)
-        there.append(present)
-    return np.concatenate(columns), np.concatenate(there)
+        flags.append(present)
+    return np.concatenate(columns), np.concatenate(flags)
 
 
 def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:

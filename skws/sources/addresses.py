@@ -75,7 +75,7 @@ def inference_of(address: str, name: str | None, window: str, *, followed: bool 
 
 def all_tables(schema: Schema) -> Schema:
     """The schema of a snapshot: every relation is a static table."""
-    relations = tuple(replace(each, table=True, time=None) for each in schema.relations)
+    relations = tuple(replace(relation, table=True, time=None) for relation in schema.relations)
     return replace(schema, relations=relations, window="none")
 
 
@@ -116,9 +116,9 @@ def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, ho
         return _database(text, folder, clock, resumable, horizon)
     if text.startswith(_REPLAY):
         return _replay(text.removeprefix(_REPLAY), clock)
-    added = _of_extension(text)
-    if added is not None:
-        return added
+    plugin_source = _of_extension(text)
+    if plugin_source is not None:
+        return plugin_source
     scheme, colon, _ = text.partition("://")
     if colon and scheme != "file":
         raise UsageError(
@@ -136,8 +136,8 @@ def _of_extension(text: str) -> Source | None:
     scheme, colon, _ = text.partition(":")
     if not colon or scheme == "file" or Path(text).exists():
         return None
-    made = extension(SOURCES, scheme)
-    source: Source | None = None if made is None else made(text)
+    factory = extension(SOURCES, scheme)
+    source: Source | None = None if factory is None else factory(text)
     return source
 
 

@@ -267,9 +267,9 @@ def readable(file: int | Watchable, seconds: float) -> bool:
 
     It uses poll, since select refuses descriptors from 1,024 on, which a process with many files has.
     """
-    watched = poll()
-    watched.register(file, POLLIN)
-    return bool(watched.poll(ceil(seconds * 1000)))
+    poller = poll()
+    poller.register(file, POLLIN)
+    return bool(poller.poll(ceil(seconds * 1000)))
 
 
 def parameters(query: str, names: Collection[str], where: str, hint: str = "") -> dict[str, str]:

@@ -79,11 +79,11 @@ class FilePart(FeedPart):
             raise self._gone()
 
     def _path(self) -> Path:
-        planned = self.split.path
-        if self._is_at(planned):
-            return planned
+        planned_path = self.split.path
+        if self._is_at(planned_path):
+            return planned_path
         try:
-            return next(filter(self._is_at, sorted(planned.parent.iterdir())))
+            return next(filter(self._is_at, sorted(planned_path.parent.iterdir())))
         except (StopIteration, OSError):
             raise self._gone() from None
 
@@ -143,23 +143,23 @@ class Backlogs:
 
         No unread record is earlier; otherwise it would be late.
         """
-        last: dict[str, _Step] = {}
-        records, reach, stop = 0.0, EARLIEST, None
+        last_steps: dict[str, _Step] = {}
+        records, latest, stop_time = 0.0, EARLIEST, None
         # A step is considered once all earlier ones are used.
         for step in merge(
             *(self._steps(source_file, limit) for source_file in self._files), key=attrgetter("time")
         ):
-            if records >= limit and step.time > reach:
-                stop = step.time
+            if records >= limit and step.time > latest:
+                stop_time = step.time
                 break
-            last[step.file] = step
-            records, reach = records + step.records, max(reach, step.last)
-        ends = {name: step.end for name, step in last.items()}
-        if stop is not None:
+            last_steps[step.file] = step
+            records, latest = records + step.records, max(latest, step.last)
+        ends = {name: step.end for name, step in last_steps.items()}
+        if stop_time is not None:
             for source_file in self._files:
-                if not source_file.whole and source_file.name in last:
+                if not source_file.whole and source_file.name in last_steps:
                     ends[source_file.name] = _line_after(
-                        source_file, self._schema, last[source_file.name], stop
+                        source_file, self._schema, last_steps[source_file.name], stop_time
                     )
         return {
             source_file.name: self._positions[source_file.name].moved(
@@ -173,31 +173,33 @@ class Backlogs:
         return source_file.whole and ends[source_file.name] == self._groups[source_file.name][-1]
 
     def _waiting(self, source_file: SourceFile) -> float:
-        at = self._positions[source_file.name].at
+        offset = self._positions[source_file.name].at
         if source_file.whole:
-            return self._groups[source_file.name][-1] - at
-        return (source_file.size - at) / self._lines[source_file.name]
+            return self._groups[source_file.name][-1] - offset
+        return (source_file.size - offset) / self._lines[source_file.name]
 
     def _steps(self, source_file: SourceFile, limit: int) -> Iterator[_Step]:
         """The steps of a file, up to a limit."""
-        at, time = self._positions[source_file.name].at, EARLIEST
+        offset, time = self._positions[source_file.name].at, EARLIEST
         if source_file.whole:
             ends = self._groups[source_file.name]
             times = _group_times(source_file, self._schema)
             for number, (begin, end) in enumerate(pairwise(ends)):
-                if end > at:
+                if end > offset:
                     time = max(time, times[number][0])
-                    yield _Step(time, end - max(at, begin), source_file.name, begin, end, times[number][1])
+                    yield _Step(
+                        time, end - max(offset, begin), source_file.name, begin, end, times[number][1]
+                    )
             if len(ends) == 1:
                 yield _Step(time, 0, source_file.name, 0, 0)
             return
         line = self._lines[source_file.name]
         probes = max(2, _PROBES // len(self._files))
-        size = max(1, min(source_file.size - at, ceil(limit * line)) // probes)
-        while (end := _line_end(source_file.path, at, at + size, source_file.size)) > at:
-            time = max(time, _time_at(source_file, self._schema, at))
-            yield _Step(time, (end - at) / line, source_file.name, at, end)
-            at = end
+        size = max(1, min(source_file.size - offset, ceil(limit * line)) // probes)
+        while (end := _line_end(source_file.path, offset, offset + size, source_file.size)) > offset:
+            time = max(time, _time_at(source_file, self._schema, offset))
+            yield _Step(time, (end - offset) / line, source_file.name, offset, end)
+            offset = end
 
 
 def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition) -> int | None:
@@ -211,16 +213,18 @@ def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition
     return None if group is None else _group_times(source_file, schema)[group][0]
 
 
-def _time_at(source_file: SourceFile, schema: Schema, at: int) -> int:
-    """The time of the record on the line at byte ``at``; the least time if there is none."""
-    time = _first_time(source_file, schema, at, at + 1)
+def _time_at(source_file: SourceFile, schema: Schema, offset: int) -> int:
+    """The time of the record on the line at byte ``offset``; the least time if there is none."""
+    time = _first_time(source_file, schema, offset, offset + 1)
     return EARLIEST if time is None else time
 
 
-def _first_time(source_file: SourceFile, schema: Schema, at: int, end: int) -> int | None:
+def _first_time(source_file: SourceFile, schema: Schema, start: int, end: int) -> int | None:
     """The time of the first record on the lines that begin between two bytes."""
-    split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
-    return next((one.time for one in read_split(split, schema) if isinstance(one, Record)), None)
+    split = Split(
+        source_file.path, Format.JSON_LINES, source_file.relation(schema), start, end, end - start, 0
+    )
+    return next((record.time for record in read_split(split, schema) if isinstance(record, Record)), None)
 
 
 def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int) -> int:
@@ -243,12 +247,15 @@ def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int
     assert source_file.named is not None  # noqa: S101 - otherwise it cannot be divided
     name = schema.relations[source_file.named].time or "time"
     with parquet().opened(source_file.path) as file:
-        column = next((at for at, statistics in enumerate(file.schema.names) if statistics == name), None)
+        column = next((i for i, column_name in enumerate(file.schema.names) if column_name == name), None)
         groups = range(file.num_row_groups)
         if column is None:
             return [(EARLIEST, EARLIEST)] * len(groups)
         statistics = [file.metadata.row_group(group).column(column).statistics for group in groups]
-    ends = [(one.min, one.max) if one is not None and one.has_min_max else (None, None) for one in statistics]
+    ends = [
+        (entry.min, entry.max) if entry is not None and entry.has_min_max else (None, None)
+        for entry in statistics
+    ]
     return [(_micros(first), _micros(last)) for first, last in ends]
 
 
@@ -263,7 +270,7 @@ def parts_of(
     schema: Schema,
     first: int,
     position: FilePosition,
-    among: Among,
+    context: Among,
     number: int,
 ) -> list[FilePart] | None:
     """At most ``number`` parts from ``first`` to a position; None if the file cannot be divided there.
@@ -279,9 +286,9 @@ def parts_of(
     number = max(1, min(number, end - first))
     bounds = [first + (end - first) * index // number for index in range(number + 1)]
     return [
-        FilePart(Split(path, source_file.format, relation, at, to, to - at, 0), position, among)
-        for at, to in pairwise(bounds)
-        if at < to
+        FilePart(Split(path, source_file.format, relation, begin, stop, stop - begin, 0), position, context)
+        for begin, stop in pairwise(bounds)
+        if begin < stop
     ]
 
 
@@ -292,32 +299,32 @@ def _row_groups(path: Path) -> list[int]:
     return list(accumulate(sizes, initial=0))
 
 
-def _line_bytes(path: Path, at: int) -> float:
+def _line_bytes(path: Path, offset: int) -> float:
     """The length of a line near an offset."""
     with path.open("rb") as file:
-        file.seek(at)
+        file.seek(offset)
         sample = file.read(_SAMPLE)
     return len(sample) / max(sample.count(b"\n"), 1) or 1.0
 
 
-def _line_end(path: Path, at: int, target: int, size: int) -> int:
+def _line_end(path: Path, start: int, target: int, size: int) -> int:
     """The end of the first whole line that ends at ``target`` or later, up to ``size``, or of the last line.
 
     A line without a line end is incomplete: the next poll checks whether it is a record.
     """
     with path.open("rb") as file:
         if target < size:
-            file.seek(max(target - 1, at))
+            file.seek(max(target - 1, start))
             line = file.readline()
-            end = max(target - 1, at) + len(line)
+            end = max(target - 1, start) + len(line)
             if line.endswith(b"\n") and end <= size:
                 return end
         end = size
-        while end > at:
-            begin = max(at, end - _BLOCK)
+        while end > start:
+            begin = max(start, end - _BLOCK)
             file.seek(begin)
             line_end = file.read(end - begin).rfind(b"\n")
             if line_end >= 0:
                 return begin + line_end + 1
             end = begin
-    return at
+    return start

@@ -108,19 +108,19 @@ class Lookout:
         return self._last
 
     def _see(self, files: Sequence[SourceFile | None], now: int) -> None:
-        present = tuple(file for file in files if file is not None)
-        before, unknown = self._known, tuple(sorted(self._unknown))
-        if present == self._last.files and unknown == self._last.unknown:
+        current = tuple(file for file in files if file is not None)
+        earlier, unknown = self._known, tuple(sorted(self._unknown))
+        if current == self._last.files and unknown == self._last.unknown:
             return
-        self._known = {file.name: file for file in present}
-        self._hot |= {file.name: now for file in present if before.get(file.name) is not file}
+        self._known = {file.name: file for file in current}
+        self._hot |= {file.name: now for file in current if earlier.get(file.name) is not file}
         latest = sorted(self._hot.items(), key=lambda entry: entry[1])[-_MOST_HOT:]
-        self._hot = {name: at for name, at in latest if name in self._known and now - at <= _HOT}
-        self._last = Listing(present, unknown)
+        self._hot = {name: time for name, time in latest if name in self._known and now - time <= _HOT}
+        self._last = Listing(current, unknown)
 
     def _changed(self, now: int) -> dict[str, SourceFile | None]:
         """The files with recent growth that have changed again; None for one that was removed."""
-        hot = [self._known[name] for name, at in self._hot.items() if now - at <= _HOT]
+        hot = [self._known[name] for name, time in self._hot.items() if now - time <= _HOT]
         current = {source_file.name: self._seen_again(source_file) for source_file in hot}
         return {
             source_file.name: current[source_file.name]
@@ -149,14 +149,14 @@ class Lookout:
             entries = self._within(self._root, "", None)
             return sorted(entries, key=lambda file: arrival(file.name))
         try:
-            one = self._file(self._root, self._root.name, None, self._root.stat())
+            root_file = self._file(self._root, self._root.name, None, self._root.stat())
         except FileNotFoundError:
             return []
-        return [] if one is None else [one]
+        return [] if root_file is None else [root_file]
 
     def _within(self, folder: Path, prefix: str, inherited: int | None) -> Iterator[SourceFile]:
-        named = relation_named(folder, self._schema)
-        relation = inherited if named is None else named
+        own_relation = relation_named(folder, self._schema)
+        relation = inherited if own_relation is None else own_relation
         try:
             self._folders[folder] = folder.stat().st_mtime_ns
             entries = named_entries(folder)
@@ -168,8 +168,8 @@ class Lookout:
                 state = entry.stat()
             except FileNotFoundError:
                 continue
-            if (former := self._known.get(name)) is not None and former.state == _state(state):
-                yield former
+            if (earlier := self._known.get(name)) is not None and earlier.state == _state(state):
+                yield earlier
                 continue
             path = folder / entry.name
             if stat.S_ISDIR(state.st_mode):
@@ -181,31 +181,35 @@ class Lookout:
             elif not stat.S_ISREG(state.st_mode):
                 self._unknown.add(name)
 
-    def _file(self, path: Path, name: str, inherited: int | None, state: os.stat_result) -> SourceFile | None:
+    def _file(
+        self, path: Path, name: str, inherited: int | None, status: os.stat_result
+    ) -> SourceFile | None:
         """The existing object if nothing has changed; None for a file of unknown format."""
-        former = self._known.get(name)
-        now = _state(state)
-        if former is not None and former.state == now:
-            return former
+        earlier = self._known.get(name)
+        state = _state(status)
+        if earlier is not None and earlier.state == state:
+            return earlier
         try:
-            kind = format_of(path.with_name(_ROTATED.sub("", path.name))) if former is None else former.format
+            kind = (
+                format_of(path.with_name(_ROTATED.sub("", path.name))) if earlier is None else earlier.format
+            )
         except SourceError:
             self._unknown.add(name)
             return None
-        if former is None:
+        if earlier is None:
             named = relation_named(path, self._schema)
             named = inherited if named is None else named
         else:
-            named = former.named
+            named = earlier.named
         try:
             whole = kind is Format.PARQUET or is_packed(path)
         except FileNotFoundError:
             return None
-        return SourceFile(name, path, kind, named, *now, whole)
+        return SourceFile(name, path, kind, named, *state, whole)
 
 
-def _state(of: os.stat_result) -> tuple[int, int, int]:
-    return of.st_ino, of.st_size, of.st_mtime_ns
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def arrival(name: str) -> tuple[str, int]:
@@ -259,15 +263,15 @@ class FilePosition(NamedTuple):
 
     def is_of_copy(self, source_file: SourceFile) -> bool:
         """True if a file begins with the bytes that were read, as far as the checksum covers them."""
-        enough = self.at > 0 and not source_file.whole and source_file.size >= self.head
-        return enough and _checksum(source_file.path, self.head) == self.crc
+        is_long_enough = self.at > 0 and not source_file.whole and source_file.size >= self.head
+        return is_long_enough and _checksum(source_file.path, self.head) == self.crc
 
-    def moved(self, source_file: SourceFile, at: int, *, done: bool = False) -> FilePosition:
+    def moved(self, source_file: SourceFile, offset: int, *, done: bool = False) -> FilePosition:
         """The position after the latest read. Raises OSError."""
-        head = min(source_file.size if source_file.whole else at, HEAD_BYTES)
+        head = min(source_file.size if source_file.whole else offset, HEAD_BYTES)
         crc = self.crc if head == self.head else _checksum(source_file.path, head)
         return FilePosition(
-            self.id, at, head, crc, source_file.inode, source_file.size if source_file.whole else 0, done
+            self.id, offset, head, crc, source_file.inode, source_file.size if source_file.whole else 0, done
         )
 
 
@@ -286,8 +290,8 @@ class Positions:
     gone: Mapping[str, FilePosition] = field(default_factory=dict)
 
     def offset(self) -> Offset:
-        listed = {"files": _listed(sorted(self.files.items())), "next": self.next}
-        return {**listed, "gone": _listed(self.gone.items())} if self.gone else listed
+        offset = {"files": _listed(sorted(self.files.items())), "next": self.next}
+        return {**offset, "gone": _listed(self.gone.items())} if self.gone else offset
 
     @classmethod
     def of(cls, offset: Offset) -> Positions:
@@ -307,8 +311,8 @@ def _listed(positions: Iterable[tuple[str, FilePosition]]) -> dict[str, list[int
     return {name: list(map(int, position)) for name, position in positions}
 
 
-def _parsed(listed: Mapping[str, Sequence[int]]) -> dict[str, FilePosition]:
-    return {name: FilePosition._make(map(int, numbers)) for name, numbers in listed.items()}
+def _parsed(fields_by_name: Mapping[str, Sequence[int]]) -> dict[str, FilePosition]:
+    return {name: FilePosition._make(map(int, numbers)) for name, numbers in fields_by_name.items()}
 
 
 def _checksum(path: Path, length: int) -> int:
@@ -338,54 +342,50 @@ class FileMatcher:
         if positions.files and not files:
             # All files missing at once: more likely an unmounted disk than deletions.
             return positions, []
-        named = {source_file.name: source_file for source_file in files}
-        inodes = {source_file.inode: source_file for source_file in files}
-        matched: dict[str, FilePosition] = {}
-        cut: dict[str, FilePosition] = {}
+        files_by_name = {source_file.name: source_file for source_file in files}
+        files_by_inode = {source_file.inode: source_file for source_file in files}
+        matches: dict[str, FilePosition] = {}
+        truncated: dict[str, FilePosition] = {}
         missing: dict[str, FilePosition] = {}
         notices: list[str] = []
         for name, position in positions.files.items():
-            now, moved = named.get(name), inodes.get(position.inode)
-            if now is not None and now.inode == position.inode and self._holds(position, now):
-                matched[name] = position
-            elif moved is not None and moved.name != name and self._holds(position, moved):
-                matched[moved.name] = position
-                notices.append(f"{name} was renamed to {moved.name}; following it there")
-            elif now is not None and self._holds(position, now):
-                matched[name] = position
-            elif now is not None:
-                cut[name] = position
+            namesake, inode_match = files_by_name.get(name), files_by_inode.get(position.inode)
+            if namesake is not None and namesake.inode == position.inode and self._holds(position, namesake):
+                matches[name] = position
+            elif inode_match is not None and inode_match.name != name and self._holds(position, inode_match):
+                matches[inode_match.name] = position
+                notices.append(f"{name} was renamed to {inode_match.name}; following it there")
+            elif namesake is not None and self._holds(position, namesake):
+                matches[name] = position
+            elif namesake is not None:
+                truncated[name] = position
             else:
                 missing[name] = position
         new = [
             source_file
             for source_file in files
-            if source_file.name not in matched and source_file.name not in cut
+            if source_file.name not in matches and source_file.name not in truncated
         ]
         for source_file in new:
-            self._take_up_copy(source_file, matched, cut, notices)
-        back = {source_file.name: source_file for source_file in new if source_file.name not in matched}
-        still_missing = {name: position for name, position in positions.gone.items() if name not in matched}
-        for name, source_file in back.items():
-            if (
-                name in still_missing
-                and still_missing[name].at
-                and self._holds(still_missing[name], source_file)
-            ):
-                matched[name] = still_missing[name]
+            self._take_up_copy(source_file, matches, truncated, notices)
+        returned = {source_file.name: source_file for source_file in new if source_file.name not in matches}
+        absent = {name: position for name, position in positions.gone.items() if name not in matches}
+        for name, source_file in returned.items():
+            if name in absent and absent[name].at and self._holds(absent[name], source_file):
+                matches[name] = absent[name]
                 notices.append(f"{name} is back; reading continues where it stopped")
-        notices += [_begun_anew(name, position, named[name]) for name, position in cut.items()]
-        number = positions.next
+        notices += [_begun_anew(name, position, files_by_name[name]) for name, position in truncated.items()]
+        next_id = positions.next
         for source_file in files:
-            if source_file.name not in matched and not self._awaits_cut(source_file, matched, named):
-                matched[source_file.name] = FilePosition(number, inode=source_file.inode)
-                number += 1
-        left = {
-            name: position for name, position in {**still_missing, **missing}.items() if name not in matched
+            if source_file.name not in matches and not self._awaits_cut(source_file, matches, files_by_name):
+                matches[source_file.name] = FilePosition(next_id, inode=source_file.inode)
+                next_id += 1
+        unmatched = {
+            name: position for name, position in {**absent, **missing}.items() if name not in matches
         }
-        latest = dict(list(left.items())[-_MOST_GONE:])
+        latest = dict(list(unmatched.items())[-_MOST_GONE:])
         # Rotation deletes the oldest files.
-        return Positions(matched, number, latest), notices + _gone(
+        return Positions(matches, next_id, latest), notices + _gone(
             [name for name in missing if not arrival(name)[1]]
         )
 
@@ -394,27 +394,27 @@ class FileMatcher:
 
         Raises OSError.
         """
-        now = position, source_file.state
-        if self._held.get(position.id) != now:
+        state = position, source_file.state
+        if self._held.get(position.id) != state:
             if not position.holds_for(source_file):
                 return False
-            self._held[position.id] = now
+            self._held[position.id] = state
         return True
 
     def _take_up_copy(
         self,
         source_file: SourceFile,
-        matched: dict[str, FilePosition],
-        cut: dict[str, FilePosition],
+        matches: dict[str, FilePosition],
+        truncated: dict[str, FilePosition],
         notices: list[str],
     ) -> None:
         """If a new file is the copy of a truncated one, continue in the copy. Raises OSError."""
-        awaited = self._copies.pop(source_file.name, None)
-        for name, position in cut.items():
-            if awaited == position.id or position.is_of_copy(source_file):
+        file_id = self._copies.pop(source_file.name, None)
+        for name, position in truncated.items():
+            if file_id == position.id or position.is_of_copy(source_file):
                 # Lines that came after the copy was made, and were cut with the file, have been read.
-                matched[source_file.name] = position.moved(source_file, min(position.at, source_file.size))
-                del cut[name]
+                matches[source_file.name] = position.moved(source_file, min(position.at, source_file.size))
+                del truncated[name]
                 notices.append(
                     f"{name} was copied to {source_file.name} and truncated: reading the rest of the copy,"
                     f" then {name}"
@@ -422,16 +422,21 @@ class FileMatcher:
                 return
 
     def _awaits_cut(
-        self, source_file: SourceFile, matched: Mapping[str, FilePosition], named: Mapping[str, SourceFile]
+        self,
+        source_file: SourceFile,
+        matches: Mapping[str, FilePosition],
+        files_by_name: Mapping[str, SourceFile],
     ) -> bool:
         """True if a new file is the rotated copy, perhaps incomplete, of a followed file."""
         base = _ROTATED.sub("", source_file.name)
-        if base == source_file.name or base not in matched or not matched[base].at or source_file.whole:
+        if base == source_file.name or base not in matches or not matches[base].at or source_file.whole:
             return False
-        length, of = min(HEAD_BYTES, source_file.size), named[base]
-        if source_file.size > of.size or _checksum(source_file.path, length) != _checksum(of.path, length):
+        length, original = min(HEAD_BYTES, source_file.size), files_by_name[base]
+        if source_file.size > original.size or _checksum(source_file.path, length) != _checksum(
+            original.path, length
+        ):
             return False
-        self._copies[source_file.name] = matched[base].id
+        self._copies[source_file.name] = matches[base].id
         return True
 
 
@@ -443,10 +448,10 @@ def _gone(names: list[str]) -> list[str]:
     return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; the records read so far stay in the search"]
 
 
-def _begun_anew(name: str, position: FilePosition, now: SourceFile) -> str:
-    if not now.whole and now.inode == position.inode and now.size < position.at:
+def _begun_anew(name: str, position: FilePosition, source_file: SourceFile) -> str:
+    if not source_file.whole and source_file.inode == position.inode and source_file.size < position.at:
         return (
-            f"{name} was truncated from at least {position.at:,} to {now.size:,} bytes:"
+            f"{name} was truncated from at least {position.at:,} to {source_file.size:,} bytes:"
             " reading it from its start"
         )
     return (

@@ -56,38 +56,40 @@ class FilePortion:
 
 
 def read_part(
-    source_file: SourceFile, schema: Schema, at: int, *, limit: int = END, end: int = END
+    source_file: SourceFile, schema: Schema, start: int, *, limit: int = END, end: int = END
 ) -> FilePortion:
-    """At most ``limit`` records from byte ``at`` on that begin before ``end``. Raises SourceError."""
+    """At most ``limit`` records from byte ``start`` on that begin before ``end``. Raises SourceError."""
     if source_file.format is Format.CSV:
-        return _csv_part(source_file, schema, at, limit, end)
-    return _json_part(source_file, schema, at, limit, end)
+        return _csv_part(source_file, schema, start, limit, end)
+    return _json_part(source_file, schema, start, limit, end)
 
 
-def _json_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
+def _json_part(source_file: SourceFile, schema: Schema, start: int, limit: int, end: int) -> FilePortion:
     if end == END:
-        end = _lines_end(source_file.path, at, limit)
-    if end == at:
-        return FilePortion(NOTHING, at)
-    split = Split(source_file.path, Format.JSON_LINES, source_file.relation(schema), at, end, end - at, 0)
+        end = _lines_end(source_file.path, start, limit)
+    if end == start:
+        return FilePortion(NOTHING, start)
+    split = Split(
+        source_file.path, Format.JSON_LINES, source_file.relation(schema), start, end, end - start, 0
+    )
     # A smaller part is read faster line by line.
-    if end - at >= CHUNK_BYTES and reads_columns(split, schema):
+    if end - start >= CHUNK_BYTES and reads_columns(split, schema):
         return FilePortion(Chunk.concat(chunk_reader(schema).read(split)), end)
     return FilePortion(Chunk.of(read_split(split, schema)), end)
 
 
-def _lines_end(path: Path, at: int, limit: int) -> int:
-    """The end of ``limit`` whole lines from ``at`` on, or of all lines.
+def _lines_end(path: Path, offset: int, limit: int) -> int:
+    """The end of ``limit`` whole lines from ``offset`` on, or of all lines.
 
     A last line without a line end counts if it is a JSON object, since no proper prefix of an object is one.
     """
     with opened(path) as file:
-        file.seek(at)
+        file.seek(offset)
         for line in islice(file, limit):
             if not line.endswith(b"\n") and not _is_object(line):
                 break
-            at += len(line)
-    return at
+            offset += len(line)
+    return offset
 
 
 def _is_object(line: bytes) -> bool:
@@ -97,30 +99,30 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _csv_part(source_file: SourceFile, schema: Schema, at: int, limit: int, end: int) -> FilePortion:
+def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, end: int) -> FilePortion:
     with opened(source_file.path) as file:
         head = _header(file)
         if head is None:
-            return FilePortion(NOTHING, at)
+            return FilePortion(NOTHING, offset)
         header, layout = head
         size = sum(map(len, header))
-        if at >= size:
+        if offset >= size:
             layout = layout._replace(passed_over=0)  # reported before
-        start = max(at, size)
+        start = max(offset, size)
         file.seek(start)
         split = Split(source_file.path, Format.CSV, source_file.relation(schema), 0, END, source_file.size, 0)
         reader = CsvReader(split, schema, chain(header, _whole_lines(file, start, end)), layout)
         items: list[Item] = []
-        at = start
+        offset = start
         for item in reader.items():
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
-                    return FilePortion(Chunk.of([*items, *reader.notes()]), at)
+                    return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
                 item = _placed(item, source_file.path, start, header)  # noqa: PLW2901
             items.append(item)
-            at = reader.end + start - size
+            offset = reader.end + start - size
             if len(items) >= limit:
-                return FilePortion(Chunk.of([*items, *reader.notes()]), at)
+                return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
         return FilePortion(Chunk.of(items), reader.end + start - size)
 
 
@@ -131,20 +133,20 @@ def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
     return (lines[: layout.before + 1], layout) if layout.before < len(lines) else None
 
 
-def _whole_lines(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:
+def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:
     for line in file:
-        if at >= end or not line.endswith(b"\n"):
+        if offset >= end or not line.endswith(b"\n"):
             return
-        at += len(line)
+        offset += len(line)
         yield line
 
 
-def _placed(bad: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
+def _placed(record: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
     """A bad record with its line and offset in the file; the header and the part from ``start`` were read."""
     with opened(path) as file:
         lines = line_count(file, start)
     size = sum(map(len, header))
-    return replace(bad, line=bad.line + lines - len(header), offset=bad.offset + start - size)
+    return replace(record, line=record.line + lines - len(header), offset=record.offset + start - size)
 
 
 class WholeFiles:
@@ -154,20 +156,20 @@ class WholeFiles:
         self._schema = schema
         self._open: dict[int, tuple[int, Iterator[Item]]] = {}
 
-    def part(self, number: int, source_file: SourceFile, at: int, limit: int) -> FilePortion:
-        """At most ``limit`` items of the file with the id ``number``, from the ``at``-th on.
+    def part(self, number: int, source_file: SourceFile, start: int, limit: int) -> FilePortion:
+        """At most ``limit`` items of the file with the id ``number``, from the ``start``-th on.
 
         Raises SourceError if the file is incomplete or damaged.
         """
         at_item, items = self._open.pop(number, (-1, iter(())))
-        if at_item != at:
+        if at_item != start:
             check_whole(source_file)
-            items = islice(whole_items(source_file, self._schema), at, None)
+            items = islice(whole_items(source_file, self._schema), start, None)
         items_read = list(islice(items, limit))
-        done = len(items_read) < limit
-        if not done:
-            self._open[number] = (at + limit, items)
-        return FilePortion(Chunk.of(items_read), at + len(items_read), done=done)
+        is_done = len(items_read) < limit
+        if not is_done:
+            self._open[number] = (start + limit, items)
+        return FilePortion(Chunk.of(items_read), start + len(items_read), done=is_done)
 
     def close(self) -> None:
         self._open.clear()
@@ -267,31 +269,31 @@ class FilesFeed(Feed):
     def poll(self, start: Offset, limit: int) -> Batch:
         """The new items, file by file."""
         for turn in range(_TRIES):
-            listed = self._lookout.look(everything=turn > 0)
-            if self._idle is not None and self._idle[0] is listed and self._idle[1] is start:
+            listing = self._lookout.look(everything=turn > 0)
+            if self._idle is not None and self._idle[0] is listing and self._idle[1] is start:
                 return Batch(NOTHING, start)
             try:
-                return self._polled(listed, start, limit)
+                return self._polled(listing, start, limit)
             except (OSError, SourceError) as error:
-                if all(source_file.path.exists() for source_file in listed.files):
+                if all(source_file.path.exists() for source_file in listing.files):
                     raise self._failure(error) from None
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
-    def _polled(self, listed: Listing, start: Offset, limit: int) -> Batch:
-        notices = [line for name in listed.unknown for line in self._once(f"skipped {name}: unknown format")]
+    def _polled(self, listing: Listing, start: Offset, limit: int) -> Batch:
+        notices = [line for name in listing.unknown for line in self._once(f"skipped {name}: unknown format")]
         before = Positions.of(start)
-        positions, moves = self._matcher.match(before, listed.files)
-        notices += self._all_gone(before, listed.files)
-        files = [source_file for source_file in listed.files if source_file.name in positions.files]
-        read, after = self._read_new(positions, files, limit, notices)
-        over = frozenset(
+        positions, moves = self._matcher.match(before, listing.files)
+        notices += self._all_gone(before, listing.files)
+        files = [source_file for source_file in listing.files if source_file.name in positions.files]
+        chunk, after = self._read_new(positions, files, limit, notices)
+        ended_partitions = frozenset(
             partition_of(f.name) for f in files if after[f.name].done and not positions.files[f.name].done
         )
-        now = replace(positions, files=after)
-        end = start if now == before else now.offset()
-        self._idle = (listed, end) if end is start and not len(read) else None
+        end_positions = replace(positions, files=after)
+        end = start if end_positions == before else end_positions.offset()
+        self._idle = (listing, end) if end is start and not len(chunk) else None
         answered = bool(files) or not before.files
-        return Batch(read, end, tuple(moves + notices), over=over, answered=answered)
+        return Batch(chunk, end, tuple(moves + notices), over=ended_partitions, answered=answered)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
@@ -300,20 +302,20 @@ class FilesFeed(Feed):
         except (OSError, SourceError):  # A poll reports a file that was removed or is incomplete.
             return None
 
-    def _planned(self, listed: Listing, start: Offset, limit: int) -> BatchPlan | None:
+    def _planned(self, listing: Listing, start: Offset, limit: int) -> BatchPlan | None:
         before = Positions.of(start)
         readable = [
-            f for f in listed.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)
+            f for f in listing.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)
         ]
         streams = [f for f in readable if not (self._is_table(f) or self._is_foreign(f))]
         if not streams or not all(divides(source_file, self._schema) for source_file in streams):
             return None
-        new = {source_file.name: FilePosition(0) for source_file in streams}
-        if Backlogs({**new, **before.files}, streams, self._schema).records * _WORTH < limit:
+        start_positions = {source_file.name: FilePosition(0) for source_file in streams}
+        if Backlogs({**start_positions, **before.files}, streams, self._schema).records * _WORTH < limit:
             return None
-        positions, moves = self._matcher.match(before, listed.files)
-        notices = moves + self._all_gone(before, listed.files)
-        files = [source_file for source_file in listed.files if source_file.name in positions.files]
+        positions, moves = self._matcher.match(before, listing.files)
+        notices = moves + self._all_gone(before, listing.files)
+        files = [source_file for source_file in listing.files if source_file.name in positions.files]
         pending = self._pending(positions, files, notices)
         if not all(divides(source_file, self._schema) for source_file in pending):
             return None
@@ -325,22 +327,22 @@ class FilesFeed(Feed):
         return BatchPlan(end, backlogs.records > limit, tuple(notices))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
-        stretches = list(self._stretches(start, end))
-        if not all(divides(source_file, self._schema) for _, source_file, _, _ in stretches):
+        spans = list(self._stretches(start, end))
+        if not all(divides(source_file, self._schema) for _, source_file, _, _ in spans):
             return None
         sizes = [
             (position.at - first) * (ROW_BYTES if source_file.whole else 1)
-            for _, source_file, position, first in stretches
+            for _, source_file, position, first in spans
         ]
         parts: list[FeedPart] = []
         unread = self._unread(Positions.of(end))
-        for (name, source_file, position, first), size in zip(stretches, sizes, strict=True):
-            own = max(1, round(number * size / max(sum(sizes), 1)))
-            among = Among(partition_of(name), self._static, unread)
-            some = parts_of(source_file, self._schema, first, position, among, own)
-            if some is None:
+        for (name, source_file, position, first), size in zip(spans, sizes, strict=True):
+            part_count = max(1, round(number * size / max(sum(sizes), 1)))
+            context = Among(partition_of(name), self._static, unread)
+            parts_of_file = parts_of(source_file, self._schema, first, position, context, part_count)
+            if parts_of_file is None:
                 return None
-            parts += some
+            parts += parts_of_file
         return parts
 
     def _unread(self, positions: Positions) -> int | None:
@@ -375,8 +377,8 @@ class FilesFeed(Feed):
             first = before.get(position.id, FilePosition(position.id)).at
             if first >= position.at:
                 continue
-            places = (files.get(name), inodes.get(position.inode))
-            matching = next((f for f in places if f is not None and position.holds_for(f)), None)
+            candidates = (files.get(name), inodes.get(position.inode))
+            matching = next((f for f in candidates if f is not None and position.holds_for(f)), None)
             if matching is None:  # the file was copied, then cut
                 copies = (f for f in files.values() if f.size >= position.at and position.is_of_copy(f))
                 matching = next(copies, None)
@@ -394,15 +396,17 @@ class FilesFeed(Feed):
             for source_file in files
             if not (self._is_table(source_file) or self._is_foreign(source_file))
         ]
-        waiting = sum(
+        unread_bytes = sum(
             source_file.size - positions.files[source_file.name].at
             for source_file in streams
             if not source_file.whole
         )
-        whole = sum(
+        unread_files = sum(
             source_file.whole and not positions.files[source_file.name].done for source_file in streams
         )
-        return Backlog(f"{waiting:,} bytes behind" + (f" and {whole:,} whole files" if whole else ""))
+        return Backlog(
+            f"{unread_bytes:,} bytes behind" + (f" and {unread_files:,} whole files" if unread_files else "")
+        )
 
     def close(self) -> None:
         self._whole.close()
@@ -413,14 +417,14 @@ class FilesFeed(Feed):
         after = dict(positions.files)
         pending = self._pending(positions, files, notices)
         parts: list[Chunk] = []
-        for source_file, addition in self._shares(positions, pending, limit, notices):
+        for source_file, portion in self._shares(positions, pending, limit, notices):
             position = positions.files[source_file.name]
-            parts.append(_of_file(source_file.name, addition.read.without(self._static)))
-            if len(parts[-1]) < len(addition.read):
+            parts.append(_of_file(source_file.name, portion.read.without(self._static)))
+            if len(parts[-1]) < len(portion.read):
                 notices += self._table_notice(source_file)
-            if addition.at != position.at or addition.done:
-                after[source_file.name] = position.moved(source_file, addition.at, done=addition.done)
-            elif not len(addition.read):
+            if portion.at != position.at or portion.done:
+                after[source_file.name] = position.moved(source_file, portion.at, done=portion.done)
+            elif not len(portion.read):
                 self._exhausted[position.id] = source_file.state
         return Chunk.concat(parts), after
 
@@ -433,13 +437,13 @@ class FilesFeed(Feed):
         the others: a poll that is not full means that nothing waits, so batches would not grow.
         """
         portions: dict[str, FilePortion] = {}
-        rest = limit
-        by_size = sorted(pending, key=lambda one: one.size - positions.files[one.name].at)
+        remaining = limit
+        by_size = sorted(pending, key=lambda file: file.size - positions.files[file.name].at)
         for number, source_file in enumerate(by_size):
-            share = max(1, -(-rest // (len(by_size) - number)))
+            share = max(1, -(-remaining // (len(by_size) - number)))
             portion = self._part(source_file, positions.files[source_file.name], share, notices)
             portions[source_file.name] = portion
-            rest -= len(portion.read)
+            remaining -= len(portion.read)
         return [(source_file, portions[source_file.name]) for source_file in pending]
 
     def _pending(
@@ -449,14 +453,14 @@ class FilesFeed(Feed):
         for source_file in files:
             if self._is_table(source_file):
                 notices += self._table_notice(source_file)
-        fresh = [f for f in files if self._has_news(f, positions.files[f.name])]
-        for source_file in fresh:
+        updated = [f for f in files if self._has_news(f, positions.files[f.name])]
+        for source_file in updated:
             if self._is_foreign(source_file):
                 notices += self._once(
                     f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
                     f" {self._schema.name} has its name"
                 )
-        return [f for f in fresh if not self._is_foreign(f)]
+        return [f for f in updated if not self._is_foreign(f)]
 
     def _part(
         self, source_file: SourceFile, position: FilePosition, share: int, notices: list[str]
@@ -487,12 +491,12 @@ class FilesFeed(Feed):
         ):
             return self._foreign[source_file.inode] is not None
         try:
-            named = names_relations(source_file.path, source_file.format, self._schema, None)
+            has_relations = names_relations(source_file.path, source_file.format, self._schema, None)
         except SourceError:  # it is incomplete or cannot be read, which is reported where it is read
             return False
-        if named is not None:
-            self._foreign[source_file.inode] = None if named else source_file.state
-        return named is False
+        if has_relations is not None:
+            self._foreign[source_file.inode] = None if has_relations else source_file.state
+        return has_relations is False
 
     def _between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
         if source_file.whole:
@@ -510,8 +514,8 @@ class FilesFeed(Feed):
         return source_file.named in self._static and source_file.relation(self._schema) is not None
 
     def _table_notice(self, source_file: SourceFile) -> list[str]:
-        read = self._tables_read.get(source_file.name)
-        if read is None or read == source_file.state:
+        earlier_state = self._tables_read.get(source_file.name)
+        if earlier_state is None or earlier_state == source_file.state:
             return []
         return self._once(
             f"{source_file.name} has changed; rows of static tables are read again only at the next start"
@@ -537,9 +541,9 @@ class FilesFeed(Feed):
         return [line]
 
 
-def _of_file(name: str, read: Chunk) -> Chunk:
+def _of_file(name: str, chunk: Chunk) -> Chunk:
     """A chunk of a file, with its partition; a file that replaces another one continues its partition."""
-    return replace(read, partitions=np.full(len(read.records), partition_of(name), dtype=np.int64))
+    return replace(chunk, partitions=np.full(len(chunk.records), partition_of(name), dtype=np.int64))
 
 
 @lru_cache(maxsize=1 << 16)

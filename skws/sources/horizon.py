@@ -69,8 +69,8 @@ class RefusalMark(NamedTuple):
     @classmethod
     def of(cls, offset: Offset) -> RefusalMark | None:
         """The mark in an offset. Raises the errors of malformed offsets."""
-        stored = offset.get(HORIZON)
-        return None if stored is None else cls(*map(int, stored))
+        pair = offset.get(HORIZON)
+        return None if pair is None else cls(*map(int, pair))
 
     @classmethod
     def behind(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
@@ -84,18 +84,18 @@ def latest_between(start: Offset, end: Offset) -> int:
     return LATEST if mark is None or mark == RefusalMark.of(start) else mark.latest
 
 
-def bounded(read: Chunk, latest: int, horizon: Horizon, name: str, schema: Schema) -> Chunk:
+def bounded(chunk: Chunk, latest: int, horizon: Horizon, name: str, schema: Schema) -> Chunk:
     """The records of a source; those after ``latest`` become bad records."""
-    records = read.records
+    records = chunk.records
     if not len(records) or int(records.time.max()) <= latest:
-        return read
+        return chunk
 
     def refused(record: Record) -> BadRecord:
         where = f"({schema.relations[record.relation].name})"
         return BadRecord(name, 0, 0, record_line(record, schema), horizon.reason(record.time, latest), where)
 
-    good = records.time <= latest
-    return replace(read.only(good), bad=[*read.bad, *map(refused, records.take(~good).records())])
+    is_good = records.time <= latest
+    return replace(chunk.only(is_good), bad=[*chunk.bad, *map(refused, records.take(~is_good).records())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +141,18 @@ class BoundedFeed(OuterFeed):
         self._known: tuple[Offset, Offset] = ({}, {})
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        own = self._own(start)
-        batch = self._feed.poll(own, limit)
+        inner_start = self._own(start)
+        batch = self._feed.poll(inner_start, limit)
         latest = self._horizon.latest()
-        read = self._bounded(batch.read, latest)
-        if read is batch.read:
-            end = start if batch.end is own else self._marked(batch.end, RefusalMark.of(start))
+        bounded_chunk = self._bounded(batch.read, latest)
+        if bounded_chunk is batch.read:
+            end = start if batch.end is inner_start else self._marked(batch.end, RefusalMark.of(start))
             return batch if end is batch.end else replace(batch, end=end)
-        notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, read))
+        notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, bounded_chunk))
         self._told = True
         return replace(
             batch,
-            read=read,
+            read=bounded_chunk,
             end=self._marked(batch.end, RefusalMark.behind(RefusalMark.of(start), latest)),
             notices=notices,
         )
@@ -163,12 +163,10 @@ class BoundedFeed(OuterFeed):
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """The plan, whose end always has a horizon, as records may be refused later."""
         latest = self._horizon.latest()
-        planned = self._feed.plan(self._own(start), limit)
-        if planned is None:
+        plan = self._feed.plan(self._own(start), limit)
+        if plan is None:
             return None
-        return replace(
-            planned, end=self._marked(planned.end, RefusalMark.behind(RefusalMark.of(start), latest))
-        )
+        return replace(plan, end=self._marked(plan.end, RefusalMark.behind(RefusalMark.of(start), latest)))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         parts = self._feed.parts(self._own(start), self._own(end), number)
@@ -186,18 +184,18 @@ class BoundedFeed(OuterFeed):
             self._known = offset, {name: value for name, value in offset.items() if name != HORIZON}
         return self._known[1]
 
-    def _marked(self, own: Offset, mark: RefusalMark | None) -> Offset:
+    def _marked(self, inner_offset: Offset, mark: RefusalMark | None) -> Offset:
         if mark is None:
-            return own
-        self._known = {**own, HORIZON: list(mark)}, own
+            return inner_offset
+        self._known = {**inner_offset, HORIZON: list(mark)}, inner_offset
         return self._known[0]
 
-    def _bounded(self, read: Chunk, latest: int) -> Chunk:
-        return bounded(read, latest, self._horizon, self._name, self._schema)
+    def _bounded(self, chunk: Chunk, latest: int) -> Chunk:
+        return bounded(chunk, latest, self._horizon, self._name, self._schema)
 
     @staticmethod
-    def _notice(read: Chunk, accepted: Chunk) -> str:
-        first = accepted.bad[len(read.bad)]
+    def _notice(chunk: Chunk, accepted: Chunk) -> str:
+        first = accepted.bad[len(chunk.bad)]
         return f"{first.source} {first.where}: {first.reason}; such records are left out and counted"
 
 

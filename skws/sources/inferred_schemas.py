@@ -53,32 +53,32 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
     UsageError for a source that cannot be sampled; SourceError if it cannot be read; SchemaError for a stored
     file that is no schema.
     """
-    places = [_place(source) for source in sources]
-    data = _stamp(places)
-    path = _kept(places)
+    addresses = [_place(source) for source in sources]
+    data = _stamp(addresses)
+    path = _kept(addresses)
     if path is None:
         inference = inferred(sources, followed=followed)
-        owned = [path for path in _paths(places) if _is_own(path.parent)]
-        path = _keep(owned, lambda: _text(inference, data))
+        own_paths = [path for path in _paths(addresses) if _is_own(path.parent)]
+        path = _keep(own_paths, lambda: _text(inference, data))
         return InferredSchema(
             path,
             load_schema(path),
             (*summary(inference), f"schema written to {from_here(path)}; edit it as you like"),
         )
-    stored = load_schema(path)
+    earlier = load_schema(path)
     note = f"schema: {from_here(path)}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
     if data is not None and _told(text, _DATA) == data:
-        return InferredSchema(path, stored, (note,))
-    inference = inferred(sources, followed=followed, earlier=stored)
-    if parse_schema(inference.to_yaml()) == stored:
-        return InferredSchema(path, stored, (note,))
+        return InferredSchema(path, earlier, (note,))
+    inference = inferred(sources, followed=followed, earlier=earlier)
+    if parse_schema(inference.to_yaml()) == earlier:
+        return InferredSchema(path, earlier, (note,))
     if _is_edited(text):
         return InferredSchema(
-            path, stored, (f"{note}; it was edited, or the data has changed; it is not replaced",)
+            path, earlier, (f"{note}; it was edited, or the data has changed; it is not replaced",)
         )
-    if data is None and _same_catalog(inference, stored):
-        return InferredSchema(path, stored, (note,))
+    if data is None and _same_catalog(inference, earlier):
+        return InferredSchema(path, earlier, (note,))
     path = _keep([path], lambda: _text(inference, data))
     schema = load_schema(path)
     return InferredSchema(
@@ -86,7 +86,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
         schema,
         (
             *summary(inference),
-            *_lost(stored, schema),
+            *_lost(earlier, schema),
             f"schema: {from_here(path)}, inferred again to fit the data",
         ),
     )
@@ -97,45 +97,49 @@ def schema_for(sources: Sequence[str]) -> Schema:
 
     Raises the errors of ``draft_of``.
     """
-    places = [_place(source) for source in sources]
-    path = _kept(places)
+    addresses = [_place(source) for source in sources]
+    path = _kept(addresses)
     if path is None:
         return inferred(sources, followed=False).schema()
-    stored = load_schema(path)
+    earlier = load_schema(path)
     text = path.read_text(encoding="utf-8-sig")
-    data = _stamp(places)
+    data = _stamp(addresses)
     if _is_edited(text) or (data is not None and _told(text, _DATA) == data):
-        return stored
-    inference = inferred(sources, followed=False, earlier=stored)
-    return stored if data is None and _same_catalog(inference, stored) else inference.schema()
+        return earlier
+    inference = inferred(sources, followed=False, earlier=earlier)
+    return earlier if data is None and _same_catalog(inference, earlier) else inference.schema()
 
 
-def _kept(places: Sequence[str]) -> Path | None:
+def _kept(addresses: Sequence[str]) -> Path | None:
     """The schema file of an earlier run, if there is one."""
-    return next((path for path in _paths(places) if os.path.exists(path)), None)  # also if a name is too long
+    # Unlike ``Path.exists``, it accepts a name that is too long.
+    return next((path for path in _paths(addresses) if os.path.exists(path)), None)
 
 
 def _is_edited(text: str) -> bool:
     return _told(text, _DRAFT) != _digest(_body(text))
 
 
-def _lost(stored: Schema, schema: Schema) -> Iterator[str]:
+def _lost(earlier: Schema, schema: Schema) -> Iterator[str]:
     """A warning about joins of the stored schema that the new one lacks."""
-    lost = [
-        join.name for join in stored.joins if not any(sides(join) == sides(other) for other in schema.joins)
+    names = [
+        join.name for join in earlier.joins if not any(sides(join) == sides(other) for other in schema.joins)
     ]
-    if lost:
-        yield f"warning: joins removed, since their attributes are gone or differ in type: {_listed(lost)}"
+    if names:
+        yield f"warning: joins removed, since their attributes are gone or differ in type: {_listed(names)}"
 
 
-def _same_catalog(inference: Inference, stored: Schema) -> bool:
+def _same_catalog(inference: Inference, earlier: Schema) -> bool:
     """True if the catalog of a server has not changed, apart from joins that were inferred from rows."""
 
     def outline(schema: Schema) -> list[tuple[str, tuple[str, ...], list[str]]]:
-        return [(each.name, each.key, [a.name for a in each.attributes]) for each in schema.relations]
+        return [
+            (relation.name, relation.key, [a.name for a in relation.attributes])
+            for relation in schema.relations
+        ]
 
     declared = any(finding.confidence == 1 for finding in inference.joins)
-    return bool(stored.joins) and not declared and outline(inference.schema()) == outline(stored)
+    return bool(earlier.joins) and not declared and outline(inference.schema()) == outline(earlier)
 
 
 def _place(source: str) -> str:
@@ -163,19 +167,19 @@ def inferred(
     ``name``: None for the name of the first source. ``earlier``: an earlier schema of the same data. Raises
     UsageError, SourceError, SchemaError.
     """
-    places = [_place(source) for source in sources]
-    if any(is_postgres(address) or is_sqlite(address) for address in places):
-        if len(places) > 1:
+    addresses = [_place(source) for source in sources]
+    if any(is_postgres(address) or is_sqlite(address) for address in addresses):
+        if len(addresses) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
-        inference = inference_of(places[0], name, window, followed=followed)
+        inference = inference_of(addresses[0], name, window, followed=followed)
         return keeping(inference, earlier) if earlier else inference
-    samples = sample([Path(address) for address in places])
+    samples = sample([Path(address) for address in addresses])
     if samples.unreadable:
         tell(f"skipped {counted(samples.unreadable, 'record')} that cannot be read")
-    chosen = name or Path(places[0]).resolve().name.split(".", 1)[0]
+    schema_name = name or Path(addresses[0]).resolve().name.split(".", 1)[0]
     schema = infer(
         samples.tables(),
-        chosen,
+        schema_name,
         timed=samples.timed,
         window=window,
         earlier=earlier,
@@ -184,24 +188,25 @@ def inferred(
     return replace(schema, notes=tuple(samples.notes))
 
 
-def _paths(places: Sequence[str]) -> list[Path]:
+def _paths(addresses: Sequence[str]) -> list[Path]:
     """Paths for the schema file, the best first: beside a single path, otherwise in the user's folder."""
-    own = (
-        _user_folder() / f"{_name(places[0])}-{_digest(chr(0).join(map(_identity, places)))[:8]}{KEPT_SCHEMA}"
+    user_path = (
+        _user_folder()
+        / f"{_name(addresses[0])}-{_digest(chr(0).join(map(_identity, addresses)))[:8]}{KEPT_SCHEMA}"
     )
-    if len(places) > 1 or is_postgres(places[0]):
-        return [own]
-    path = _path(places[0]).resolve()
-    return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), own]
+    if len(addresses) > 1 or is_postgres(addresses[0]):
+        return [user_path]
+    path = _path(addresses[0]).resolve()
+    return [path.with_name(f"{path.name}{KEPT_SCHEMA}"), user_path]
 
 
 def _is_own(folder: Path) -> bool:
     """True if a file may be created in a folder without asking: it is the user's, and not the system's."""
     if folder.is_relative_to(_user_folder()):
         return True
-    system = any(folder.is_relative_to(each) for each in _SYSTEM) and not folder.is_relative_to(_SHARED)
+    is_system = any(folder.is_relative_to(each) for each in _SYSTEM) and not folder.is_relative_to(_SHARED)
     try:
-        return not system and folder.stat().st_uid == os.geteuid()
+        return not is_system and folder.stat().st_uid == os.geteuid()
     except OSError:
         return False
 
@@ -215,8 +220,8 @@ def _identity(address: str) -> str:
 
 
 def _name(address: str) -> str:
-    whole = _identity(address).partition(" ")[0] if is_postgres(address) else address.split("?", 1)[0]
-    last = whole.rstrip("/").rpartition("/")[2]
+    location = _identity(address).partition(" ")[0] if is_postgres(address) else address.split("?", 1)[0]
+    last = location.rstrip("/").rpartition("/")[2]
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in last[:100]) or "schema"
 
 
@@ -264,13 +269,13 @@ def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
 
 
-def _stamp(places: Sequence[str]) -> str | None:
+def _stamp(addresses: Sequence[str]) -> str | None:
     """A text that changes with the files; None for a server, whose catalog is read each time."""
-    if any(map(is_postgres, places)):
+    if any(map(is_postgres, addresses)):
         return None
     states = [
         (str(file), state.st_size, state.st_mtime_ns)
-        for address in places
+        for address in addresses
         for file in _files(_path(address))
         for state in (file.stat(),)
     ]
@@ -303,7 +308,7 @@ def summary(inference: Inference) -> Iterator[str]:
         if joins
         else ("no joins: no column refers to another; results are single rows until the schema names joins")
     )
-    possible = [f"{one.on} ({one.reason})" for one in schema.possible]
+    possible = [f"{candidate.on} ({candidate.reason})" for candidate in schema.possible]
     if possible:
         yield f"possible joins, as comments: {_listed(possible)}"
     searched = [f"{r.name}.{name}" for r in schema.relations for name in r.search]
@@ -319,9 +324,9 @@ def summary(inference: Inference) -> Iterator[str]:
                 f"warning: columns of {relation.name} are called {_listed(values)}: if these are values, add"
                 " a line with the column names before them"
             )
-    left = [*inference.left_out, *(left for r in inference.relations for left in r.left_out)]
-    if left:
-        yield f"left out: {_listed([f'{one.name!r} ({one.reason})' for one in left])}"
+    omissions = [*inference.left_out, *(omission for r in inference.relations for omission in r.left_out)]
+    if omissions:
+        yield f"left out: {_listed([f'{omission.name!r} ({omission.reason})' for omission in omissions])}"
 
 
 def _listed(items: Sequence[str]) -> str:

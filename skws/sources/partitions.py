@@ -40,17 +40,17 @@ class PartitionEnds:
         """Add times of records in order of arrival; ``partition``: None if it is unknown."""
         if not len(times):
             return
-        reached = self._reached.get(partition, int(times[0]))
-        before = np.maximum.accumulate(np.concatenate([[reached], times]))
+        end = self._reached.get(partition, int(times[0]))
+        before = np.maximum.accumulate(np.concatenate([[end], times]))
         if partition is not None or (times >= before[:-1] - self._lateness).all():
             self._reached[partition] = int(before[-1])
             return
         for time in times.tolist():
-            if time < reached - self._lateness:
-                self._ended.add(reached)
-                reached = time
-            reached = max(reached, time)
-        self._reached[partition] = reached
+            if time < end - self._lateness:
+                self._ended.add(end)
+                end = time
+            end = max(end, time)
+        self._reached[partition] = end
 
     def all(self) -> Ints:
         """The distinct latest times, sorted."""
@@ -59,22 +59,22 @@ class PartitionEnds:
     def told(self) -> Ints:
         """The latest times as rows of a partition and a time; partition 0 if it is unknown."""
         rows = [(0, time) for time in sorted(self._ended)]
-        rows += [(0 if known is None else known, time) for known, time in self._reached.items()]
-        told = np.array(rows, dtype=np.int64).reshape(-1, 2)
+        rows += [(0 if partition is None else partition, time) for partition, time in self._reached.items()]
+        ends = np.array(rows, dtype=np.int64).reshape(-1, 2)
         if self._until is not None:
-            told[:, 1] = np.minimum(told[:, 1], self._until)
-        return told
+            ends[:, 1] = np.minimum(ends[:, 1], self._until)
+        return ends
 
 
 _GOES_ON: Final = 0xFFFF  # these bits of a partition's number are not all 0 if it may continue
 
 
-def named(partition: int, of: int | None) -> int:
+def named(partition: int, input_number: int | None) -> int:
     """The number of a partition of one of several inputs.
 
-    ``of``: the number of the input; None for a partition that does not continue after its micro-batch.
+    ``input_number``: None for a partition that does not continue after its micro-batch.
     """
-    return (partition << 16) + (0 if of is None else of + 1)
+    return (partition << 16) + (0 if input_number is None else input_number + 1)
 
 
 class AwaitedPartitions:
@@ -85,31 +85,31 @@ class AwaitedPartitions:
     """
 
     def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
-        self._known = {number: (end, seen) for number, end, seen in known}
+        self._known = {number: (end, last_seen) for number, end, last_seen in known}
         self._idle = idle
 
-    def ends(self, told: Ints, clock: int) -> Ints:
+    def ends(self, rows: Ints, clock: int) -> Ints:
         """The latest times of partitions that have records (``PartitionEnds.told``) or are waited for.
 
         If several tasks have read one partition, the latest of their times counts.
         """
-        brought: dict[int, int] = {}
-        for number, end in told.tolist():
-            brought[number] = max(end, brought.get(number, end))
-        brought.pop(0, None)
-        waiting = {
-            number: (end, seen)
-            for number, (end, seen) in self._known.items()
-            if number not in brought and clock - seen <= self._idle
+        batch_ends: dict[int, int] = {}
+        for number, end in rows.tolist():
+            batch_ends[number] = max(end, batch_ends.get(number, end))
+        batch_ends.pop(0, None)
+        awaited = {
+            number: (end, last_seen)
+            for number, (end, last_seen) in self._known.items()
+            if number not in batch_ends and clock - last_seen <= self._idle
         }
-        lasting = {number: (end, clock) for number, end in brought.items() if number & _GOES_ON}
-        self._known = waiting | lasting
-        tracked_ends = [*brought.values(), *(end for end, _ in waiting.values())]
-        return np.concatenate([told[told[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
+        continuing = {number: (end, clock) for number, end in batch_ends.items() if number & _GOES_ON}
+        self._known = awaited | continuing
+        tracked_ends = [*batch_ends.values(), *(end for end, _ in awaited.values())]
+        return np.concatenate([rows[rows[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
 
     @property
     def known(self) -> list[list[int]]:
-        return [[number, end, seen] for number, (end, seen) in sorted(self._known.items())]
+        return [[number, end, last_seen] for number, (end, last_seen) in sorted(self._known.items())]
 
 
 def final_of(ends: Ints, before: int, lateness: int, latest: int) -> int:
@@ -121,8 +121,8 @@ def final_of(ends: Ints, before: int, lateness: int, latest: int) -> int:
     """
     if not len(ends):
         return max(before, latest)
-    timely = ends[ends >= before - lateness]
-    return max(before, int(timely.min())) if len(timely) else before
+    timely_ends = ends[ends >= before - lateness]
+    return max(before, int(timely_ends.min())) if len(timely_ends) else before
 
 
 STREAM_TIME: Final = "stream_time"
@@ -144,29 +144,29 @@ class StreamTime:
     @classmethod
     def of(cls, offset: Offset) -> StreamTime:
         """The stream time of an offset. Raises the errors of malformed offsets."""
-        stored = offset.get(STREAM_TIME)
-        if stored is None:
+        encoded = offset.get(STREAM_TIME)
+        if encoded is None:
             return cls()
-        return cls(dict(stored["reached"]), int(stored["latest"]), stored["final"])
+        return cls(dict(encoded["reached"]), int(encoded["latest"]), encoded["final"])
 
     def offset(self) -> dict[str, Any]:
-        reached = [[one, time] for one, time in sorted(self.reached.items())]
+        reached = [[partition, time] for partition, time in sorted(self.reached.items())]
         return {"reached": reached, "latest": self.latest, "final": self.final}
 
     def after(
-        self, brought: Mapping[int, int], ahead: Mapping[int, int], gone: Collection[int], lateness: int
+        self, batch_ends: Mapping[int, int], ahead: Mapping[int, int], removed: Collection[int], lateness: int
     ) -> StreamTime:
         """The stream time after a batch.
 
-        ``brought``: the latest times in the batch, by partition. ``ahead``: the times of the records that
-        come next. ``gone``: the partitions that are no longer waited for.
+        ``batch_ends``: the latest times in the batch, by partition. ``ahead``: the times of the records that
+        come next. ``removed``: the partitions that are no longer waited for.
         """
-        latest = max((self.latest, *brought.values()))
+        latest = max((self.latest, *batch_ends.values()))
         reached = dict(self.reached)
-        for one, time in (*brought.items(), *ahead.items()):
-            reached[one] = max(time, reached.get(one, time))
-        for one in gone:
-            reached.pop(one, None)
+        for partition, time in (*batch_ends.items(), *ahead.items()):
+            reached[partition] = max(time, reached.get(partition, time))
+        for partition in removed:
+            reached.pop(partition, None)
         before = self.latest if self.final is None else self.final
         ends = np.fromiter(reached.values(), dtype=np.int64, count=len(reached))
         final = min(latest, final_of(ends, before, lateness, latest))
@@ -175,8 +175,8 @@ class StreamTime:
 
 def stream_time(offset: Offset) -> int | None:
     """The stream time after an offset; None if it is the time of the latest record."""
-    stored = offset.get(STREAM_TIME)
-    return None if stored is None else stored["final"]
+    encoded = offset.get(STREAM_TIME)
+    return None if encoded is None else encoded["final"]
 
 
 def stream_time_before(before: Offset | None, after: Offset) -> int | None:
@@ -209,11 +209,11 @@ class PartitionedFeed(OuterFeed):
         self._known: tuple[Offset, Offset, StreamTime] = ({}, {}, StreamTime())
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        own, before = self._parts_of(start)
-        batch = self._feed.poll(own, limit)
+        inner_start, before = self._parts_of(start)
+        batch = self._feed.poll(inner_start, limit)
         after = self._moved(before, batch)
-        if after is before and batch.end is own:
-            return batch if start is own else replace(batch, end=start)
+        if after is before and batch.end is inner_start:
+            return batch if start is inner_start else replace(batch, end=start)
         if after == StreamTime():
             return batch
         self._known = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
@@ -227,24 +227,28 @@ class PartitionedFeed(OuterFeed):
         if STREAM_TIME not in offset:
             return offset, StreamTime()
         if offset is not self._known[0]:
-            own = {name: value for name, value in offset.items() if name != STREAM_TIME}
-            self._known = offset, own, StreamTime.of(offset)
+            inner_offset = {name: value for name, value in offset.items() if name != STREAM_TIME}
+            self._known = offset, inner_offset, StreamTime.of(offset)
         return self._known[1:]
 
     def _moved(self, before: StreamTime, batch: Batch) -> StreamTime:
         """The stream time after a batch; ``before`` itself if nothing has changed."""
-        brought, now = latest_by_partition(batch.read), self._clock.now()
-        if not (brought or batch.ahead) and before.final is None:
+        batch_ends, now = latest_by_partition(batch.read), self._clock.now()
+        if not (batch_ends or batch.ahead) and before.final is None:
             if not batch.answered:
                 self._heard.clear()
             return before
-        heard = brought.keys() | batch.ahead.keys() if batch.answered else {*before.reached, *brought}
-        self._heard |= dict.fromkeys(heard, now)
-        idle = {one for one in before.reached if now - self._heard.setdefault(one, now) > self._idle}
-        after = before.after(brought, batch.ahead, idle | batch.over, self._lateness)
+        active = batch_ends.keys() | batch.ahead.keys() if batch.answered else {*before.reached, *batch_ends}
+        self._heard |= dict.fromkeys(active, now)
+        idle = {
+            partition
+            for partition in before.reached
+            if now - self._heard.setdefault(partition, now) > self._idle
+        }
+        after = before.after(batch_ends, batch.ahead, idle | batch.over, self._lateness)
         # Idle partitions stay in the offset, too, as long as the others hold the stream time.
-        self._heard = {one: self._heard[one] for one in {*before.reached, *after.reached}}
-        return before if not (brought or batch.ahead) and after.final == before.final else after
+        self._heard = {partition: self._heard[partition] for partition in {*before.reached, *after.reached}}
+        return before if not (batch_ends or batch.ahead) and after.final == before.final else after
 
 
 def latest_by_partition(chunk: Chunk) -> dict[int, int]:

@@ -78,8 +78,8 @@ class TimeBuckets:
         while self.last // width - self.first // width >= self._most:
             width *= 2
         counts = self._counts(width)
-        numbers, added = np.unique(times // width, return_counts=True)
-        for number, count in zip(numbers.tolist(), added.tolist(), strict=True):
+        numbers, increments = np.unique(times // width, return_counts=True)
+        for number, count in zip(numbers.tolist(), increments.tolist(), strict=True):
             counts[number] = counts.get(number, 0) + count
         self._buckets = width, counts
 
@@ -93,15 +93,18 @@ class TimeBuckets:
             if larger.last // width - larger.first // width < self._most:
                 break
             width *= 2
-        mine, others = self._counts(width), other._counts(width)
-        larger._buckets = width, {at: max(mine.get(at, 0), others.get(at, 0)) for at in mine.keys() | others}
+        counts, other_counts = self._counts(width), other._counts(width)
+        larger._buckets = (
+            width,
+            {n: max(counts.get(n, 0), other_counts.get(n, 0)) for n in counts.keys() | other_counts},
+        )
         return larger
 
     def before(self, time: int) -> int:
         """A time shortly before the last event up to ``time``, or its own; not before the first event."""
         assert self.first is not None  # noqa: S101 - there are events
         width, counts = self._buckets
-        earlier = [at for at in counts if at < time // width]
+        earlier = [bucket for bucket in counts if bucket < time // width]
         return max(max(earlier) * width, self.first) if earlier else self.first
 
     def columns(self, number: int, first: int, last: int) -> list[int]:
@@ -109,9 +112,9 @@ class TimeBuckets:
         totals = [0] * number
         width, counts = self._buckets
         length = max(last - first, 1)
-        for at, count in list(counts.items()):
-            middle = min(max(at * width + width // 2, first), last)
-            if first <= (at + 1) * width and at * width <= last:
+        for bucket, count in list(counts.items()):
+            middle = min(max(bucket * width + width // 2, first), last)
+            if first <= (bucket + 1) * width and bucket * width <= last:
                 totals[min((middle - first) * number // length, number - 1)] += count
         return totals
 
@@ -120,13 +123,13 @@ class TimeBuckets:
         present, counts = self._buckets
         if present == width:
             return dict(counts)
-        return _summed(((at * present) // width, count) for at, count in counts.items())
+        return _summed(((bucket * present) // width, count) for bucket, count in counts.items())
 
 
 def _summed(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
     sums: dict[int, int] = {}
-    for at, count in counts:
-        sums[at] = sums.get(at, 0) + count
+    for bucket, count in counts:
+        sums[bucket] = sums.get(bucket, 0) + count
     return sums
 
 
@@ -157,11 +160,11 @@ class RecordTimeline:
         batches: list[RecordBatch] = []
         count = 0
         while count < limit and (batch := self._front()) is not None:
-            due = min(int(np.searchsorted(batch.time, until, "right")), limit - count)
-            if due:
-                batches.append(self._cut(batch, due))
-                count += due
-            if due < len(batch):
+            due_count = min(int(np.searchsorted(batch.time, until, "right")), limit - count)
+            if due_count:
+                batches.append(self._cut(batch, due_count))
+                count += due_count
+            if due_count < len(batch):
                 break
         return concat_batches(batches).compact() if batches else NO_RECORDS
 
@@ -169,12 +172,12 @@ class RecordTimeline:
         """Skip all records before ``time``, and at most ``same`` records of that time."""
         while (batch := self._front()) is not None:
             before = int(np.searchsorted(batch.time, time, "left"))
-            of_time = int(np.searchsorted(batch.time, time, "right")) - before
-            past = before + min(same, of_time)
-            same -= past - before
-            if past:
-                self._cut(batch, past)
-            if past < len(batch):
+            same_count = int(np.searchsorted(batch.time, time, "right")) - before
+            skipped = before + min(same, same_count)
+            same -= skipped - before
+            if skipped:
+                self._cut(batch, skipped)
+            if skipped < len(batch):
                 return
 
     def _front(self) -> RecordBatch | None:
@@ -190,8 +193,8 @@ class RecordTimeline:
         if index == len(batch):
             self._first = None
             return batch
-        done, self._first = batch.cut(index)
-        return done
+        head, self._first = batch.cut(index)
+        return head
 
 
 class _BadRecords(BadRecordLog):
@@ -310,10 +313,10 @@ class ReplayFeed(Feed):
 
     def _seek(self, position: _Position) -> None:
         if not self._open or position != self._position:
-            moved = position != self._position
+            is_new = position != self._position
             self._bad, self._records = self._items_after(position)
             self._position, self._open = position, True
-            self._origin = None if moved else self._origin
+            self._origin = None if is_new else self._origin
 
     def _items_after(self, position: _Position) -> tuple[list[BadRecord], RecordTimeline]:
         """The items after ``position``, which is found by its time, or by the number of bad records alone."""
@@ -329,8 +332,8 @@ class ReplayFeed(Feed):
     def _due_until(self, now: int) -> int:
         if self._speed is None:
             return _LATEST
-        first, began = self._origin or (0, now)
-        return min(_LATEST, first + int((now - began) * self._speed))
+        first, start = self._origin or (0, now)
+        return min(_LATEST, first + int((now - start) * self._speed))
 
     def _all(self, since: int | None = None) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
         """The bad records, and the others in order of time; all are read before the first is returned.

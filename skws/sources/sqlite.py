@@ -91,9 +91,9 @@ class SqliteDatabase:
     def __init__(self, path: Path) -> None:
         self._path = path
         if not path.is_file():
-            what = "a directory" if path.is_dir() else "no such SQLite file"
+            problem = "a directory" if path.is_dir() else "no such SQLite file"
             raise SourceError(
-                f"{path}: {what}; expected FILE, sqlite:FILE or postgresql://USER@HOST/DATABASE"
+                f"{path}: {problem}; expected FILE, sqlite:FILE or postgresql://USER@HOST/DATABASE"
                 f"{nearest_file(path)}"
             )
 
@@ -114,19 +114,21 @@ class SqliteDatabase:
         """Path, size and time of the file and of its write-ahead log."""
         files = (self._path, Path(f"{self._path}-wal"))
         states = [file.stat() for file in files if file.exists()]
-        return repr((str(self._path.resolve()), [(one.st_size, one.st_mtime_ns) for one in states]))
+        return repr((str(self._path.resolve()), [(state.st_size, state.st_mtime_ns) for state in states]))
 
     def inferred(self, *, followed: bool = False) -> Inference:  # noqa: ARG002 - a file has no changes
         """The schema from declared types, keys and references.
 
         Samples show text columns with numbers, and joins if no table declares a reference.
         """
-        named = {name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()}
-        usable = {name: columns for name, columns in named.items() if _is_usable(name) and columns}
+        readable_columns = {
+            name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()
+        }
+        usable = {name: columns for name, columns in readable_columns.items() if _is_usable(name) and columns}
         if not usable:
             raise SourceError(f"{self.name}: no tables to infer a schema from")
         joins = tuple(self._joins(usable))
-        compared = {
+        join_columns = {
             attribute
             for join in (inference.value for inference in joins)
             for near, far in join.on
@@ -134,7 +136,7 @@ class SqliteDatabase:
         }
         kinds = {
             (table, column.name): self._kind(
-                table, column, identifies=bool(column.key) or (table, column.name) in compared
+                table, column, identifies=bool(column.key) or (table, column.name) in join_columns
             )
             for table, columns in usable.items()
             for column in columns
@@ -169,10 +171,10 @@ class SqliteDatabase:
                 raise
 
     def _table(self, name: str) -> str:
-        alike = {table.lower(): table for table in self._tables}
-        if name.lower() not in alike:
+        names_by_lower = {table.lower(): table for table in self._tables}
+        if name.lower() not in names_by_lower:
             raise SourceError(f"{self.name}: no table {name!r}{nearest(name, self._tables)}")
-        return alike[name.lower()]
+        return names_by_lower[name.lower()]
 
     @cached_property
     def _tables(self) -> dict[str, list[CatalogColumn]]:
@@ -183,8 +185,8 @@ class SqliteDatabase:
             ).fetchall()
             kinds = connection.execute("PRAGMA table_list").fetchall()
             # The tables in which virtual tables store their data.
-            inner = {name for _, name, kind, *_ in kinds if kind == "shadow"}
-            return {name: self._columns(connection, name) for (name,) in names if name not in inner}
+            shadow_tables = {name for _, name, kind, *_ in kinds if kind == "shadow"}
+            return {name: self._columns(connection, name) for (name,) in names if name not in shadow_tables}
 
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
         """None for a view or virtual table that cannot be read at present."""
@@ -203,8 +205,8 @@ class SqliteDatabase:
     ) -> InferredRelation:
         left_out = [column for column in self._tables[table] if column not in columns]
         # Part of a key is not a key.
-        whole = not any(column.key for column in left_out)
-        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and whole)
+        is_complete = not any(column.key for column in left_out)
+        key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and is_complete)
         attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
         key_finding = Finding(key, 1.0, "the primary key") if key else None
         reasons = tuple(Omission(c.name, BYTES if c.name else NAMELESS) for c in left_out)
@@ -232,12 +234,12 @@ class SqliteDatabase:
         class_lists: list[str | None] = []
         with self._opened() as connection:
             for first in range(0, len(columns), _AT_ONCE):
-                named = [_quoted(column.name) for column in columns[first : first + _AT_ONCE]]
-                each = (
+                names = [_quoted(column.name) for column in columns[first : first + _AT_ONCE]]
+                expressions = (
                     f"group_concat(DISTINCT CASE WHEN {name} IS NOT '' THEN typeof({name}) END)"
-                    for name in named
+                    for name in names
                 )
-                query = f"SELECT {', '.join(each)} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+                query = f"SELECT {', '.join(expressions)} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
                 class_lists += connection.execute(query).fetchone()
         return {
             column.name: set((classes or "").split(",")) - {"", "null"}
@@ -262,8 +264,10 @@ class SqliteDatabase:
                 kinds = kinds[::-1]
             for kind in kinds:
                 if self._fits(table, column.name, kind):
-                    told = column.declared.lower()
-                    return Finding(kind, 1.0, told if kind is declared else f"{told}, {_THOUGH[kind]}")
+                    declaration = column.declared.lower()
+                    return Finding(
+                        kind, 1.0, declaration if kind is declared else f"{declaration}, {_THOUGH[kind]}"
+                    )
             return Finding(AttributeType.TEXT, 1.0, f"{column.declared.lower()}, but not all values are")
         if self._classes[table][column.name] & {"integer", "real"} or not column.declared:
             column_profile = profile(column.name, self._sample(table, column.name))
@@ -281,15 +285,15 @@ class SqliteDatabase:
         classes = self._classes[table][column]
         if kind is AttributeType.NUMBER and "integer" in classes and self._has_long(table, column):
             return False
-        other = classes - _STORED.get(kind, set())
-        if not other or kind in _TEXTS:
+        other_classes = classes - _STORED.get(kind, set())
+        if not other_classes or kind in _TEXTS:
             return True
         with self._opened() as connection:
-            name, places = _quoted(column), ", ".join("?" * len(other))
+            name, placeholders = _quoted(column), ", ".join("?" * len(other_classes))
             rows = connection.execute(
                 f"SELECT DISTINCT {name} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
-                f" WHERE typeof({name}) IN ({places}) AND {name} IS NOT '' LIMIT {LOOKED_AT}",
-                sorted(other),
+                f" WHERE typeof({name}) IN ({placeholders}) AND {name} IS NOT '' LIMIT {LOOKED_AT}",
+                sorted(other_classes),
             )
             return all(_converts(value, kind) for (value,) in rows)
 
@@ -308,24 +312,24 @@ class SqliteDatabase:
         A text becomes a number if all of its values are numbers; otherwise both become texts.
         """
         pairs = [((j.value.left, a), (j.value.right, b)) for j in joins for a, b in j.value.on]
-        unlike = True
-        while unlike:
-            unlike = False
-            for one, other in pairs:
-                mine, theirs = kinds[one].value, kinds[other].value
-                if mine.family is theirs.family:
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            for first, second in pairs:
+                first_type, second_type = kinds[first].value, kinds[second].value
+                if first_type.family is second_type.family:
                     continue
-                unlike = True
-                options = [kind for kind in (theirs, mine) if kind not in _TEXTS]
+                has_changed = True
+                options = [kind for kind in (second_type, first_type) if kind not in _TEXTS]
                 kind = next(
                     (
                         kind
                         for kind in options
-                        if all(self._fits(*attribute, kind) for attribute in (one, other))
+                        if all(self._fits(*attribute, kind) for attribute in (first, second))
                     ),
                     AttributeType.STRING,
                 )
-                for attribute in (one, other):
+                for attribute in (first, second):
                     if kinds[attribute].value.family is not kind.family:
                         kinds[attribute] = Finding(kind, 0.9, "like the column with which it is compared")
 
@@ -338,7 +342,7 @@ class SqliteDatabase:
 
     def _first_rows(self, usable: dict[str, list[CatalogColumn]]) -> dict[str, dict[str, list[object]]]:
         """Values of the first rows by table and column, without views, which repeat the values of tables."""
-        first: dict[str, dict[str, list[object]]] = {}
+        values_by_table: dict[str, dict[str, list[object]]] = {}
         with self._opened() as connection:
             kinds = {name: kind for _, name, kind, *_ in connection.execute("PRAGMA table_list")}
             for table in (table for table in usable if kinds[table] == "table"):
@@ -347,29 +351,31 @@ class SqliteDatabase:
                     f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}"  # noqa: S608 - as above
                     f" LIMIT {SAMPLE_OF_DATABASE}"
                 ).fetchall()
-                first[table] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
-        return first
+                values_by_table[table] = {
+                    name: [row[index] for row in rows] for index, name in enumerate(names)
+                }
+        return values_by_table
 
     def _joins(self, usable: dict[str, list[CatalogColumn]]) -> Iterator[Finding[Join]]:
-        alike = {name.lower(): name for name in usable}
-        distinct: set[Join] = set()
+        names_by_lower = {name.lower(): name for name in usable}
+        joins: set[Join] = set()
         for table in usable:
-            for to, pairs in self._references(table):
-                target = alike.get(to.lower())
+            for target_name, pairs in self._references(table):
+                target = names_by_lower.get(target_name.lower())
                 on = None if target is None else self._condition(usable, table, target, pairs)
                 if target is None or on is None:
                     continue
                 join = Join.of(table, target, on)
-                if join not in distinct:
-                    distinct.add(join)
+                if join not in joins:
+                    joins.add(join)
                     yield Finding(join, 1.0, "a foreign key")
 
     def _references(self, table: str) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
         with self._opened() as connection:
             rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
         for number in dict.fromkeys(row[0] for row in rows):
-            mine = sorted((row for row in rows if row[0] == number), key=lambda row: row[1])
-            yield mine[0][2], [(row[3], row[4]) for row in mine]
+            key_rows = sorted((row for row in rows if row[0] == number), key=lambda row: row[1])
+            yield key_rows[0][2], [(row[3], row[4]) for row in key_rows]
 
     def _condition(
         self,
@@ -379,15 +385,15 @@ class SqliteDatabase:
         pairs: list[tuple[str, str | None]],
     ) -> tuple[tuple[str, str], ...] | None:
         """Pairs of columns; None if one of them is not part of the schema."""
-        own = {column.name.lower(): column.name for column in usable[table]}
-        others = {column.name.lower(): column.name for column in usable[target]}
+        near_names = {column.name.lower(): column.name for column in usable[table]}
+        far_names = {column.name.lower(): column.name for column in usable[target]}
         key = [column.name for column in sorted(self._tables[target], key=lambda c: c.key) if column.key]
         on = []
         for index, (near, far) in enumerate(pairs):
-            there = far if far is not None else key[index] if index < len(key) else ""
-            if near.lower() not in own or there.lower() not in others:
+            far_name = far if far is not None else key[index] if index < len(key) else ""
+            if near.lower() not in near_names or far_name.lower() not in far_names:
                 return None
-            on.append((own[near.lower()], others[there.lower()]))
+            on.append((near_names[near.lower()], far_names[far_name.lower()]))
         return tuple(on)
 
     @contextmanager

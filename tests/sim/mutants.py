@@ -321,7 +321,7 @@ _mutant(
     (
         "skws.sources.growing_files:_json_part",
         "return FilePortion(Chunk.of(read_split(split, schema)), end)",
-        "return FilePortion(Chunk.of(read_split(split, schema)), max(at, end - 1))",
+        "return FilePortion(Chunk.of(read_split(split, schema)), max(start, end - 1))",
     ),
     host="local",
     source="files",
@@ -367,7 +367,7 @@ _mutant(
 _mutant(
     "rewrite-unseen",
     "a table that is rewritten during a snapshot is missing in it",
-    (f"{_POSTGRES}.spool:check_files", "if changed:", "if False:"),
+    (f"{_POSTGRES}.spool:check_files", "if names:", "if False:"),
     source="postgres",
 )
 _mutant(
@@ -608,7 +608,7 @@ _mutant(
     "the truncation of a table is passed over",
     (
         f"{_POSTGRES}.changes:ChangeDecoder.truncation",
-        "return [each.reader.truncation(at.time) for each in followed]",
+        "return [table.reader.truncation(moment.time) for table in tables]",
         "return []",
     ),
     source="postgres",

@@ -106,7 +106,7 @@ class Client:
                 # Brokers that do not support ids, or deny access to them, do not prevent reading.
                 if transient(error.args[0]):
                     raise
-        return {topic: name for topic, name in ids.items() if name != _NO_ID}
+        return {topic: topic_id for topic, topic_id in ids.items() if topic_id != _NO_ID}
 
     def partitions(self, topic: str) -> list[Partition]:
         """The partitions of a topic; empty if the topic does not exist."""
@@ -132,7 +132,7 @@ class Client:
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
         """Read only these partitions, from these offsets on."""
-        assignment = [TopicPartition(*one, at) for one, at in offsets.items()]
+        assignment = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         self._consumer.assign(assignment)
         # A paused partition stays paused, even if assigned again.
         self._consumer.resume(assignment)
@@ -150,15 +150,15 @@ class Client:
     def resume(self, partition: Partition) -> None:
         self._consumer.resume([TopicPartition(*partition)])
 
-    def fetch(self, most: int, seconds: float) -> list[Message]:
-        """At most ``most`` messages that have arrived; waits ``seconds`` for the first."""
+    def fetch(self, limit: int, seconds: float) -> list[Message]:
+        """At most ``limit`` messages that have arrived; waits ``seconds`` for the first."""
         first = self._consumer.consume(1, seconds)
-        return first + self._consumer.consume(most, 0) if first else first
+        return first + self._consumer.consume(limit, 0) if first else first
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         """Commit offsets to the consumer group, for monitoring; runs resume from offsets of their own."""
-        offsets_to_commit = [TopicPartition(*one, at) for one, at in offsets.items()]
-        self._consumer.commit(offsets=offsets_to_commit, asynchronous=True)
+        next_offsets = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        self._consumer.commit(offsets=next_offsets, asynchronous=True)
 
     def errors(self) -> Iterable[KafkaError]:
         """The errors to report since the last call."""

@@ -82,8 +82,8 @@ class TopicAddress:
             " (settings of the client go into the file of ?config=FILE)",
         )
         return cls(
-            tuple(_broker(one, text) for one in brokers.split(",")),
-            tuple(_topic(unquote(one), text) for one in topics.split(",")) if topics else (),
+            tuple(_broker(name, text) for name in brokers.split(",")),
+            tuple(_topic(unquote(name), text) for name in topics.split(",")) if topics else (),
             _choice(StartPoint, options, "from", StartPoint.EARLIEST),
             _choice(Form, options, "format", Form.AUTO),
             _choice(Lost, options, "lost", Lost.FAIL),
@@ -92,17 +92,17 @@ class TopicAddress:
         )
 
 
-def _broker(one: str, text: str) -> str:
-    match = _BROKER.fullmatch(one)
+def _broker(name: str, text: str) -> str:
+    match = _BROKER.fullmatch(name)
     if match is None or int(match[1] or 0) > 65535:
-        raise UsageError(f"{redacted(text)}: {one!r} is not a broker: expected HOST or HOST:PORT")
-    return one if match[1] else f"{one}:{_PORT}"
+        raise UsageError(f"{redacted(text)}: {name!r} is not a broker: expected HOST or HOST:PORT")
+    return name if match[1] else f"{name}:{_PORT}"
 
 
-def _topic(one: str, text: str) -> str:
-    if not _TOPIC.fullmatch(one) or one in (".", ".."):
-        raise UsageError(f"{redacted(text)}: invalid topic name {one!r}: expected letters, digits, . _ -")
-    return one
+def _topic(name: str, text: str) -> str:
+    if not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise UsageError(f"{redacted(text)}: invalid topic name {name!r}: expected letters, digits, . _ -")
+    return name
 
 
 def _choice(kind: type[_Choice], options: dict[str, str], name: str, default: _Choice) -> _Choice:
@@ -170,8 +170,8 @@ class Settings:
         The environment takes precedence over the file. ``own``: settings that users may not change. Raises
         SchemaError for a file that cannot be used.
         """
-        named = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
-        properties = {} if named is None else _read(named)
+        path = address.config or (Path(environment[CONFIG]) if environment.get(CONFIG) else None)
+        properties = {} if path is None else _read(path)
         properties |= {
             name.removeprefix(PREFIX).lower().replace("_", "."): value
             for name, value in environment.items()
@@ -182,8 +182,11 @@ class Settings:
                 raise SchemaError(f"{name}: skws sets it, so that no message is lost or repeated")
             if name in _OF_THE_ADDRESS:
                 raise SchemaError(f"{name}: set it in the address, as {_OF_THE_ADDRESS[name]}")
-        fixed = {"bootstrap.servers": ",".join(address.brokers), "group.id": address.group or "skws"}
-        return cls({**defaults, **properties, **own, **fixed})
+        address_settings = {
+            "bootstrap.servers": ",".join(address.brokers),
+            "group.id": address.group or "skws",
+        }
+        return cls({**defaults, **properties, **own, **address_settings})
 
     def clean(self, text: str) -> str:
         """``text`` without any secret."""

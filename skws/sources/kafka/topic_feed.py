@@ -110,10 +110,10 @@ class KafkaFeed(Feed):
         """The offsets of the first messages of every partition, or those after the last."""
         latest = self._address.begin is StartPoint.LATEST
         try:
-            reach = {one: self._client.reach(one) for one in self._topics.partitions}
+            ranges = {partition: self._client.reach(partition) for partition in self._topics.partitions}
         except KafkaException as error:
             raise self._client.failure(error) from None
-        begins = {one: ends[latest] for one, ends in reach.items()}
+        begins = {partition: ends[latest] for partition, ends in ranges.items()}
         return TopicPosition(self._cluster, begins, ids=dict(self._topics.ids)).offset()
 
     @property
@@ -140,14 +140,16 @@ class KafkaFeed(Feed):
             if self._answering():
                 reader, position = self._at(position)
                 messages = self._take(reader, limit)
-                refused = any(message.refused for message in messages)
-                horizon = RefusalMark.behind(position.horizon, self._latest) if refused else position.horizon
+                has_refusals = any(message.refused for message in messages)
+                horizon = (
+                    RefusalMark.behind(position.horizon, self._latest) if has_refusals else position.horizon
+                )
                 position = replace(position, next=reader.offsets(), horizon=horizon)
                 ahead = None if self._retry.away else reader.ahead()
         except KafkaException as error:
             self._failed(error)
-        read, end = self._streamed(messages), position.offset()
-        return Batch(read, end, self._take_notices(), ahead=ahead or {}, answered=ahead is not None)
+        chunk, end = self._streamed(messages), position.offset()
+        return Batch(chunk, end, self._take_notices(), ahead=ahead or {}, answered=ahead is not None)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """The same share of the waiting messages of each partition, so that partitions in step stay in step.
@@ -162,36 +164,43 @@ class KafkaFeed(Feed):
             if self._planned != position.next:
                 position = self._present(position)
             position = self._with_new(position)
-            reach = {one: self._client.reach(one) for one in position.next}
+            ranges = {partition: self._client.reach(partition) for partition in position.next}
         except KafkaException as error:
             self._failed(error)
             return None
-        waiting = {one: max(0, end - position.next[one]) for one, (_, end) in reach.items()}
-        total = sum(waiting.values())
-        if total * _WORTH < limit or any(waiting[o] and position.next[o] < reach[o][0] for o in reach):
+        backlogs = {
+            partition: max(0, end - position.next[partition]) for partition, (_, end) in ranges.items()
+        }
+        total = sum(backlogs.values())
+        if total * _WORTH < limit or any(
+            backlogs[partition] and position.next[partition] < ranges[partition][0] for partition in ranges
+        ):
             return None
         share, self._reading = min(1.0, limit / total), None
-        after = {one: at + ceil(waiting[one] * share) for one, at in position.next.items()}
-        self._planned = after
+        ends = {
+            partition: offset + ceil(backlogs[partition] * share)
+            for partition, offset in position.next.items()
+        }
+        self._planned = ends
         horizon = position.horizon
         if self._horizon.ahead is not None:  # some may be refused later
             horizon = RefusalMark.behind(horizon, self._latest)
-        end = replace(position, next=after, horizon=horizon)
+        end = replace(position, next=ends, horizon=horizon)
         return BatchPlan(end.offset(), total > limit, self._take_notices())
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         begins, ends = self._stretch(start, end)
         groups: list[dict[Partition, int]] = [{} for _ in range(min(number, len(ends)))]
         sizes = [0] * len(groups)
-        for one in sorted(ends, key=lambda one: begins[one] - ends[one]):
-            least = sizes.index(min(sizes))
-            groups[least][one] = ends[one]
-            sizes[least] += ends[one] - begins[one]
+        for partition in sorted(ends, key=lambda partition: begins[partition] - ends[partition]):
+            index = sizes.index(min(sizes))
+            groups[index][partition] = ends[partition]
+            sizes[index] += ends[partition] - begins[partition]
         latest, horizon = latest_between(start, end), self._horizon.ahead
         config = self._address.config
         address = replace(self._address, config=None if config is None else config.absolute())
         return [
-            KafkaPart(address, {one: begins[one] for one in group}, group, latest, horizon)
+            KafkaPart(address, {partition: begins[partition] for partition in group}, group, latest, horizon)
             for group in groups
         ]
 
@@ -208,13 +217,15 @@ class KafkaFeed(Feed):
         """The first and last offsets of each partition that has messages between two offsets of the feed."""
         first, last = self._checked(start), self._checked(end)
         last = self._present(last)
-        again = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
+        recreated = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
         begins = {
-            one: last.first.get(one, 0) if one[0] in again else first.next.get(one, last.first.get(one, 0))
-            for one in last.next
+            partition: last.first.get(partition, 0)
+            if partition[0] in recreated
+            else first.next.get(partition, last.first.get(partition, 0))
+            for partition in last.next
         }
-        ends = {one: at for one, at in last.next.items() if begins[one] != at}
-        return {one: begins[one] for one in ends}, ends
+        ends = {partition: offset for partition, offset in last.next.items() if begins[partition] != offset}
+        return {partition: begins[partition] for partition in ends}, ends
 
     def commit(self, end: Offset) -> None:
         """Commits to the consumer group, if the address names one; a run resumes from offsets of its own."""
@@ -230,13 +241,16 @@ class KafkaFeed(Feed):
     def backlog(self, offset: Offset) -> Backlog:
         """The number of waiting messages, as of the latest fetch."""
         position = self._checked(offset).next
-        waiting = {one: self._client.known_end(one) - at for one, at in position.items()}
-        busy = {one: count for one, count in waiting.items() if count > 0}
-        if not busy:
+        backlogs = {
+            partition: self._client.known_end(partition) - next_offset
+            for partition, next_offset in position.items()
+        }
+        nonempty = {partition: count for partition, count in backlogs.items() if count > 0}
+        if not nonempty:
             return Backlog("0 messages behind")
-        (topic, number), most = max(busy.items(), key=lambda entry: entry[1])
-        line = f"{sum(busy.values()):,} messages behind"
-        return Backlog(line if len(position) == 1 else f"{line}, {most:,} of them in {topic}[{number}]")
+        (topic, number), largest = max(nonempty.items(), key=lambda entry: entry[1])
+        line = f"{sum(nonempty.values()):,} messages behind"
+        return Backlog(line if len(position) == 1 else f"{line}, {largest:,} of them in {topic}[{number}]")
 
     def close(self) -> None:
         self._client.close()
@@ -273,14 +287,18 @@ class KafkaFeed(Feed):
             self._topics = find_topics(self._address, self._schema, self._client)
             self._discovered_at = now
             position = self._present(position)
-        for one in [one for one in self._topics.partitions if one not in position.next]:
-            begin, _ = self._client.reach(one)
-            first = position.first | ({one: begin} if begin else {})
-            ids = position.ids | {t: name for t, name in self._topics.ids.items() if t == one[0]}
-            position = replace(position, next=position.next | {one: begin}, first=first, ids=ids)
-            self._notices.append(f"{one[0]}[{one[1]}] is new: reading it from its beginning")
+        for partition in [
+            partition for partition in self._topics.partitions if partition not in position.next
+        ]:
+            begin, _ = self._client.reach(partition)
+            first = position.first | ({partition: begin} if begin else {})
+            ids = position.ids | {
+                topic: name for topic, name in self._topics.ids.items() if topic == partition[0]
+            }
+            position = replace(position, next=position.next | {partition: begin}, first=first, ids=ids)
+            self._notices.append(f"{partition[0]}[{partition[1]}] is new: reading it from its beginning")
             if self._reading is not None:
-                self._reading.add(one, begin)
+                self._reading.add(partition, begin)
         return position
 
     def _present(self, position: TopicPosition) -> TopicPosition:
@@ -293,12 +311,12 @@ class KafkaFeed(Feed):
             reason = self._loss(topic, position)
             if not reason:
                 continue
-            lost = f"{self._address.shown}: {reason} since the offset was saved"
+            message = f"{self._address.shown}: {reason} since the offset was saved"
             if self._address.lost is Lost.FAIL:
                 raise SourceError(
-                    f"{lost} (start a new run, or read its new messages with ?lost=skip in the address)"
+                    f"{message} (start a new run, or read its new messages with ?lost=skip in the address)"
                 )
-            self._notices.append(f"{lost}; its unread messages are lost")
+            self._notices.append(f"{message}; its unread messages are lost")
             position, self._reading = position.without(topic), None
         ids = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
         return replace(position, ids=ids | position.ids)
@@ -307,9 +325,9 @@ class KafkaFeed(Feed):
         size = self._topics.sizes.get(topic, 0)
         if not size:
             return f"topic {topic} was deleted"
-        had = 1 + max(number for name, number in position.next if name == topic)
-        now = self._topics.ids.get(topic)
-        if had > size or (now is not None and position.ids.get(topic, now) != now):
+        partition_count = 1 + max(number for name, number in position.next if name == topic)
+        topic_id = self._topics.ids.get(topic)
+        if partition_count > size or (topic_id is not None and position.ids.get(topic, topic_id) != topic_id):
             return f"topic {topic} was deleted and created again"
         return ""
 
@@ -317,11 +335,11 @@ class KafkaFeed(Feed):
         messages: list[Message] = []
         count = 0
         while count < limit:
-            some = reader.take(limit - count, self._latest)
-            messages += some
-            count += sum(len(message.items) for message in some)
+            new_messages = reader.take(limit - count, self._latest)
+            messages += new_messages
+            count += sum(len(message.items) for message in new_messages)
             try:
-                if count >= limit or not (reader.fill(0 if messages else _WAIT_SECONDS) or some):
+                if count >= limit or not (reader.fill(0 if messages else _WAIT_SECONDS) or new_messages):
                     break
             except GapError as gap:
                 self._skip_gap(gap, reader)
@@ -339,11 +357,11 @@ class KafkaFeed(Feed):
         for error in self._client.errors():
             if not self._retry.too_early:
                 self._failed(KafkaException(error))
-        dry = reader.dry()
-        if not dry:
+        partitions = reader.dry()
+        if not partitions:
             self._active_at = now
         elif now - self._active_at > _SILENCE and not self._retry.away:
-            topic, number = dry[0]
+            topic, number = partitions[0]
             self._retry.failed(SourceError(f"{self._address.shown}: no answer for {topic}[{number}]"))
             self._discovered_at = now - _DISCOVER_EVERY
 
@@ -398,29 +416,31 @@ class KafkaFeed(Feed):
         first, end = self._client.reach(gap.partition)
         topic, number = gap.partition
         partition_name = f"{topic}[{number}]"
-        there = (
+        range_text = (
             f"it begins at {first}"
             if gap.offset < first
             else f"it ends at {end}: was the topic deleted and created again?"
         )
-        lost = f"{self._address.shown}: {partition_name} no longer has the offset {gap.offset}; {there}"
+        message = (
+            f"{self._address.shown}: {partition_name} no longer has the offset {gap.offset}; {range_text}"
+        )
         if self._address.lost is Lost.FAIL:
             raise SourceError(
-                f"{lost} (start a new run, or skip the lost messages by ?lost=skip in the address)"
+                f"{message} (start a new run, or skip the lost messages by ?lost=skip in the address)"
             )
-        self._notices.append(f"{lost}; continuing at {first}")
+        self._notices.append(f"{message}; continuing at {first}")
         reader.skip_to(gap.partition, first)
 
     def _streamed(self, messages: list[Message]) -> Chunk:
-        read = chunk_of(messages)
-        streamed = read.without(self._static)
-        if len(streamed) < len(read) and not self._static_rows:
+        chunk = chunk_of(messages)
+        stream_chunk = chunk.without(self._static)
+        if len(stream_chunk) < len(chunk) and not self._static_rows:
             self._static_rows = True
             self._notices.append(
                 f"{self._address.shown}: a stream contains rows of static tables, which are only read at"
                 " the start, from topics of their own"
             )
-        return streamed
+        return stream_chunk
 
     def _take_notices(self) -> tuple[str, ...]:
         for reader in self._readers.values():
@@ -510,19 +530,23 @@ class TopicPosition:
     def without(self, topic: str) -> TopicPosition:
         return TopicPosition(
             self.cluster,
-            {one: at for one, at in self.next.items() if one[0] != topic},
-            {one: at for one, at in self.first.items() if one[0] != topic},
+            {partition: offset for partition, offset in self.next.items() if partition[0] != topic},
+            {partition: offset for partition, offset in self.first.items() if partition[0] != topic},
             {name: topic_id for name, topic_id in self.ids.items() if name != topic},
             self.horizon,
         )
 
 
 def _flat(nested: _Nested) -> dict[Partition, int]:
-    return {(topic, int(n)): int(at) for topic, parts in nested.items() for n, at in parts.items()}
+    return {
+        (topic, int(number)): int(offset)
+        for topic, parts in nested.items()
+        for number, offset in parts.items()
+    }
 
 
 def _nested(flat: dict[Partition, int]) -> _Nested:
     nested: _Nested = {}
-    for (topic, number), at in sorted(flat.items()):
-        nested.setdefault(topic, {})[str(number)] = at
+    for (topic, number), offset in sorted(flat.items()):
+        nested.setdefault(topic, {})[str(number)] = offset
     return nested

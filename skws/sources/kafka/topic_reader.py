@@ -98,22 +98,20 @@ class TopicReader:
         )
 
     def items(
-        self, partition: int, offset: int, key: bytes | None, value: bytes | None, arrived: int | None
+        self, partition: int, offset: int, key: bytes | None, value: bytes | None, time: int | None
     ) -> list[Item]:
         """The items of a message: none for a tombstone among changes, two for an update.
 
-        ``arrived``: the message's time in microseconds, if it has one.
+        ``time``: the message's time in microseconds, if it has one.
         """
-        in_calendar = arrived is None or EARLIEST <= arrived <= LATEST
-        if self._timeless and (arrived is None or not in_calendar):
-            arrived, in_calendar = 0, True
+        in_calendar = time is None or EARLIEST <= time <= LATEST
+        if self._timeless and (time is None or not in_calendar):
+            time, in_calendar = 0, True
         try:
-            read = (
-                self._tombstone(key, arrived) if value is None else self._read(_parsed(value), key, arrived)
-            )
+            items = self._tombstone(key, time) if value is None else self._read(_parsed(value), key, time)
             if not in_calendar:
-                _refuse_time(read)
-            return [*read, *self._notes()]
+                _refuse_time(items)
+            return [*items, *self._notes()]
         except MalformedError as error:
             return [self._bad(partition, offset, key, value, str(error))]
 
@@ -140,17 +138,17 @@ class TopicReader:
             if reader is not None:
                 yield from reader.notes(self._topic)
 
-    def _read(self, item: Any, key: bytes | None, arrived: int | None) -> list[Item]:
+    def _read(self, item: Any, key: bytes | None, time: int | None) -> list[Item]:
         if type(item) is dict and item.keys() == _ENVELOPE and not item.keys() <= self._columns:
             item = item["payload"]
         if item is None:
-            return self._tombstone(key, arrived)
+            return self._tombstone(key, time)
         match self._form_of(item):
             case Form.ROWS if self._rows is not None:
-                return [self._rows.record(item, arrived)]
+                return [self._rows.record(item, time)]
             case Form.DEBEZIUM:
-                return list(self._changed(item, key, arrived))
-        return [self._records.record(item, arrived)]
+                return list(self._changed(item, key, time))
+        return [self._records.record(item, time)]
 
     def _form_of(self, item: Any) -> Form:
         """The form of a value: that of the address, or by its fields."""
@@ -164,23 +162,23 @@ class TopicReader:
             return Form.RECORDS
         return Form.DEBEZIUM if is_change(item) else Form.ROWS
 
-    def _changed(self, item: Any, key: bytes | None, arrived: int | None) -> list[Record]:
+    def _changed(self, item: Any, key: bytes | None, time: int | None) -> list[Record]:
         try:
-            return self._changes.records(item, arrived)
+            return self._changes.records(item, time)
         except MalformedError:
             key_fields = _key(key)
             if key_fields is None:
                 raise
-            return self._changes.records({"key": key_fields, "value": item}, arrived)
+            return self._changes.records({"key": key_fields, "value": item}, time)
 
-    def _tombstone(self, key: bytes | None, arrived: int | None) -> list[Item]:
+    def _tombstone(self, key: bytes | None, time: int | None) -> list[Item]:
         """A null value deletes the row of its key in a topic of rows; in other topics it is ignored."""
         if self._form is not Form.ROWS or self._row is None:
             self._passed_over = True
             return []
         refuse_deletion(self._row)
         row = self._row.deletion(_named(key, self._row.relation))
-        return [self._row.record(row, arrived, delete=True)]
+        return [self._row.record(row, time, delete=True)]
 
 
 _ENVELOPE: Final = {"schema", "payload"}
@@ -209,8 +207,8 @@ def _named(raw: bytes | None, relation: Relation) -> dict[str, Any]:
     if names and type(key) is dict and all(key.get(name, 0) is not None for name in names):
         return {name: value for name, value in key.items() if name in names}
     if len(names) == 1 and raw is not None:
-        kind = relation.attributes[relation.columns[names[0]]].type
-        if kind in _TEXTUAL and type(key) not in (str, dict):
+        attribute_type = relation.attributes[relation.columns[names[0]]].type
+        if attribute_type in _TEXTUAL and type(key) not in (str, dict):
             key = _text(raw)
         if type(key) in (str, int, float, bool):
             return {names[0]: key}
@@ -265,14 +263,14 @@ def _refusal(value: bytes, error: orjson.JSONDecodeError) -> str:
     return not_json(value, error, "let the producer send texts in UTF-8")
 
 
-def _key(key: bytes | None) -> Any:
+def _key(raw: bytes | None) -> Any:
     """The key of a message: as JSON, otherwise as text; None if there is none."""
-    if key is None:
+    if raw is None:
         return None
     try:
-        return _parsed(key)
+        return _parsed(raw)
     except MalformedError:
-        return _text(key)
+        return _text(raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,16 +293,18 @@ def find_topics(address: TopicAddress, schema: Schema, client: Client) -> Topics
     """Find the topics of an address. Raises SourceError if one is missing; KafkaException."""
     topics = client.topics()
     removed = schema.evolution.removed_relations
-    here = {r.name for n, r in enumerate(schema.relations) if n not in removed and r.source is None}
-    names = address.topics or tuple(name for name in schema.index if name in here)
+    stream_names = {r.name for n, r in enumerate(schema.relations) if n not in removed and r.source is None}
+    names = address.topics or tuple(name for name in schema.index if name in stream_names)
     missing = [topic for topic in names if topic not in topics]
     if missing and address.topics:
         raise SourceError(f"{address.shown}: there is no topic {missing[0]}{nearest(missing[0], topics)}")
-    there = {topic: client.partitions(topic) for topic in names if topic in topics}
-    tables = {topic: tuple(there[topic]) for topic in there if _is_table(topic, schema)}
-    streams = tuple(topic for topic in there if topic not in tables)
+    partitions_by_topic = {topic: client.partitions(topic) for topic in names if topic in topics}
+    tables = {
+        topic: tuple(partitions_by_topic[topic]) for topic in partitions_by_topic if _is_table(topic, schema)
+    }
+    streams = tuple(topic for topic in partitions_by_topic if topic not in tables)
     notices = tuple(f"there is no topic {topic} yet; waiting for it" for topic in missing)
-    partitions = tuple(one for topic in streams for one in there[topic])
+    partitions = tuple(partition for topic in streams for partition in partitions_by_topic[topic])
     return Topics(partitions, streams, tables, topics, client.ids(streams), notices)
 
 
@@ -330,7 +330,9 @@ class Message(NamedTuple):
 
     def bounded(self, latest: int) -> Message:
         """The message, refused if it has a time after ``latest``."""
-        if self.refusal is None or all(one.time <= latest for one in self.items if isinstance(one, Record)):
+        if self.refusal is None or all(
+            item.time <= latest for item in self.items if isinstance(item, Record)
+        ):
             return self
         return self._replace(items=[self.refusal])
 
@@ -388,18 +390,18 @@ def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST
     messages: list[Message] = []
     if any(queue.dry for queue in queues):
         return messages
-    heads = [(queue.head(latest).time, n) for n, queue in enumerate(queues) if queue.waiting]
+    heads = [(queue.head(latest).time, index) for index, queue in enumerate(queues) if queue.waiting]
     heapify(heads)
     count = 0
     while heads and count < limit:
-        _, n = heappop(heads)
-        queue = queues[n]
+        _, index = heappop(heads)
+        queue = queues[index]
         message = queue.waiting.popleft()
         queue.given = message.next
         messages.append(message)
         count += len(message.items)
         if queue.waiting:
-            heappush(heads, (queue.head(latest).time, n))
+            heappush(heads, (queue.head(latest).time, index))
         elif queue.dry:
             break
     return messages
@@ -416,8 +418,8 @@ def chunk_of(messages: Iterable[Message]) -> Chunk:
     partitions: list[int] = []
     for message in _by_time(messages):
         items += message.items
-        records = sum(isinstance(item, Record) for item in message.items)
-        partitions += [number_of(message.partition)] * records
+        record_count = sum(isinstance(item, Record) for item in message.items)
+        partitions += [number_of(message.partition)] * record_count
     return replace(Chunk.of(items), partitions=np.array(partitions, dtype=np.int64))
 
 
@@ -429,10 +431,13 @@ def number_of(partition: Partition) -> int:
 
 
 def _by_time(messages: Iterable[Message]) -> Iterator[Message]:
-    parts: dict[Partition, list[Message]] = {}
+    messages_by_partition: dict[Partition, list[Message]] = {}
     for message in messages:
-        parts.setdefault(message.partition, []).append(message)
-    return merge(*(parts[partition] for partition in sorted(parts)), key=attrgetter("time"))
+        messages_by_partition.setdefault(message.partition, []).append(message)
+    return merge(
+        *(messages_by_partition[partition] for partition in sorted(messages_by_partition)),
+        key=attrgetter("time"),
+    )
 
 
 _CHUNK: Final = 5_000
@@ -466,7 +471,9 @@ class PartitionReader:
     ) -> None:
         self._client = client
         self._reader = reader
-        self._queues = {one: MessageQueue(one, offset) for one, offset in sorted(offsets.items())}
+        self._queues = {
+            partition: MessageQueue(partition, offset) for partition, offset in sorted(offsets.items())
+        }
         self._bounded = ends is not None
         for partition, end in (ends or {}).items():
             self._queues[partition].end = end
@@ -497,12 +504,14 @@ class PartitionReader:
         if self.dry():
             return None
         heads = [queue.waiting[0] for queue in self._queues.values() if queue.waiting]
-        return {number_of(one.partition): one.time for one in heads if one.time != EARLIEST}
+        return {number_of(message.partition): message.time for message in heads if message.time != EARLIEST}
 
     def take(self, limit: int, latest: int = LATEST) -> list[Message]:
         """Messages of about ``limit`` items, in order; those with times after ``latest`` are refused."""
         messages = take_merged(list(self._queues.values()), limit, latest)
-        for partition in [p for p in self._paused if len(self._queues[p].waiting) < self._share // 2]:
+        for partition in [
+            partition for partition in self._paused if len(self._queues[partition].waiting) < self._share // 2
+        ]:
             self._paused.remove(partition)
             self._client.resume(partition)
         return messages
@@ -517,21 +526,21 @@ class PartitionReader:
 
     def fill(self, seconds: float) -> bool:
         """Fetch messages, waiting ``seconds`` for the first; False if none arrived."""
-        fetched = self._client.fetch(_CHUNK, seconds)
-        faults: list[Exception] = []
-        for message in fetched:
+        messages = self._client.fetch(_CHUNK, seconds)
+        errors: list[Exception] = []
+        for message in messages:
             queue = self._queues.get((message.topic() or "", message.partition() or 0))
             if queue is None:
                 continue
             error = message.error()
             if error is not None:
-                faults += self._on_event(queue, message, error)
+                errors += self._on_event(queue, message, error)
             elif (message.offset() or 0) >= queue.fetched:
                 self._append(queue, message)
         self._pause_full()
-        if faults:
-            raise faults[0]
-        return bool(fetched)
+        if errors:
+            raise errors[0]
+        return bool(messages)
 
     def _on_event(self, queue: MessageQueue, message: Fetched, error: KafkaError) -> list[Exception]:
         """Handle an event; returns errors, to be raised once the other messages are stored."""
@@ -551,10 +560,10 @@ class PartitionReader:
             return
         kind, millis = message.timestamp()
         # Producers without a clock write -1, whatever the kind of time.
-        arrived = millis * 1000 if kind and millis >= 0 else None
+        time = millis * 1000 if kind and millis >= 0 else None
         (topic, number), key, value = queue.partition, message.key(), message.value()
         reader = self._reader(topic)
-        items = reader.items(number, offset, key, value, arrived)
+        items = reader.items(number, offset, key, value, time)
         refusal = reader.refusal(items, number, offset, key, value)
         queue.waiting.append(Message(queue.partition, offset + 1, items, refusal))
 
@@ -562,10 +571,10 @@ class PartitionReader:
         for queue in self._queues.values():
             if not self._bounded:
                 queue.end = self._client.known_end(queue.partition)
-                over = len(queue.waiting) > self._share
+                is_full = len(queue.waiting) > self._share
             else:
-                over = queue.fetched >= queue.end
-            if over and queue.partition not in self._paused:
+                is_full = queue.fetched >= queue.end
+            if is_full and queue.partition not in self._paused:
                 self._paused.add(queue.partition)
                 self._client.pause(queue.partition)
 
@@ -579,41 +588,43 @@ def table_rows(
 ) -> Iterator[Item]:
     """The present rows of ``topics``. Raises KafkaException."""
     # Read as streams, since only those have deletions and times of messages.
-    moving = replace(
-        schema, relations=tuple(replace(one, table=False, time=None) for one in schema.relations)
+    stream_schema = replace(
+        schema, relations=tuple(replace(relation, table=False, time=None) for relation in schema.relations)
     )
     for topic, partitions in topics.items():
-        reader = TopicReader(topic, moving, address.form, timeless=True)
-        yield from final_rows(in_order(_all(client, reader, partitions)), moving)
+        reader = TopicReader(topic, stream_schema, address.form, timeless=True)
+        yield from final_rows(in_order(_all(client, reader, partitions)), stream_schema)
 
 
 def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
     """The rows left after all insertions and deletions, as records of static tables; and bad records."""
-    left: defaultdict[int, dict[GroupKey, list[Row]]] = defaultdict(dict)  # by relation
+    rows_by_key: defaultdict[int, dict[GroupKey, list[Row]]] = defaultdict(dict)  # by relation
     for item in items:
         if isinstance(item, BadRecord):
             yield item
             continue
-        own = left[item.relation]
+        relation_rows = rows_by_key[item.relation]
         if item.truncates:
-            own.clear()
+            relation_rows.clear()
             continue
-        name = identity(schema, item.relation, item.row)
-        _, _, keyed = name
+        key = identity(schema, item.relation, item.row)
+        _, _, has_key = key
         if item.delete:
-            own[name] = own.get(name, [])[1:]
+            relation_rows[key] = relation_rows.get(key, [])[1:]
         else:
-            own[name] = [item.row] if keyed else [*own.get(name, ()), item.row]
-    for relation, own in left.items():
-        for row in chain.from_iterable(own.values()):
+            relation_rows[key] = [item.row] if has_key else [*relation_rows.get(key, ()), item.row]
+    for relation, relation_rows in rows_by_key.items():
+        for row in chain.from_iterable(relation_rows.values()):
             yield Record(relation, 0, row)
 
 
 def _all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:
-    following = PartitionReader(client, lambda _: reader, {one: client.reach(one)[0] for one in partitions})
+    partition_reader = PartitionReader(
+        client, lambda _: reader, {partition: client.reach(partition)[0] for partition in partitions}
+    )
     messages: list[Message] = []
     while True:
-        following.fill(_WAIT_SECONDS)
-        messages += following.take(_ALL)
-        if not following.dry():
+        partition_reader.fill(_WAIT_SECONDS)
+        messages += partition_reader.take(_ALL)
+        if not partition_reader.dry():
             return messages

@@ -188,15 +188,17 @@ class _Rows:
         return tuple(self.columns[oid][number].name for number in numbers)
 
 
-def tables(connected: connection) -> dict[str, CatalogTable]:
+def tables(conn: connection) -> dict[str, CatalogTable]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
-    rows = _queried(connected)
+    rows = _queried(conn)
     # A DEFERRABLE key is not part of a replica identity, and two rows may have the same one at once.
     primary: dict[bool, dict[int, tuple[str, ...]]] = {True: {}, False: {}}
-    for oid, is_primary, _, at_once, numbers in rows.keys:
+    for oid, is_primary, _, is_immediate, numbers in rows.keys:
         if is_primary:
-            primary[at_once][oid] = rows.named(oid, numbers)
-    chosen = {oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity}
+            primary[is_immediate][oid] = rows.named(oid, numbers)
+    index_columns = {
+        oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity
+    }
     references = _references(rows)
     return {
         name: CatalogTable(
@@ -208,7 +210,10 @@ def tables(connected: connection) -> dict[str, CatalogTable]:
             tuple(rows.columns[oid].values()),
             primary[True].get(oid, ()),
             _identity_columns(
-                ReplicaIdentity(identity), rows.columns[oid], primary[True].get(oid, ()), chosen.get(oid, ())
+                ReplicaIdentity(identity),
+                rows.columns[oid],
+                primary[True].get(oid, ()),
+                index_columns.get(oid, ()),
             ),
             tuple(references[oid]),
             tuple(rows.partitions[oid]),
@@ -220,8 +225,8 @@ def tables(connected: connection) -> dict[str, CatalogTable]:
     }
 
 
-def _queried(connected: connection) -> _Rows:
-    with connected.cursor() as statement:
+def _queried(conn: connection) -> _Rows:
+    with conn.cursor() as statement:
         statement.execute(_TABLES)
         rows = statement.fetchall()
         oids = [row[0] for row in rows]
@@ -238,28 +243,31 @@ def _queried(connected: connection) -> _Rows:
 
 
 def _partitions(statement: cursor, roots: list[int]) -> dict[int, list[Partition]]:
-    by_table: dict[int, list[Partition]] = defaultdict(list)
+    partitions_by_table: dict[int, list[Partition]] = defaultdict(list)
     if roots:
         statement.execute(_PARTITIONS, (roots,))
         for root, namespace, name, identity, columns, logged in statement.fetchall():
-            by_table[root].append(
+            partitions_by_table[root].append(
                 Partition(namespace, name, ReplicaIdentity(identity), frozenset(columns), logged)
             )
-    return by_table
+    return partitions_by_table
 
 
 def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
     names = {oid: name for oid, _, name, *_ in rows.tables}
-    by_table: dict[int, list[ForeignKey]] = defaultdict(list)
-    for name, oid, to, numbers, to_numbers in rows.references:
-        by_table[oid].append(
-            ForeignKey(name, rows.named(oid, numbers), names[to], rows.named(to, to_numbers))
+    keys_by_table: dict[int, list[ForeignKey]] = defaultdict(list)
+    for name, oid, target, numbers, target_numbers in rows.references:
+        keys_by_table[oid].append(
+            ForeignKey(name, rows.named(oid, numbers), names[target], rows.named(target, target_numbers))
         )
-    return by_table
+    return keys_by_table
 
 
 def _identity_columns(
-    identity: ReplicaIdentity, columns: dict[int, TableColumn], key: tuple[str, ...], chosen: tuple[str, ...]
+    identity: ReplicaIdentity,
+    columns: dict[int, TableColumn],
+    key: tuple[str, ...],
+    index_columns: tuple[str, ...],
 ) -> frozenset[str]:
     match identity:
         case ReplicaIdentity.FULL:
@@ -267,7 +275,7 @@ def _identity_columns(
         case ReplicaIdentity.DEFAULT:
             return frozenset(key)
         case ReplicaIdentity.INDEX:
-            return frozenset(chosen)
+            return frozenset(index_columns)
         case ReplicaIdentity.NOTHING:
             return frozenset()
 
@@ -389,26 +397,26 @@ _JOINED: Final = frozenset({AttributeType.INTEGER, AttributeType.TEXT})
 
 
 def _first_rows(
-    connected: connection, inference: Inference, tables: Mapping[str, CatalogTable]
+    conn: connection, inference: Inference, tables: Mapping[str, CatalogTable]
 ) -> dict[str, dict[str, list[object]]]:
     """Values of the first rows by table and column, for columns that may be in a join; without views."""
-    first: dict[str, dict[str, list[object]]] = {}
+    values_by_table: dict[str, dict[str, list[object]]] = {}
     for relation in inference.relations:
         names = [a.value.name for a in relation.attributes if a.value.type in _JOINED]
         table = tables[relation.name]
         if not names or table.kind not in _WITH_ROWS:
             continue
-        values = _sampled(connected, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
-        first[relation.name] = dict(zip(names, values, strict=True))
-    return first
+        values = _sampled(conn, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
+        values_by_table[relation.name] = dict(zip(names, values, strict=True))
+    return values_by_table
 
 
-def _sampled(connected: connection, table: CatalogTable, columns: Sequence[Composable]) -> list[list[Any]]:
+def _sampled(conn: connection, table: CatalogTable, columns: Sequence[Composable]) -> list[list[Any]]:
     """The values of each column in the first rows. Raises psycopg2.Error."""
     statement = SQL("SELECT {} FROM {} LIMIT {}").format(
         SQL(", ").join(columns), table.quoted, Literal(SAMPLE_OF_DATABASE)
     )
-    with connected.cursor() as cursor:
+    with conn.cursor() as cursor:
         cursor.execute(statement)
         rows = cursor.fetchall()
     return [[row[index] for row in rows] for index in range(len(columns))]
@@ -420,15 +428,15 @@ def as_text(table: CatalogTable, column: str) -> Composable:
     return text.format(Identifier(column))
 
 
-def _exact(connected: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
+def _exact(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
     """The numeric columns for which a double is not enough, by the catalog and the first rows."""
     referring = {place for pair in _references_of(tables) for place in pair}
     for table in tables.values():
-        wide = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
-        sure = [c for c in wide if c.name in table.key or (table.name, c.name) in referring]
-        yield from ((table.name, column.name) for column in sure)
-        others = [column for column in wide if column not in sure]
-        for column, values in zip(others, _first_numbers(connected, table, others), strict=True):
+        numerics = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
+        identifying = [c for c in numerics if c.name in table.key or (table.name, c.name) in referring]
+        yield from ((table.name, column.name) for column in identifying)
+        uncertain = [column for column in numerics if column not in identifying]
+        for column, values in zip(uncertain, _first_numbers(conn, table, uncertain), strict=True):
             if not holds(values) or identifies_rows(column.name, scale_of(column.modifier), values):
                 yield table.name, column.name
 
@@ -455,27 +463,27 @@ def _integers(tables: Mapping[str, CatalogTable]) -> set[Place]:
 
 
 def _first_numbers(
-    connected: connection, table: CatalogTable, columns: Sequence[TableColumn]
+    conn: connection, table: CatalogTable, columns: Sequence[TableColumn]
 ) -> list[Sequence[Decimal | None]]:
     """The first numbers of each column; none if the table is a view, or may not be read."""
     if not columns or table.kind not in _WITH_ROWS:
         return [()] * len(columns)
     try:
-        return [*_sampled(connected, table, [Identifier(column.name) for column in columns])]
+        return [*_sampled(conn, table, [Identifier(column.name) for column in columns])]
     except InsufficientPrivilege:
-        connected.rollback()
+        conn.rollback()
         return [()] * len(columns)
 
 
 def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
-    usable = {table.name: table for table in tables.values() if _usable(table)}
-    joins = list(_joins(usable))
+    usable_tables = {table.name: table for table in tables.values() if _usable(table)}
+    joins = list(_joins(usable_tables))
     referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-    relations = tuple(_relation(table, referring, exact) for table in usable.values())
+    relations = tuple(_relation(table, referring, exact) for table in usable_tables.values())
     left_out = tuple(
         Omission(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
         for table in tables
-        if table not in usable
+        if table not in usable_tables
     )
     return Inference(name, relations, tuple(joins), left_out=left_out)
 
@@ -538,8 +546,8 @@ def _type(column: TableColumn, *, exact: bool) -> AttributeType:
 
 
 def _key_reason(table: CatalogTable) -> str:
-    followed = table.identity is ReplicaIdentity.FULL or table.identity_columns.issuperset(table.key)
-    return "the primary key" if followed else "the primary key, but it is not logged with old rows"
+    is_logged = table.identity is ReplicaIdentity.FULL or table.identity_columns.issuperset(table.key)
+    return "the primary key" if is_logged else "the primary key, but it is not logged with old rows"
 
 
 def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
@@ -552,13 +560,13 @@ def _time(columns: Iterable[TableColumn]) -> Finding[str] | None:
 
 
 def _joins(usable: Mapping[str, CatalogTable]) -> Iterable[Finding[Join]]:
-    distinct: set[Join] = set()
+    joins: set[Join] = set()
     for table in usable.values():
         for reference in table.references:
             on = tuple(zip(reference.columns, reference.to_columns, strict=True))
             join = Join.of(table.name, reference.to, on)
-            if join not in distinct and _joinable(table, reference, usable):
-                distinct.add(join)
+            if join not in joins and _joinable(table, reference, usable):
+                joins.add(join)
                 yield Finding(join, _SURE, reference.name)
 
 
@@ -602,22 +610,22 @@ class PostgresDatabase:
         table = self._table_of(relation)
         row = SQL("ROW({})::text").format(SQL(", ").join(Identifier(a.column) for a in relation.attributes))
         statement = SQL("SELECT count(*), sum(hashtextextended({}, 0)) FROM {}").format(row, table.quoted)
-        with self.address.sql() as connected, connected.cursor() as cursor:
+        with self.address.sql() as conn, conn.cursor() as cursor:
             cursor.execute(statement)
             ((count, hashes),) = cursor.fetchall()
         return table.namespace, table.name, str(count), str(hashes)
 
     def inferred(self, *, followed: bool = False) -> Inference:
-        with self.address.sql() as connected:
-            catalog_tables = tables(connected)
+        with self.address.sql() as conn:
+            catalog_tables = tables(conn)
             if not followed:
                 catalog_tables = {name: _readable(table) for name, table in catalog_tables.items()}
             if not any(map(_usable, catalog_tables.values())):
                 raise SourceError(f"{self.name}: no tables in the search path to infer a schema from")
-            exact, integers = set(_exact(connected, catalog_tables)), _integers(catalog_tables)
-            inference = _inference(catalog_tables, connected.info.dbname, exact)
+            exact, integers = set(_exact(conn, catalog_tables)), _integers(catalog_tables)
+            inference = _inference(catalog_tables, conn.info.dbname, exact)
             if not inference.joins:
-                inference = joined_by_values(inference, _first_rows(connected, inference, catalog_tables))
+                inference = joined_by_values(inference, _first_rows(conn, inference, catalog_tables))
             heading = f"# Inferred from {self.name}. Uncertain parts are commented out."
             return replace(renamed(with_texts(inference, exact - integers)), heading=heading)
 
@@ -628,7 +636,7 @@ class PostgresDatabase:
         table = self._table_of(relation)
         texts = SQL(", ").join(as_text(table, a.column) for a in relation.attributes)
         statement = SQL("SELECT {} FROM {}").format(texts, table.quoted)
-        with self.address.sql() as connected, connected.cursor("skws") as cursor:
+        with self.address.sql() as conn, conn.cursor("skws") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(statement)
             yield from cursor
@@ -642,5 +650,5 @@ class PostgresDatabase:
 
     @cached_property
     def _tables(self) -> dict[str, CatalogTable]:
-        with self.address.sql() as connected:
-            return tables(connected)
+        with self.address.sql() as conn:
+            return tables(conn)

@@ -65,10 +65,8 @@ class PostgresFeed(Feed):
         self._schema = schema
         self._clock = clock
         self._horizon = horizon
-        with address.sql() as connected:
-            self._tables: MatchedTables = match_tables(
-                schema, tables(connected), address.shown, resuming=True
-            )
+        with address.sql() as conn:
+            self._tables: MatchedTables = match_tables(schema, tables(conn), address.shown, resuming=True)
         self._own_folder = TemporaryDirectory(prefix="skws-snapshot-") if folder is None else None
         self._spool = SnapshotSpool(
             folder or Path(self._own_folder.name if self._own_folder else ""), address.slot
@@ -83,9 +81,9 @@ class PostgresFeed(Feed):
 
     def change_schema(self, schema: Schema) -> None:
         """Changes of new tables are read, but not their present rows."""
-        with self._address.sql() as connected:
-            matched = match_tables(schema, tables(connected), self._address.shown)
-            extend_publication(connected, self._address, _wanted(schema, matched))
+        with self._address.sql() as conn:
+            matched = match_tables(schema, tables(conn), self._address.shown)
+            extend_publication(conn, self._address, _wanted(schema, matched))
         self._schema, self._tables, self._published = schema, matched, True
         self._followed = FollowedTables(matched.streams.values())
         self._notices += matched.warnings
@@ -96,8 +94,8 @@ class PostgresFeed(Feed):
 
         Raises SourceError, also for missing columns.
         """
-        with self._address.sql() as connected:
-            self._tables = match_tables(self._schema, tables(connected), self._address.shown)
+        with self._address.sql() as conn:
+            self._tables = match_tables(self._schema, tables(conn), self._address.shown)
         self._followed = FollowedTables(self._tables.streams.values())
         position = _begin(self._address, self._schema, self._tables, self._spool)
         self._published = True
@@ -146,13 +144,13 @@ class PostgresFeed(Feed):
 
     def backlog(self, offset: Offset) -> Backlog:
         """The bytes of log after ``offset``, and those that the server keeps for the slot."""
-        with self._address.sql() as connected, connected.cursor() as cursor:
+        with self._address.sql() as conn, conn.cursor() as cursor:
             state = slot_state(cursor, self._address.slot)
         if state is None:
             return Backlog(f"the slot {self._address.slot!r} no longer exists")
-        waiting = max(0, state.current - LogPosition.of(offset).lsn)
+        unread_bytes = max(0, state.current - LogPosition.of(offset).lsn)
         note = f"the server keeps {state.kept_bytes:,} bytes for {self._address.slot!r}"
-        return Backlog(f"{waiting:,} bytes of log behind; {note}", waiting, state.kept_bytes)
+        return Backlog(f"{unread_bytes:,} bytes of log behind; {note}", unread_bytes, state.kept_bytes)
 
     def close(self) -> None:
         self._stream.close()
@@ -161,11 +159,11 @@ class PostgresFeed(Feed):
 
     def _from_spool(self, position: LogPosition, limit: int) -> tuple[Chunk, LogPosition]:
         self._check_spool(position)
-        at = position.spool or 0
-        end = self._spool.lines_end(at, limit)
-        if end == at:
+        start = position.spool or 0
+        end = self._spool.lines_end(start, limit)
+        if end == start:
             return NOTHING, replace(position, spool=None)
-        return self._spool.read_rows(self._schema, at, end), replace(position, spool=end)
+        return self._spool.read_rows(self._schema, start, end), replace(position, spool=end)
 
     def _check_spool(self, position: LogPosition) -> None:
         """Raises SourceError if the snapshot is not that of the run; its rows are checked once."""
@@ -185,8 +183,8 @@ class PostgresFeed(Feed):
             return NOTHING, position
         try:
             while reader.waiting < limit or (reader.in_transaction and reader.waiting < _WHOLE):
-                settled = bool(reader.waiting) and not reader.in_transaction
-                message = self._stream.read(0 if settled else _WAIT_SECONDS)
+                is_settled = bool(reader.waiting) and not reader.in_transaction
+                message = self._stream.read(0 if is_settled else _WAIT_SECONDS)
                 if message is not None:
                     reader.take(message)
                 elif not reader.in_transaction:
@@ -217,8 +215,8 @@ class PostgresFeed(Feed):
         # The reader of the log reports an unreachable server.
         with (
             suppress(SkwsError, psycopg2.Error),
-            self._address.sql() as connected,
-            connected.cursor() as cursor,
+            self._address.sql() as conn,
+            conn.cursor() as cursor,
         ):
             self._notices += self._followed.gone(cursor)
 
@@ -256,14 +254,14 @@ class PostgresFeed(Feed):
             self._drop()
             if not self._stream.open(position):
                 return None
-            here = replace(position, server=self._stream.server)
+            server_position = replace(position, server=self._stream.server)
             decoder = ChangeDecoder(self._schema, self._tables, self._called)
-            self._reader = LogReader(decoder, here, horizon)
+            self._reader = LogReader(decoder, server_position, horizon)
         return self._reader
 
     def _called(self, oid: int) -> tuple[str, str] | None:
         """The present name of a table. Raises psycopg2.Error, SourceError."""
-        with self._address.sql() as connected, connected.cursor() as cursor:
+        with self._address.sql() as conn, conn.cursor() as cursor:
             return name_of(cursor, oid)
 
     def _check_published(self) -> None:
@@ -332,12 +330,12 @@ class PostgresSource(Source):
 
         Raises SourceError, also while the slot is being read.
         """
-        there = drop_slot(self.address)
-        with self.address.sql() as connected:
-            readers = drop_publication(connected, self.address)
+        is_dropped = drop_slot(self.address)
+        with self.address.sql() as conn:
+            readers = drop_publication(conn, self.address)
         if self.folder is not None:
             SnapshotSpool(self.folder, self.address.slot).remove()
-        return Dropped(there, readers)
+        return Dropped(is_dropped, readers)
 
 
 def _begin(
@@ -348,26 +346,26 @@ def _begin(
     Raises SourceError; NotYetError if it is worth trying again.
     """
     required = _wanted(schema, matched)
-    with address.sql() as connected:
-        _check_level(connected)
-        _drop_abandoned(connected, address)
-        with connected.cursor() as cursor:
+    with address.sql() as conn:
+        _check_level(conn)
+        _drop_abandoned(conn, address)
+        with conn.cursor() as cursor:
             state = slot_state(cursor, address.slot)
         if state is not None and not _half_made(state, spool):
             position = _existing(address, state, spool)
-            extend_publication(connected, address, required)
+            extend_publication(conn, address, required)
             return position
         if state is not None:
             drop_slot(address)
         try:
-            ensure_publication(connected, address, required)
+            ensure_publication(conn, address, required)
             # Before the slot: none of its changes may be older than the snapshot's rows.
-            time = _time(connected)
+            time = _time(conn)
             spool.begin()
             return _create(address, schema, matched, spool, time)
         except BaseException:
-            with suppress(SkwsError), address.sql() as left:
-                drop_publication(left, address)
+            with suppress(SkwsError), address.sql() as cleanup_conn:
+                drop_publication(cleanup_conn, address)
             raise
 
 
@@ -379,16 +377,16 @@ def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
     }
 
 
-def _drop_abandoned(connected: connection, address: DatabaseAddress) -> None:
+def _drop_abandoned(conn: connection, address: DatabaseAddress) -> None:
     """Drop the slots of killed runs on this machine, which would fill the server's disk."""
-    with connected.cursor() as cursor:
+    with conn.cursor() as cursor:
         cursor.execute(
             "SELECT slot_name::text FROM pg_replication_slots"
             " WHERE database = current_database() AND NOT active AND starts_with(slot_name, %s)",
             (slots_of_this_host(),),
         )
-        left = [name for (name,) in cursor.fetchall() if is_abandoned(name)]
-    for name in left:
+        slots = [name for (name,) in cursor.fetchall() if is_abandoned(name)]
+    for name in slots:
         with suppress(SourceError):  # another run is also dropping it
             PostgresSource(replace(address, slot=name)).drop_slot()
 
@@ -397,8 +395,8 @@ def _create(
     address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool, time: int
 ) -> LogPosition:
     try:
-        with closing(address.replicating()) as replicating:
-            lsn, snapshot = create_slot(replicating, address)
+        with closing(address.replicating()) as conn:
+            lsn, snapshot = create_slot(conn, address)
             try:
                 if not address.snapshot:
                     spool.remove()
@@ -421,23 +419,23 @@ def _copy(
     address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool, snapshot: str
 ) -> None:
     tables = (*matched.static.values(), *matched.streams.values())
-    with address.sql() as connected:
-        _use_snapshot(connected, snapshot)
-        lock_tables(connected, tables, address.shown)
-        check_files(connected, tables, address.shown)
-        copy_tables(connected, matched.static, schema, spool.tables)
-        copy_tables(connected, matched.streams, schema, spool.rows)
+    with address.sql() as conn:
+        _use_snapshot(conn, snapshot)
+        lock_tables(conn, tables, address.shown)
+        check_files(conn, tables, address.shown)
+        copy_tables(conn, matched.static, schema, spool.tables)
+        copy_tables(conn, matched.streams, schema, spool.rows)
 
 
 def _copy_static(
     address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool
 ) -> None:
     """Copy the present static tables, for a run that resumes without its snapshot."""
-    with address.sql() as connected:
-        connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
+    with address.sql() as conn:
+        conn.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
         # Before the first row is read, and so before the transaction's snapshot.
-        lock_tables(connected, matched.static.values(), address.shown)
-        copy_tables(connected, matched.static, schema, spool.tables)
+        lock_tables(conn, matched.static.values(), address.shown)
+        copy_tables(conn, matched.static, schema, spool.tables)
 
 
 def _half_made(state: SlotState, spool: SnapshotSpool) -> bool:
@@ -465,8 +463,8 @@ def _existing(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) 
     return LogPosition(point[0], time=point[1], spool=0)
 
 
-def _check_level(connected: connection) -> None:
-    with connected.cursor() as cursor:
+def _check_level(conn: connection) -> None:
+    with conn.cursor() as cursor:
         cursor.execute("SHOW wal_level")
         (level,) = cursor.fetchone() or ("",)
     if level != "logical":
@@ -476,14 +474,14 @@ def _check_level(connected: connection) -> None:
         )
 
 
-def _time(connected: connection) -> int:
-    with connected.cursor() as cursor:
+def _time(conn: connection) -> int:
+    with conn.cursor() as cursor:
         cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         (micros,) = cursor.fetchone() or (0,)
     return int(micros)
 
 
-def _use_snapshot(connected: connection, snapshot: str) -> None:
-    connected.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
-    with connected.cursor() as cursor:
+def _use_snapshot(conn: connection, snapshot: str) -> None:
+    conn.set_session(isolation_level=ISOLATION_LEVEL_REPEATABLE_READ, readonly=True)
+    with conn.cursor() as cursor:
         cursor.execute("SET TRANSACTION SNAPSHOT %s", (snapshot,))

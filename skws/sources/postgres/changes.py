@@ -160,15 +160,15 @@ class ChangeDecoder:
                 )
             return self._partition(table)
         self._described = table.oid
-        before = self._followed.get(table.oid)
+        earlier = self._followed.get(table.oid)
         self._followed[table.oid] = self._follow(reader, table)
-        return [] if before is None else _differences(name, before.table, table)
+        return [] if earlier is None else _differences(name, earlier.table, table)
 
     def _partition(self, table: RelationMessage) -> list[str]:
         """Set the identity that a partition logs; returns notices that were not reported at the start."""
-        former, root = self._roots.get(self._described), self._followed.get(self._described)
+        root_table, root = self._roots.get(self._described), self._followed.get(self._described)
         self._described = 0
-        if former is None or root is None or _names(root.table) != _names(table):
+        if root_table is None or root is None or _names(root.table) != _names(table):
             return []
         key = frozenset(column.name for column in table.columns if column.key)
         partition = Partition(table.namespace, table.name, table.identity, key)
@@ -177,7 +177,7 @@ class ChangeDecoder:
             self._partial[root.table.oid].pop(table.oid, None)
             return []
         self._partial[root.table.oid][table.oid] = partition
-        return [] if partition in former.partitions else [fault]
+        return [] if partition in root_table.partitions else [fault]
 
     def follows(self, oid: int) -> bool:
         """True if the schema has a table. Raises SourceError if it no longer fits the schema."""
@@ -186,10 +186,10 @@ class ChangeDecoder:
             raise self._unfit[oid]
         return oid in self._followed
 
-    def truncation(self, change: Truncate, at: Moment) -> list[Item]:
+    def truncation(self, change: Truncate, moment: Moment) -> list[Item]:
         """The records of a truncation. Raises SourceError for a table that does not fit the schema."""
-        followed = [self._followed[oid] for oid in change.oids if self.follows(oid)]
-        return [each.reader.truncation(at.time) for each in followed]
+        tables = [self._followed[oid] for oid in change.oids if self.follows(oid)]
+        return [table.reader.truncation(moment.time) for table in tables]
 
     def chunk(self, messages: Sequence[bytes], moments: Sequence[Moment]) -> Chunk:
         """The records of row changes of tables that the schema has, in order.
@@ -199,116 +199,118 @@ class ChangeDecoder:
         by_table: defaultdict[bytes, list[int]] = defaultdict(list)
         for number, message in enumerate(messages):
             by_table[message[1:5]].append(number)
-        batches, orders, rest = list[RecordBatch](), list[Ints](), list[int]()
+        batches, orders, remaining = list[RecordBatch](), list[Ints](), list[int]()
         for numbers in by_table.values():
             table = self._followed[table_of(messages[numbers[0]])]
-            together = None
+            decoded = None
             if len(numbers) >= _FEW:
                 ends_tuples = table.identifies and not self._partial.get(table.table.oid)
-                some = [messages[number] for number in numbers]
+                table_messages = [messages[number] for number in numbers]
                 times = np.array([moments[number].time for number in numbers], dtype=np.int64)
-                together = _by_columns(table, some, times, ends_tuples=ends_tuples)
-            if together is None:
-                rest += numbers
+                decoded = _by_columns(table, table_messages, times, ends_tuples=ends_tuples)
+            if decoded is None:
+                remaining += numbers
                 continue
-            batch, places, done = together
+            batch, positions, is_decoded = decoded
             batches.append(batch)
-            orders.append(2 * np.array(numbers).take(places) + ~batch.deletes())
-            rest += [number for number, its in zip(numbers, done.tolist(), strict=True) if not its]
+            orders.append(2 * np.array(numbers).take(positions) + ~batch.deletes())
+            remaining += [
+                number for number, is_done in zip(numbers, is_decoded.tolist(), strict=True) if not is_done
+            ]
         items = [
             (number, item)
-            for number in sorted(rest)
+            for number in sorted(remaining)
             for item in self._items(messages[number], moments[number])
         ]
         chunk = Chunk.of(item for _, item in items)
         if not batches:
             return chunk
-        inserts = ~chunk.records.deletes()
-        numbers_of_records = [number for number, item in items if isinstance(item, Record)]
+        is_insert = ~chunk.records.deletes()
+        record_numbers = [number for number, item in items if isinstance(item, Record)]
         batches.append(chunk.records)
-        orders.append(2 * np.array(numbers_of_records, dtype=np.int64) + inserts)
+        orders.append(2 * np.array(record_numbers, dtype=np.int64) + is_insert)
         order = np.argsort(np.concatenate(orders), kind="stable")
         return Chunk(concat_batches(batches).take(order), chunk.bad)
 
-    def _items(self, message: bytes, at: Moment) -> list[Item]:
+    def _items(self, message: bytes, moment: Moment) -> list[Item]:
         """The items of a row change. Raises SourceError for a malformed message."""
         table = self._followed[table_of(message)]
         match decode(message):
             case Insert() as change:
-                return [self._inserted(table, change.new, None, at), *table.reader.notes(table.name)]
+                return [self._inserted(table, change.new, None, moment), *table.reader.notes(table.name)]
             case Delete() as change:
-                return [self._deleted(table, change, at.time, at)]
+                return [self._deleted(table, change, moment.time, moment)]
             case Update() as change:
-                return self._updated(table, change, at)
+                return self._updated(table, change, moment)
             case _:
                 return []
 
-    def _updated(self, table: _Followed, change: Update, at: Moment) -> list[Item]:
-        new = self._inserted(table, change.new, change.old, at)
+    def _updated(self, table: _Followed, change: Update, moment: Moment) -> list[Item]:
+        new = self._inserted(table, change.new, change.old, moment)
         notes = list(table.reader.notes(table.name))
         # The deletion has the time of the new row; a later deletion would remove the new row of the same key.
-        time = new.time if isinstance(new, Record) else at.time
-        return [self._deleted(table, change, time, at), new, *notes]
+        time = new.time if isinstance(new, Record) else moment.time
+        return [self._deleted(table, change, time, moment), new, *notes]
 
-    def _inserted(self, table: _Followed, new: Cells, old: Cells | None, at: Moment) -> Item:
+    def _inserted(self, table: _Followed, new: Cells, old: Cells | None, moment: Moment) -> Item:
         reader = table.reader
         try:
             row = reader.insertion(
                 {name: _value(table, name, index, new, old) for name, index in table.places}
             )
-            return reader.record(row, at.time if reader.takes_time(delete=False) else None)
+            return reader.record(row, moment.time if reader.takes_time(delete=False) else None)
         except MalformedError as error:
-            return self._bad(table, at, _shown(table, new), str(error))
+            return self._bad(table, moment, _shown(table, new), str(error))
 
-    def _deleted(self, table: _Followed, change: Update | Delete, time: int, at: Moment) -> Item:
+    def _deleted(self, table: _Followed, change: Update | Delete, time: int, moment: Moment) -> Item:
         reader = table.reader
-        logged = change.old if change.old is not None else change.key
-        cells = logged or ()
-        if logged is None and isinstance(change, Update):
+        old_cells = change.old if change.old is not None else change.key
+        cells = old_cells or ()
+        if old_cells is None and isinstance(change, Update):
             cells = change.new  # the identity's columns have not changed
-        whole = change.old is not None
-        names = {name for name, _ in table.places} if whole else set(reader.relation.key)
+        is_whole = change.old is not None
+        names = {name for name, _ in table.places} if is_whole else set(reader.relation.key)
         try:
-            if not whole:
+            if not is_whole:
                 _check_identity(table)
-            self._check_partitions(table, logged)
+            self._check_partitions(table, old_cells)
             row = {
                 name: _value(table, name, index, cells, None) for name, index in table.places if name in names
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
-            return self._bad(table, at, _shown(table, cells), f"unknown which tuple was deleted: {error}")
+            return self._bad(table, moment, _shown(table, cells), f"unknown which tuple was deleted: {error}")
         finally:
             reader.passed_over.clear()  # counted when the row arrived
 
-    def _check_partitions(self, table: _Followed, logged: Cells | None) -> None:
+    def _check_partitions(self, table: _Followed, old_cells: Cells | None) -> None:
         """Raises MalformedError if an old row may belong to a partition that does not log its identity."""
         for partition in self._partial.get(table.table.oid, {}).values():
-            rest = (
+            other_cells = (
                 cell
-                for column, cell in zip(table.table.columns, logged or (), strict=False)
+                for column, cell in zip(table.table.columns, old_cells or (), strict=False)
                 if column.name not in partition.identity_columns
             )
-            if not partition.refused and all(cell is None for cell in rest):
+            if not partition.refused and all(cell is None for cell in other_cells):
                 raise MalformedError(
                     f"it may belong to {partition.namespace}.{partition.name}, a partition of {table.name}"
                     f" with another replica identity: {partition.advice(table.reader.relation)}"
                 )
 
     def _follow(self, reader: RowReader, table: RelationMessage) -> _Followed:
-        places = {column.name: index for index, column in enumerate(table.columns)}
-        called = {attribute.name: attribute.column for attribute in reader.relation.attributes}
-        for name in called.values():
-            if name not in places:
+        indices = {column.name: index for index, column in enumerate(table.columns)}
+        column_names = {attribute.name: attribute.column for attribute in reader.relation.attributes}
+        for name in column_names.values():
+            if name not in indices:
                 raise SourceError(
                     f"{table.namespace}.{table.name} no longer has the column {name!r}, or its publication"
-                    f" leaves it out{nearest(name, places)} (correct the schema and resume)"
+                    f" leaves it out{nearest(name, indices)} (correct the schema and resume)"
                 )
         key = frozenset(column.name for column in table.columns if column.key)
         return _Followed(
             reader,
             table,
-            tuple((name, places[column]) for name, column in called.items()),
+            tuple((name, indices[column]) for name, column in column_names.items()),
             identifies(reader.relation, table.identity, key),
             frozenset(
                 index
@@ -317,9 +319,9 @@ class ChangeDecoder:
             ),
         )
 
-    def _bad(self, table: _Followed, at: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
-        source = f"{table.name} at {lsn_text(at.lsn)}"
-        return BadRecord(source, at.number, at.lsn, orjson.dumps(row), reason)
+    def _bad(self, table: _Followed, moment: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
+        source = f"{table.name} at {lsn_text(moment.lsn)}"
+        return BadRecord(source, moment.number, moment.lsn, orjson.dumps(row), reason)
 
 
 def _check_identity(table: _Followed) -> None:
@@ -382,40 +384,43 @@ def _by_columns(
     not identify (``ends_tuples``: all do). An update deletes a row at the time of the new one.
     """
     rows = RowMessages(messages, len(table.table.columns))
-    done = rows.sound & (rows.inserts if not ends_tuples else True)
+    is_decoded = rows.sound & (rows.inserts if not ends_tuples else True)
     key = frozenset(table.reader.relation.key)
     new, old = list[CellColumn](), list[CellColumn]()
     for name, index in table.places:
-        after = rows.old[index].where(rows.whole & rows.new[index].unlogged, rows.new[index])
-        before = rows.old[index].where(rows.old_logged, rows.new[index])
+        new_cells = rows.old[index].where(rows.whole & rows.new[index].unlogged, rows.new[index])
+        old_cells = rows.old[index].where(rows.old_logged, rows.new[index])
         if name not in key:  # an old row that is not whole has the columns of the identity alone
-            before = before.where(rows.whole, CellColumn.null(len(messages)))
-        done &= ~(after.unlogged & ~rows.deletes) & ~(before.unlogged & ~rows.inserts)
-        new.append(after)
-        old.append(before)
-    deleted, inserted = np.flatnonzero(done & ~rows.inserts), np.flatnonzero(done & ~rows.deletes)
+            old_cells = old_cells.where(rows.whole, CellColumn.null(len(messages)))
+        is_decoded &= ~(new_cells.unlogged & ~rows.deletes) & ~(old_cells.unlogged & ~rows.inserts)
+        new.append(new_cells)
+        old.append(old_cells)
+    deleted_positions, inserted_positions = (
+        np.flatnonzero(is_decoded & ~rows.inserts),
+        np.flatnonzero(is_decoded & ~rows.deletes),
+    )
     columns = []
-    for attribute, (_, index), before, after in zip(
+    for attribute, (_, index), old_cells, new_cells in zip(
         table.reader.relation.attributes, table.places, old, new, strict=True
     ):
-        texts = rows.texts(before.take(deleted).followed_by(after.take(inserted)))
+        texts = rows.texts(old_cells.take(deleted_positions).followed_by(new_cells.take(inserted_positions)))
         values = _typed(table, index, texts, attribute.type)
         if values is None:
             return None
         columns.append(values)
     times = times.copy()
     if (column := table.reader.time_column) is not None:
-        of_new = columns[column][len(deleted) :]
-        if of_new.null_count:
+        new_times = columns[column][len(deleted_positions) :]
+        if new_times.null_count:
             return None
-        times[inserted] = integers(of_new)
-    places = np.concatenate([deleted, inserted])
-    deletes = np.arange(len(places)) < len(deleted)
+        times[inserted_positions] = integers(new_times)
+    positions = np.concatenate([deleted_positions, inserted_positions])
+    deletes = np.arange(len(positions)) < len(deleted_positions)
     block = ColumnBlock(
         table.reader.index, [held(values) for values in columns], table.reader.relation.search_columns
     )
-    batch = RecordBatch.of_block(block, times.take(places))
-    return replace(batch, delete=deletes), places, done
+    batch = RecordBatch.of_block(block, times.take(positions))
+    return replace(batch, delete=deletes), positions, is_decoded
 
 
 def _typed(table: _Followed, index: int, texts: pa.Array, kind: AttributeType) -> pa.Array | None:
@@ -462,8 +467,8 @@ class LogReader:
             self._changed(message)
             return
         match decode(message):
-            case BeginMessage() as begun:
-                self._begun, self._number = begun, 0
+            case BeginMessage() as begin:
+                self._begun, self._number = begin, 0
             case Commit() as commit:
                 if not self._known_whole:
                     self._known = 0
@@ -531,20 +536,20 @@ class LogReader:
 
     def _next_moment(self) -> Moment | None:
         """The origin of the next change; None if it was read before."""
-        begun = self._begun
-        if begun is None or self._known_whole:
+        begin = self._begun
+        if begin is None or self._known_whole:
             return None
         self._number += 1
         if self._number <= self._known:
             return None
         # Commit times may differ from the order of commits; event time never decreases.
-        return Moment(begun.lsn, max(self.position.time, begun.time), self._number)
+        return Moment(begin.lsn, max(self.position.time, begin.time), self._number)
 
     def _advance(self, moment: Moment) -> None:
         """Move ``position`` after a change."""
-        at = self.position  # ``replace`` takes as long as the rest of this method
-        time = moment.time if moment.time <= self._horizon.latest() else at.time
-        self.position = LogPosition(moment.lsn, moment.number, time, at.spool, at.server)
+        position = self.position  # ``replace`` takes as long as the rest of this method
+        time = moment.time if moment.time <= self._horizon.latest() else position.time
+        self.position = LogPosition(moment.lsn, moment.number, time, position.spool, position.server)
 
     def _decode(self) -> None:
         if self._messages:

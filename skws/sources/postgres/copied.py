@@ -47,52 +47,56 @@ class CopiedRows:
     def read(self, lines: bytes, offset: int = 0) -> Chunk:
         """The records of whole lines, in order. ``offset``: that of the first line."""
         batches: list[RecordBatch] = []
-        places: list[Ints] = []
+        orders: list[Ints] = []
         bad: list[BadRecord] = []
-        for number, some, mine in _by_relation(lines):
-            columns = _columns(some, len(self._readers[number].names))
+        for number, relation_lines, row_numbers in _by_relation(lines):
+            columns = _columns(relation_lines, len(self._readers[number].names))
             batch = self._together(number, columns)
             if batch is None:
                 items = list(self._one_by_one(number, columns, offset))
-                mine = mine[[type(item) is Record for item in items]]  # noqa: PLW2901 - without bad ones
+                row_numbers = row_numbers[[type(item) is Record for item in items]]  # noqa: PLW2901 - without bad ones
                 chunk = Chunk.of(items)
                 batch = chunk.records
                 bad += chunk.bad
             batches.append(batch)
-            places.append(mine)
+            orders.append(row_numbers)
         records = concat_batches(batches) if batches else NO_RECORDS
         if len(batches) > 1:
-            records = records.take(np.argsort(np.concatenate(places), kind="stable"))
+            records = records.take(np.argsort(np.concatenate(orders), kind="stable"))
         bad += [note for reader in self._readers for note in reader.notes(self._source)]
         return Chunk(records, bad)
 
     def times(self, lines: bytes) -> Ints:
         """The time of each line; the earliest time for a line that is not a record."""
         times = np.full(lines.count(b"\n"), self._time, dtype=np.int64)
-        for number, some, mine in _by_relation(lines):
+        for number, relation_lines, row_numbers in _by_relation(lines):
             reader = self._readers[number]
             if reader.time_column is not None:
-                (column,) = _columns(some, len(reader.names), reader.time_column)
+                (column,) = _columns(relation_lines, len(reader.names), reader.time_column)
                 values = typed(column, AttributeType.TIMESTAMP)
                 if values is not None:
-                    times[mine] = np.where(flags(values.is_valid()), integers(values), EARLIEST)
+                    times[row_numbers] = np.where(flags(values.is_valid()), integers(values), EARLIEST)
                 else:
-                    times[mine] = [EARLIEST if text is None else _time(text) for text in column.to_pylist()]
+                    times[row_numbers] = [
+                        EARLIEST if text is None else _time(text) for text in column.to_pylist()
+                    ]
         return times
 
     def _together(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
         """The records of rows as columns; None if a value is unusual."""
         reader, size = self._readers[number], len(columns[0])
         values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
-        usual = [held(column) for column in values if column is not None]
-        if len(usual) < len(values):
+        stored_columns = [held(column) for column in values if column is not None]
+        if len(stored_columns) < len(values):
             return None
         times: object = np.full(size, 0 if reader.table else self._time, dtype=np.int64)
         if reader.time_column is not None:
-            times = usual[reader.time_column]
+            times = stored_columns[reader.time_column]
         if not isinstance(times, np.ndarray):  # some rows have no time
             return None
-        return RecordBatch.of_block(ColumnBlock(number, usual, reader.relation.search_columns), times)
+        return RecordBatch.of_block(
+            ColumnBlock(number, stored_columns, reader.relation.search_columns), times
+        )
 
     def _one_by_one(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
         reader = self._readers[number]
@@ -100,8 +104,11 @@ class CopiedRows:
             try:
                 yield reader.record(reader.convert(row), self._time)
             except MalformedError as error:
-                shown = {"relation": reader.relation.name, "row": dict(zip(reader.names, row, strict=True))}
-                yield BadRecord(self._source, 0, offset, orjson.dumps(shown), str(error))
+                row_fields = {
+                    "relation": reader.relation.name,
+                    "row": dict(zip(reader.names, row, strict=True)),
+                }
+                yield BadRecord(self._source, 0, offset, orjson.dumps(row_fields), str(error))
 
 
 def _time(text: str) -> int:
@@ -131,7 +138,7 @@ def _by_relation(lines: bytes) -> Iterator[tuple[int, bytes, Ints]]:
 
 def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Array]:
     """The texts of a relation's attributes, or of one attribute."""
-    names = [str(place) for place in range(-1, number)]  # the first is the position of the relation
+    names = [str(index) for index in range(-1, number)]  # the first is the position of the relation
     table = csv.read_csv(
         reader_of(lines),
         csv.ReadOptions(column_names=names, block_size=len(lines) + 1, use_threads=False),
@@ -144,7 +151,7 @@ def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Arra
         ),
         memory_pool=pa.system_memory_pool(),  # Arrow's own pool keeps the memory of the largest piece
     )
-    return [_unescaped(column.combine_chunks()) for column in table.columns]
+    return [_unescaped(array.combine_chunks()) for array in table.columns]
 
 
 def _unescaped(column: pa.Array) -> pa.Array:
@@ -154,5 +161,5 @@ def _unescaped(column: pa.Array) -> pa.Array:
     return pa.array([text and _ESCAPED.sub(_meant, text) for text in texts], pa.string())
 
 
-def _meant(escaped: re.Match[str]) -> str:
-    return _LETTERS.get(escaped[1], escaped[1])
+def _meant(match: re.Match[str]) -> str:
+    return _LETTERS.get(match[1], match[1])

@@ -99,15 +99,15 @@ class DatabaseAddress:
         if authority.count("@") > 1 or "@" in path:
             # libpq would mistake part of the password for a host or a port, and show it.
             raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
-        own, rest = _parted(query)
+        own_parameters, query_rest = _parted(query)
         return cls(
             shown,
-            _parameters(f"{base}?{rest}" if rest else base, shown),
-            _name(own.get("slot", "skws"), "slot"),
-            _name(own["publication"], "publication") if "publication" in own else None,
-            _yes(own.get("snapshot", "yes")),
-            "slot" in own,
-            _seconds(own.get("patience", "60")),
+            _parameters(f"{base}?{query_rest}" if query_rest else base, shown),
+            _name(own_parameters.get("slot", "skws"), "slot"),
+            _name(own_parameters["publication"], "publication") if "publication" in own_parameters else None,
+            _yes(own_parameters.get("snapshot", "yes")),
+            "slot" in own_parameters,
+            _seconds(own_parameters.get("patience", "60")),
         )
 
     @property
@@ -116,7 +116,10 @@ class DatabaseAddress:
 
         It includes the search path, if the address has one, as it determines the tables.
         """
-        values = {name: self.parameters.get(name) or os.environ.get(of, "") for name, of in _LOCATED.items()}
+        values = {
+            name: self.parameters.get(name) or os.environ.get(variable, "")
+            for name, variable in _LOCATED.items()
+        }
         user = self.parameters.get("user") or os.environ.get("PGUSER") or getuser()
         hosts = [
             "localhost" if host in _THIS_MACHINE or host.startswith("/") else host.lower()
@@ -151,13 +154,13 @@ class DatabaseAddress:
     def connected(self) -> connection:
         """A connection for SQL. Raises SourceError, NotYetError while the server is away."""
         try:
-            opened = self._opened(connection)
+            conn = self._opened(connection)
         except psycopg2.Error as error:
             raise self.failure(error) from None
-        if opened.server_version < OLDEST:
-            opened.close()
+        if conn.server_version < OLDEST:
+            conn.close()
             raise SourceError(f"{self.shown}: PostgreSQL {OLDEST // 10000} or later is needed")
-        return opened
+        return conn
 
     def replicating(self) -> LogicalReplicationConnection:
         """A connection for replication commands.
@@ -170,20 +173,20 @@ class DatabaseAddress:
     def sql(self) -> Iterator[connection]:
         """A connection for SQL, closed after the ``with``; inside, errors of psycopg2 become SourceError."""
         try:
-            with closing(self.connected()) as connected:
-                yield connected
+            with closing(self.connected()) as conn:
+                yield conn
         except psycopg2.Error as error:
             raise self.failure(error) from None
 
     def _opened(self, kind: type[Connected]) -> Connected:
         try:
-            connection: Connected = psycopg2.connect(None, kind, **self._arguments())
+            conn: Connected = psycopg2.connect(None, kind, **self._arguments())
         except psycopg2.OperationalError as error:
             # The message about the last of several hosts decides.
             if _AWAY.search(str(error).rpartition("connection to server ")[2]):
                 raise
             raise SourceError(self._text(error)) from None
-        return connection
+        return conn
 
     def _arguments(self) -> dict[str, Any]:
         arguments = {**_DEFAULTS, **self.parameters}
@@ -194,8 +197,8 @@ class DatabaseAddress:
 def _parted(query: str) -> tuple[dict[str, str], str]:
     """Our parameters of a query, decoded, and the others unchanged for libpq."""
     parts = [part.partition("=") for part in query.split("&") if part]
-    own = {name: unquote(value) for name, _, value in parts if name in OWN}
-    return own, "&".join("".join(part) for part in parts if part[0] not in OWN)
+    own_parameters = {name: unquote(value) for name, _, value in parts if name in OWN}
+    return own_parameters, "&".join("".join(part) for part in parts if part[0] not in OWN)
 
 
 def _parameters(uri: str, shown: str) -> dict[str, str]:
@@ -204,10 +207,10 @@ def _parameters(uri: str, shown: str) -> dict[str, str]:
     except psycopg2.Error as error:
         # libpq quotes text that it cannot parse, which may be the password.
         invalid_parameter = "invalid URI query parameter" in str(error)
-        what = (
+        problem = (
             str(error).strip() if invalid_parameter and "password" not in str(error) else "cannot be parsed"
         )
-        raise UsageError(f"{shown}: {what} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
+        raise UsageError(f"{shown}: {problem} (expected postgresql://USER@HOST:PORT/DATABASE)") from None
 
 
 def slots_of_this_host() -> str:
@@ -229,11 +232,11 @@ def is_abandoned(slot: str) -> bool:
     return False
 
 
-def _name(text: str, what: str) -> str:
+def _name(text: str, role: str) -> str:
     if not text or not text.replace("_", "a").isalnum() or not text.isascii() or text.lower() != text:
-        raise UsageError(f"{what} {text!r}: expected lower-case letters, digits and '_'")
+        raise UsageError(f"{role} {text!r}: expected lower-case letters, digits and '_'")
     if len(text) > 63:
-        raise UsageError(f"{what} {text!r}: PostgreSQL's names have at most 63 letters")
+        raise UsageError(f"{role} {text!r}: PostgreSQL's names have at most 63 letters")
     return text
 
 

@@ -31,34 +31,36 @@ class LogHistory(NamedTuple):
 
 
 def check_server(
-    replicating: cursor, now: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
+    replicating: cursor, server: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
 ) -> None:
     """Raises SourceError unless the server has the log of the ``expected`` one up to ``lsn``; psycopg2.Error.
 
-    ``now``: the server. ``end``: the end of its log. ``shown``: the address.
+    ``end``: the end of the log of ``server``. ``shown``: the address.
     """
-    if now.cluster != expected.cluster:
+    if server.cluster != expected.cluster:
         raise SourceError(
             f"{shown}: the saved offset belongs to the cluster with the system identifier {expected.cluster},"
-            f" but this is {now.cluster}; start a new run"
+            f" but this is {server.cluster}; start a new run"
         )
-    left = _left_at(replicating, now, expected.timeline) if now.timeline > expected.timeline else end
-    if lsn > left or now.timeline < expected.timeline:
+    end_of_log = (
+        _left_at(replicating, server, expected.timeline) if server.timeline > expected.timeline else end
+    )
+    if lsn > end_of_log or server.timeline < expected.timeline:
         raise SourceError(
             f"{shown}: this server was restored to a state before the saved offset: its log ends"
-            f" at {lsn_text(left)}, and the offset is {lsn_text(lsn)}; start a new run"
+            f" at {lsn_text(end_of_log)}, and the offset is {lsn_text(lsn)}; start a new run"
         )
 
 
-def _left_at(replicating: cursor, now: LogHistory, timeline: int) -> int:
+def _left_at(replicating: cursor, server: LogHistory, timeline: int) -> int:
     """The position at which a server left an earlier timeline; 0 if it was never on it."""
-    replicating.execute(f"TIMELINE_HISTORY {now.timeline}")
+    replicating.execute(f"TIMELINE_HISTORY {server.timeline}")
     _, text = replicating.fetchone() or ("", "")
     history = text if isinstance(text, str) else bytes(text).decode()
     for line in history.splitlines():
-        number, _, rest = line.strip().partition("\t")
+        number, _, fields = line.strip().partition("\t")
         if number == str(timeline):
-            return lsn_of(rest.partition("\t")[0])
+            return lsn_of(fields.partition("\t")[0])
     return 0
 
 

@@ -53,10 +53,10 @@ def is_integer(modifier: int) -> bool:
 
 def identifies(name: str, scale: int | None, values: Iterable[Decimal | None]) -> bool:
     """True if a column that is in no key looks like one that others refer to."""
-    whole = all(
+    is_whole = all(
         value is None or not value.is_finite() or value == value.to_integral_value() for value in values
     )
-    return is_identifier_name(name) and (scale or 0) <= 0 and whole
+    return is_identifier_name(name) and (scale or 0) <= 0 and is_whole
 
 
 def holds(values: Iterable[Decimal | None]) -> bool:
@@ -84,15 +84,15 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     texts = spread((attribute for attribute in exact if attribute not in doubles), pairs)
     types = dict.fromkeys(doubles.intersection(exact), AttributeType.NUMBER)
     types |= dict.fromkeys(texts, AttributeType.STRING)
-    return replace(inference, relations=tuple(_retyped(one, types) for one in inference.relations))
+    return replace(inference, relations=tuple(_retyped(relation, types) for relation in inference.relations))
 
 
-def spread(places: Iterable[Place], ways: Iterable[tuple[Place, Place]]) -> set[Place]:
-    """The places, and all places that are reachable from them through ``ways``."""
-    reached, ways = set(places), list(ways)
-    while more := {end for start, end in ways if start in reached} - reached:
-        reached |= more
-    return reached
+def spread(places: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set[Place]:
+    """The places, and all places that are reachable from them through ``edges``."""
+    reachable, edges = set(places), list(edges)
+    while new := {end for start, end in edges if start in reachable} - reachable:
+        reachable |= new
+    return reachable
 
 
 def _retyped(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:

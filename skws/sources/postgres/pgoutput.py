@@ -109,8 +109,8 @@ class ReplicationMessages:
         self._flushed = max(self._flushed, flushed)
         now = time.time_ns() // 1000 - EPOCH_MICROS
         report = _REPORT.pack(b"r", self._flushed, self._flushed, self._flushed, now, reply)
-        put = _LIBPQ.PQputCopyData(self._connection, report, len(report))
-        if put <= 0 or _LIBPQ.PQflush(self._connection) < 0:
+        status = _LIBPQ.PQputCopyData(self._connection, report, len(report))
+        if status <= 0 or _LIBPQ.PQflush(self._connection) < 0:
             raise self._broken()
 
     def close(self) -> None:
@@ -187,26 +187,26 @@ class Wire:
     def cells(self) -> Cells:
         """The values of a row, after their number."""
         count = self.int16()
-        payload, at, end = self._payload, self._at, len(self._payload)
+        payload, offset, end = self._payload, self._at, len(self._payload)
         cells: list[Cell] = []
         for _ in range(count):
-            kind = payload[at : at + 1]
-            at += 1
+            kind = payload[offset : offset + 1]
+            offset += 1
             if kind in _WITH_TEXT:
-                if (first := at + _INT32.size) <= end:
-                    at = first + _SIZE(payload, at)[0]
-                if first > end or not first <= at <= end:
+                if (first := offset + _INT32.size) <= end:
+                    offset = first + _SIZE(payload, offset)[0]
+                if first > end or not first <= offset <= end:
                     self._at = min(first, end)
                     raise self._fault("is truncated")
-                cells.append(payload[first:at])
+                cells.append(payload[first:offset])
             elif kind == b"n":
                 cells.append(None)
             elif kind == b"u":
                 cells.append(UNCHANGED)
             else:
-                self._at = at - 1
+                self._at = offset - 1
                 self.expect("n", "u", "t", "b")
-        self._at = at
+        self._at = offset
         return tuple(cells)
 
     def text(self) -> str:
@@ -231,16 +231,16 @@ class Wire:
             raise self._fault("is longer than its kind")
 
     def _number(self, form: struct.Struct) -> int:
-        at, self._at = self._at, self._at + form.size
+        offset, self._at = self._at, self._at + form.size
         if self._at > len(self._payload):
-            self._at = at
+            self._at = offset
             raise self._fault("is truncated")
-        number: int = form.unpack_from(self._payload, at)[0]
+        number: int = form.unpack_from(self._payload, offset)[0]
         return number
 
-    def _fault(self, what: str) -> SourceError:
+    def _fault(self, problem: str) -> SourceError:
         kind = chr(self._payload[0]) if self._payload else ""
-        return SourceError(f"a replication message {kind!r} {what} at byte {self._at}")
+        return SourceError(f"a replication message {kind!r} {problem} at byte {self._at}")
 
 
 EPOCH_MICROS: Final = 946_684_800_000_000
@@ -375,10 +375,10 @@ def decode(payload: bytes) -> Change:
     """Decode one message. Raises SourceError if it is truncated, too long or of unknown kind."""
     wire = Wire(payload)
     kind = chr(wire.byte())
-    read = _READERS.get(kind)
-    if read is None:
+    reader = _READERS.get(kind)
+    if reader is None:
         raise SourceError(f"PostgreSQL sent a message of unknown kind {kind!r}")
-    change = read(wire)
+    change = reader(wire)
     wire.finish()
     return change
 

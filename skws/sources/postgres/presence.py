@@ -37,8 +37,8 @@ class FollowedTables:
     def gone(self, statement: cursor) -> list[str]:
         """Notices of tables and partitions dropped since the last call. Raises psycopg2.Error."""
         statement.execute(_TABLES, (list(self._tables),))
-        there = {oid for (oid,) in statement.fetchall()}
-        dropped = [self._tables.pop(oid) for oid in self._tables.keys() - there]
+        oids = {oid for (oid,) in statement.fetchall()}
+        dropped = [self._tables.pop(oid) for oid in self._tables.keys() - oids]
         notices = [
             f"{table.full_name} was dropped, or dropped and created again: its rows stay in the search,"
             " and its changes are no longer read; start a new run"
@@ -49,11 +49,11 @@ class FollowedTables:
             return notices
         statement.execute(_LEAVES, (list(roots),))
         leaves = {leaf: (root, name) for leaf, root, name in statement.fetchall()}
-        lost = [(root, name) for leaf, (root, name) in self._leaves.items() if leaf not in leaves]
+        removed = [(root, name) for leaf, (root, name) in self._leaves.items() if leaf not in leaves]
         self._leaves = leaves
         return notices + [
             f"{name} is no longer a partition of {roots[root].full_name}, and may have been dropped: its rows"
             " stay in the search until their window ends, since the log does not report this"
-            for root, name in sorted(lost)
+            for root, name in sorted(removed)
             if root in roots
         ]

@@ -65,7 +65,7 @@ class Publication:
             (namespace, table): _PublishedTable(None if columns is None else frozenset(columns), filtered)
             for namespace, table, columns, filtered in statement.fetchall()
         }
-        left_out = tuple(kind for kind, there in zip(_KINDS, actions, strict=True) if not there)
+        left_out = tuple(kind for kind, is_published in zip(_KINDS, actions, strict=True) if not is_published)
         return cls(name, left_out, via_root, parts)
 
     def lacking(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
@@ -75,8 +75,8 @@ class Publication:
         """Raises SourceError that lists the missing changes, with the statements that repair them."""
         alter = f"ALTER PUBLICATION {written(self.name)} "
         faults = [
-            f"{what} ({'; '.join(alter + change for change in changes)})"
-            for what, *changes in self._faults(required)
+            f"{problem} ({'; '.join(alter + change for change in changes)})"
+            for problem, *changes in self._faults(required)
         ]
         if faults:
             raise SourceError(
@@ -99,15 +99,15 @@ class Publication:
             names = ", ".join(table.full_name for table in lacking)
             yield f"lacks {names}", f"ADD TABLE {', '.join(table.alone_written for table in lacking)}"
         for table, columns in required.items():
-            published = self.parts.get((table.namespace, table.name))
-            if published is None:
+            part = self.parts.get((table.namespace, table.name))
+            if part is None:
                 continue
-            again = f"DROP TABLE {table.alone_written}", f"ADD TABLE {table.alone_written}"
-            missing = [] if published.columns is None else sorted(columns - published.columns)
-            if published.filtered:
-                yield f"leaves out rows of {table.full_name} by a WHERE", *again
+            repairs = f"DROP TABLE {table.alone_written}", f"ADD TABLE {table.alone_written}"
+            missing = [] if part.columns is None else sorted(columns - part.columns)
+            if part.filtered:
+                yield f"leaves out rows of {table.full_name} by a WHERE", *repairs
             elif missing:
-                yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *again
+                yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *repairs
 
     def _has(self, table: CatalogTable) -> bool:
         if table.kind == "p" and not self.via_root:

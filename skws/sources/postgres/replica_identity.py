@@ -27,8 +27,8 @@ _WORDS: Final = {
 
 def written(*parts: str) -> str:
     """A qualified name in SQL, without quotes if it needs none."""
-    doubled = (part.replace('"', '""') for part in parts)
-    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in doubled)
+    escaped = (part.replace('"', '""') for part in parts)
+    return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in escaped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,21 @@ class Partition:
 
     def fault(self, relation: Relation, root: str) -> str:
         """The effect on its updates and deletes, and the remedy; empty if they can be followed."""
-        which = f"{self.namespace}.{self.name}, a partition of {root},"
+        name = f"{self.namespace}.{self.name}, a partition of {root},"
         if not self.logged:
             return (
-                f"{which} is a foreign or an unlogged table, whose changes are not logged: its present rows"
+                f"{name} is a foreign or an unlogged table, whose changes are not logged: its present rows"
                 " stay in the search until their window ends"
             )
         if self.refused:
             return (
-                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]} and no key for it: while {root} is in"
+                f"{name} has REPLICA IDENTITY {_WORDS[self.identity]} and no key for it: while {root} is in"
                 " a publication, the server refuses all updates and deletes of its rows, from every client"
                 f" (ALTER TABLE {self._written} REPLICA IDENTITY FULL)"
             )
         if not identifies(relation, self.identity, self.identity_columns):
             return (
-                f"{which} has REPLICA IDENTITY {_WORDS[self.identity]}, whatever the identity of {root}:"
+                f"{name} has REPLICA IDENTITY {_WORDS[self.identity]}, whatever the identity of {root}:"
                 f" updates and deletes of its rows will be bad records: {self.advice(relation)}"
             )
         return ""
@@ -95,10 +95,10 @@ def identifies(relation: Relation, identity: ReplicaIdentity, columns: frozenset
 
 def advice(relation: Relation, table: str) -> str:
     """The remedy if old rows do not identify the tuple. ``table``: its name in SQL."""
-    need = "the whole row, as the schema has no key"
+    requirement = "the whole row, as the schema has no key"
     if relation.key:
-        need = f"the key {list(relation.key)} of the schema"
+        requirement = f"the key {list(relation.key)} of the schema"
     return (
-        f"old rows are not logged with {need}"
+        f"old rows are not logged with {requirement}"
         f" (ALTER TABLE {table} REPLICA IDENTITY FULL, or make the table's primary key the `key`)"
     )

@@ -83,9 +83,9 @@ class RowMessages:
         self.sound: Flags = (lengths >= _HEAD) & (self.old_logged | ((first_row == _NEW) & ~self.deletes))
         self._at, self._ends = begins + _HEAD, ends
         self.old = self._cells(self.old_logged)
-        second = np.flatnonzero(self.old_logged & self.updates & self.sound)
-        self.sound[second] &= self._data.take(self._at[second]) == _NEW
-        self._at[second] += 1
+        positions = np.flatnonzero(self.old_logged & self.updates & self.sound)
+        self.sound[positions] &= self._data.take(self._at[positions]) == _NEW
+        self._at[positions] += 1
         self.new = self._cells(~self.deletes)
         self.sound &= self._at == ends
 
@@ -101,30 +101,30 @@ class RowMessages:
             pa.string(), len(sizes), [bits, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
 
-    def _cells(self, of: Flags) -> list[CellColumn]:
+    def _cells(self, is_logged: Flags) -> list[CellColumn]:
         """By column, the values of the rows at ``_at`` in some messages; moves ``_at`` to their ends."""
-        cells = [CellColumn.null(len(of)) for _ in range(self._columns)]
-        chosen = np.flatnonzero(of & self.sound)
-        at, ends = self._at[chosen], self._ends[chosen]
-        sound: Flags = self._number(at, 2) == self._columns
-        at += 2
+        cells = [CellColumn.null(len(is_logged)) for _ in range(self._columns)]
+        positions = np.flatnonzero(is_logged & self.sound)
+        offsets, ends = self._at[positions], self._ends[positions]
+        sound: Flags = self._number(offsets, 2) == self._columns
+        offsets += 2
         for column in cells:
-            at[~sound] = 0  # where anything can be read
-            kind, size = self._data.take(at), self._number(at + 1, 4)
+            offsets[~sound] = 0  # where anything can be read
+            kind, size = self._data.take(offsets), self._number(offsets + 1, 4)
             is_text = (kind == _IS_TEXT) | (kind == _IS_BINARY)
-            absent = np.where(kind == _IS_NULL, NULL, UNLOGGED)
-            column.first[chosen] = at + 5
-            column.size[chosen] = np.where(is_text, size, absent)
-            at += np.where(is_text, 5 + size, 1)
-            sound &= (is_text | (kind == _IS_NULL) | (kind == _IS_UNCHANGED)) & (at <= ends)
-        self.sound[chosen] &= sound
-        self._at[chosen] = at
+            null_sizes = np.where(kind == _IS_NULL, NULL, UNLOGGED)
+            column.first[positions] = offsets + 5
+            column.size[positions] = np.where(is_text, size, null_sizes)
+            offsets += np.where(is_text, 5 + size, 1)
+            sound &= (is_text | (kind == _IS_NULL) | (kind == _IS_UNCHANGED)) & (offsets <= ends)
+        self.sound[positions] &= sound
+        self._at[positions] = offsets
         return cells
 
-    def _number(self, at: Ints, size: int) -> Ints:
+    def _number(self, offsets: Ints, size: int) -> Ints:
         """The numbers of ``size`` bytes at some positions, the most significant byte first."""
-        number: npt.NDArray[np.int64] = self._data.take(at).astype(np.int64)
-        for further in range(1, size):
+        number: npt.NDArray[np.int64] = self._data.take(offsets).astype(np.int64)
+        for index in range(1, size):
             number <<= 8
-            number |= self._data.take(at + further)
+            number |= self._data.take(offsets + index)
         return number

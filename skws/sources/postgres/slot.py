@@ -81,37 +81,37 @@ class LogPosition:
 _LOOK_SECONDS: Final = 0.2
 
 
-def run_with_timeout(connected: connection, statement: Callable[[], None], seconds: float) -> bool:
+def run_with_timeout(conn: connection, statement: Callable[[], None], seconds: float) -> bool:
     """Run ``statement`` on a connection; False if it was cancelled after ``seconds``.
 
     It runs in a thread, since libpq blocks signals while it waits. Raises what the
     statement raises.
     """
-    raised: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
             statement()
         except BaseException as error:  # raised again in the calling thread
-            raised.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    late = False
+    timed_out = False
     try:
-        left = seconds
-        while thread.is_alive() and left > 0:
-            thread.join(min(_LOOK_SECONDS, left))
-            left -= _LOOK_SECONDS
-        late = thread.is_alive()
+        seconds_left = seconds
+        while thread.is_alive() and seconds_left > 0:
+            thread.join(min(_LOOK_SECONDS, seconds_left))
+            seconds_left -= _LOOK_SECONDS
+        timed_out = thread.is_alive()
     finally:
         if thread.is_alive():
             with suppress(psycopg2.Error):
-                connected.cancel()
+                conn.cancel()
             thread.join()
-    if raised and not late:
-        raise raised[0]
-    return not (late and raised)
+    if errors and not timed_out:
+        raise errors[0]
+    return not (timed_out and errors)
 
 
 PLUGIN: Final = "pgoutput"
@@ -152,8 +152,8 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
     row = statement.fetchone()
     if row is None:
         return None
-    plugin, own, pid, confirmed, status, current, kept_bytes = row
-    if plugin != PLUGIN or not own:
+    plugin, is_own, pid, confirmed, status, current, kept_bytes = row
+    if plugin != PLUGIN or not is_own:
         raise SourceError(
             f"the replication slot {name!r} exists already, for"
             f" {'another database' if plugin == PLUGIN else plugin or 'a standby'} (choose one with ?slot=)"
@@ -168,15 +168,15 @@ def slot_state(statement: cursor, name: str) -> SlotState | None:
     )
 
 
-def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddress) -> tuple[int, str]:
+def create_slot(conn: LogicalReplicationConnection, address: DatabaseAddress) -> tuple[int, str]:
     """Create a slot; returns its first position, and the name of the snapshot at that position.
 
-    The snapshot exists until ``replicating`` runs another command or is closed. Raises psycopg2.Error,
+    The snapshot exists until ``conn`` runs another command or is closed. Raises psycopg2.Error,
     NotYetError if writing transactions do not end in time.
     """
-    with replicating.cursor() as statement:
+    with conn.cursor() as statement:
         row = run_with_timeout(
-            replicating,
+            conn,
             lambda: statement.create_replication_slot(address.slot, output_plugin=PLUGIN),
             address.patience,
         )
@@ -186,13 +186,13 @@ def create_slot(replicating: LogicalReplicationConnection, address: DatabaseAddr
                 f" transaction that writes, and after {address.patience:g} seconds one is still"
                 f" open{_writers(address)}"
             )
-        _, point, snapshot, _ = _row(statement)
-    return lsn_of(point), snapshot
+        _, lsn, snapshot, _ = _row(statement)
+    return lsn_of(lsn), snapshot
 
 
 def _writers(address: DatabaseAddress) -> str:
     """The transaction that has been writing the longest, for a message."""
-    with address.sql() as connected, connected.cursor() as statement:
+    with address.sql() as conn, conn.cursor() as statement:
         statement.execute(_OLDEST)
         row = statement.fetchone()
     return f" (the server's process {row[0]}: {client_of(*row[1:])})" if row else ""
@@ -203,7 +203,7 @@ _READER: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
 
 def drop_slot(address: DatabaseAddress) -> bool:
     """Drop the slot of an address; False if there is none. Raises SourceError, also while it is read."""
-    with address.sql() as connected, connected, connected.cursor() as statement:
+    with address.sql() as conn, conn, conn.cursor() as statement:
         state = _released(statement, address.slot)
         if state is None:
             return False
@@ -362,7 +362,7 @@ class SlotStream:
 def server_of(address: DatabaseAddress) -> LogHistory:
     """The server at an address. Raises SourceError."""
     try:
-        with closing(address.replicating()) as replicating, replicating.cursor() as statement:
+        with closing(address.replicating()) as conn, conn.cursor() as statement:
             return LogHistory.of(statement)
     except psycopg2.Error as error:
         raise address.failure(error) from None
@@ -374,9 +374,9 @@ def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[Replicatio
     Raises SourceError if the server refuses, is another one, or its slot no longer has the log from the
     position on.
     """
-    connected = address.replicating()
+    conn = address.replicating()
     try:
-        cursor = connected.cursor()
+        cursor = conn.cursor()
         state, server = slot_state(cursor, address.slot), LogHistory.of(cursor)
         if start.server is not None:
             end = start.lsn if state is None else state.current
@@ -392,7 +392,7 @@ def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[Replicatio
         )
     except BaseException:
         with suppress(psycopg2.Error):
-            connected.close()
+            conn.close()
         raise
     return ReplicationMessages(cursor), server
 
@@ -404,10 +404,10 @@ def _check(state: SlotState | None, address: DatabaseAddress, lsn: int) -> None:
             f" {lsn_text(lsn)}; start a new run"
         )
     if state.lost or lsn < state.confirmed:
-        why = "the server has dropped its log" if state.lost else f"it is at {lsn_text(state.confirmed)}"
+        reason = "the server has dropped its log" if state.lost else f"it is at {lsn_text(state.confirmed)}"
         raise SourceError(
             f"{address.shown}: the slot {address.slot!r} no longer has the changes since {lsn_text(lsn)}:"
-            f" {why}; start a new run"
+            f" {reason}; start a new run"
         )
 
 
@@ -440,13 +440,13 @@ def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: boo
     return _SHARED if going_on or shared != _OURS else address.slot
 
 
-def ensure_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
+def ensure_publication(conn: connection, address: DatabaseAddress, required: Wanted) -> None:
     """Make a publication of at least the ``required`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
     tables = list(required)
-    with publishing(connected, tables, address.shown) as statement:
+    with publishing(conn, tables, address.shown) as statement:
         name = publication_of(statement, address, going_on=False)
         comments = _comments(statement, name)
         if name not in comments:
@@ -467,12 +467,12 @@ def ensure_publication(connected: connection, address: DatabaseAddress, required
             Publication.read(statement, name).check(required)
 
 
-def extend_publication(connected: connection, address: DatabaseAddress, required: Wanted) -> None:
+def extend_publication(conn: connection, address: DatabaseAddress, required: Wanted) -> None:
     """Add tables to the publication of a slot.
 
     Raises SourceError if skws did not make it and it lacks some.
     """
-    with publishing(connected, list(required), address.shown) as statement:
+    with publishing(conn, list(required), address.shown) as statement:
         name = publication_of(statement, address, going_on=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
             _extend(statement, name, required)
@@ -482,16 +482,16 @@ def extend_publication(connected: connection, address: DatabaseAddress, required
 
 def check_publication(address: DatabaseAddress, required: Wanted) -> None:
     """Raises SourceError if the publication of a slot lacks changes that a resuming run needs."""
-    with address.sql() as connected, connected.cursor() as statement:
+    with address.sql() as conn, conn.cursor() as statement:
         Publication.read(statement, publication_of(statement, address, going_on=True)).check(required)
 
 
-def drop_publication(connected: connection, address: DatabaseAddress) -> tuple[str, ...]:
+def drop_publication(conn: connection, address: DatabaseAddress) -> tuple[str, ...]:
     """Drop the publication of a dropped slot, if skws has made it and no other slot may need it.
 
     Returns the slots that may need it.
     """
-    with connected, connected.cursor() as statement:
+    with conn, conn.cursor() as statement:
         name = publication_of(statement, address, going_on=True)
         comment = _comments(statement, name).get(name)
         if comment not in {_OURS, _OWN}:
@@ -511,10 +511,10 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
 
 def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], comment: str) -> None:
     # With inheriting tables, the server would refuse updates of tables that are not read here.
-    listed = SQL(", ").join(t.alone for t in tables)
+    names = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     with _needing_rights(statement, name, tables):
-        statement.execute(create.format(Identifier(name), listed))
+        statement.execute(create.format(Identifier(name), names))
     statement.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(comment)))
 
 
@@ -525,11 +525,11 @@ def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
         yield
     except InsufficientPrivilege as error:
         session = statement.connection.info
-        listed = ", ".join(table.alone_written for table in tables)
+        names = ", ".join(table.alone_written for table in tables)
         raise SourceError(
-            f"the role {session.user!r} may not publish {listed}: {str(error).splitlines()[0]}; it needs"
+            f"the role {session.user!r} may not publish {names}: {str(error).splitlines()[0]}; it needs"
             f" GRANT CREATE ON DATABASE {session.dbname} TO {session.user}, and to own the tables; or their"
-            f" owner runs CREATE PUBLICATION {name} FOR TABLE {listed} WITH"
+            f" owner runs CREATE PUBLICATION {name} FOR TABLE {names} WITH"
             f" (publish_via_partition_root = true), and ?publication={name} names it"
         ) from None
 

@@ -74,7 +74,7 @@ _UNCHANGEABLE: Final = (
 )
 
 
-def lock_tables(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
+def lock_tables(conn: connection, tables: Iterable[CatalogTable], shown: str) -> None:
     """Lock tables against everything except reading and writing of rows, until the transaction ends.
 
     Raises NotYetError with the table and the holder of its lock, psycopg2.Error.
@@ -83,40 +83,40 @@ def lock_tables(connected: connection, tables: Iterable[CatalogTable], shown: st
     if not lockable:
         return
     names = SQL(", ").join(table.quoted for table in lockable)
-    with connected.cursor() as statement:
+    with conn.cursor() as statement:
         try:
             statement.execute(SQL("LOCK TABLE {} IN ACCESS SHARE MODE NOWAIT").format(names))
         except LockNotAvailable as error:
-            connected.rollback()
+            conn.rollback()
             reason = _holder(statement, lockable, _UNREADABLE) or str(error).splitlines()[0]
             raise NotYetError(f"{shown}: cannot take the snapshot: {reason}") from None
 
 
-def check_files(connected: connection, tables: Iterable[CatalogTable], shown: str) -> None:
+def check_files(conn: connection, tables: Iterable[CatalogTable], shown: str) -> None:
     """Check that locked tables have not changed since the snapshot. Raises NotYetError, psycopg2.Error."""
     oids = [table.oid for table in tables if table.kind in _LOCKABLE]
-    with connected.cursor() as statement:
+    with conn.cursor() as statement:
         statement.execute(_CHANGED, (oids,))
-        changed = ", ".join(name for (name,) in statement.fetchall())
-    if changed:
+        names = ", ".join(name for (name,) in statement.fetchall())
+    if names:
         raise NotYetError(
-            f"{shown}: {changed}: emptied, rewritten or created again since the snapshot was taken;"
+            f"{shown}: {names}: emptied, rewritten or created again since the snapshot was taken;"
             " it is taken again"
         )
 
 
 @contextmanager
-def publishing(connected: connection, tables: Sequence[CatalogTable], shown: str) -> Iterator[cursor]:
+def publishing(conn: connection, tables: Sequence[CatalogTable], shown: str) -> Iterator[cursor]:
     """A transaction that adds tables to a publication, without waiting long for locks.
 
     Raises NotYetError that names the table and the holder of its lock.
     """
     try:
-        with connected, connected.cursor() as statement:
+        with conn, conn.cursor() as statement:
             statement.execute(_CHANGE_WAIT)
             yield statement
     except LockNotAvailable as error:
-        with connected, connected.cursor() as statement:
+        with conn, conn.cursor() as statement:
             reason = _holder(statement, tables, _UNCHANGEABLE) or str(error).splitlines()[0]
         raise NotYetError(f"{shown}: cannot create the publication: {reason}") from None
 
@@ -135,8 +135,8 @@ def _holder(statement: cursor, tables: Sequence[CatalogTable], modes: Sequence[s
 
 def client_of(*names: str | None) -> str:
     """A process from ``pg_stat_activity``, with two words of its statement, as the rest may be secret."""
-    *about, query = (text or "" for text in names)
-    return ", ".join(part for part in (*about, " ".join(query.split()[:2])) if part)
+    *client, query = (text or "" for text in names)
+    return ", ".join(part for part in (*client, " ".join(query.split()[:2])) if part)
 
 
 def line_order(path: Path, rows: CopiedRows) -> tuple[Ints, Ints]:
@@ -146,10 +146,10 @@ def line_order(path: Path, rows: CopiedRows) -> tuple[Ints, Ints]:
     """
     times, ends = [NOTHING], [NOTHING]
     with path.open("rb") as file:
-        for lines in _pieces(file):
-            offset = file.tell() - len(lines)
-            times.append(rows.times(lines))
-            ends.append(_line_ends(lines) + offset)
+        for piece in _pieces(file):
+            offset = file.tell() - len(piece)
+            times.append(rows.times(piece))
+            ends.append(_line_ends(piece) + offset)
     bounds = np.concatenate([[0], *ends])
     order = np.argsort(np.concatenate(times), kind="stable")
     return bounds[:-1][order], bounds[1:][order]
@@ -213,8 +213,8 @@ class SnapshotSpool:
         """Raises SourceError if the streams' rows were damaged since the copy."""
         header = self._header()
         with _reading(self.rows):
-            whole = header is not None and header["rows"] == summed(self.rows)
-        if not whole:
+            is_whole = header is not None and header["rows"] == summed(self.rows)
+        if not is_whole:
             raise SourceError(
                 f"{self.rows}: damaged: the run cannot continue from this snapshot"
                 " (drop the slot, and start with a new --checkpoint)"
@@ -314,36 +314,34 @@ _UNPADDED: Final = SQL("{}::text")  # for a char(n)
 _ALL_ROWS: Final = "SET LOCAL row_security = off"
 
 
-def copy_tables(
-    connected: connection, tables: Mapping[int, CatalogTable], schema: Schema, path: Path
-) -> None:
+def copy_tables(conn: connection, tables: Mapping[int, CatalogTable], schema: Schema, path: Path) -> None:
     """Write the rows of tables, by position of their relation.
 
     Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
     """
-    with _written(path) as file, connected.cursor() as cursor:
+    with _written(path) as file, conn.cursor() as cursor:
         cursor.execute(_ALL_ROWS)
         for position, table in tables.items():
             relation = schema.relations[position]
-            special = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
-            special |= dict.fromkeys(table.numerics, AS_TEXT)
+            expressions = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
+            expressions |= dict.fromkeys(table.numerics, AS_TEXT)
             names = [attribute.column for attribute in relation.attributes]
             statement = _COPY.format(
                 Literal(position),
-                SQL(", ").join(special.get(name, _ITSELF).format(Identifier(name)) for name in names),
+                SQL(", ").join(expressions.get(name, _ITSELF).format(Identifier(name)) for name in names),
                 table.quoted if relation.table else table.alone,  # the rows that are logged under its name
             )
-            with _all_rows(connected, table):
-                cursor.copy_expert(statement.as_string(connected), file)
+            with _all_rows(conn, table):
+                cursor.copy_expert(statement.as_string(conn), file)
 
 
 @contextmanager
-def _all_rows(connected: connection, table: CatalogTable) -> Iterator[None]:
+def _all_rows(conn: connection, table: CatalogTable) -> Iterator[None]:
     """Raises SourceError that says which right is missing."""
     try:
         yield
     except InsufficientPrivilege as error:
-        user = connected.info.user
+        user = conn.info.user
         raise SourceError(
             f"the role {user!r} may not read all rows of {table.full_name}: {str(error).splitlines()[0]}; it"
             " needs the right to SELECT and, where row-level security hides rows, ALTER ROLE"

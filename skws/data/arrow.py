@@ -61,15 +61,15 @@ def filled(array: pa.Array) -> npt.NDArray[Any]:
     return np.where(flags(array.is_valid()), numbers(array), 0) if array.null_count else numbers(array)
 
 
-def texts_at(array: pa.Array | pa.ChunkedArray, places: Ints) -> list[str | None]:
+def texts_at(array: pa.Array | pa.ChunkedArray, indices: Ints) -> list[str | None]:
     """Some values of a string array, without the Arrow array that ``take`` would create."""
     if array.null_count or isinstance(array, pa.ChunkedArray):
-        return array.take(of_integers(places)).to_pylist()  # type: ignore[no-any-return]
+        return array.take(of_integers(indices)).to_pylist()  # type: ignore[no-any-return]
     _, offsets, data = array.buffers()
-    if data is None or not len(places):
-        return [""] * len(places)
-    within = np.frombuffer(offsets, dtype=np.int32)[array.offset :]
-    bounds = zip(within[places].tolist(), within[places + 1].tolist(), strict=True)
+    if data is None or not len(indices):
+        return [""] * len(indices)
+    value_offsets = np.frombuffer(offsets, dtype=np.int32)[array.offset :]
+    bounds = zip(value_offsets[indices].tolist(), value_offsets[indices + 1].tolist(), strict=True)
     texts = memoryview(data)
     return [str(texts[first:end], "utf-8") for first, end in bounds]
 

@@ -37,15 +37,15 @@ class ArrowBlock:
     def slice(self, first: int, end: int) -> ArrowBlock:
         return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
 
-    def take(self, places: Ints) -> ArrowBlock:
-        return ArrowBlock(self.relation, self._some(places))
+    def take(self, indices: Ints) -> ArrowBlock:
+        return ArrowBlock(self.relation, self._some(indices))
 
-    def row(self, place: int) -> Row:
-        return tuple(column[place].as_py() for column in self._columns)
+    def row(self, index: int) -> Row:
+        return tuple(column[index].as_py() for column in self._columns)
 
-    def rows(self, places: Ints) -> list[Row]:
+    def rows(self, indices: Ints) -> list[Row]:
         return list(
-            zip(*(self.values_at(column, places) for column in range(len(self._columns))), strict=True)
+            zip(*(self.values_at(column, indices) for column in range(len(self._columns))), strict=True)
         )
 
     def values(self, column: int) -> Sequence[Value]:
@@ -67,29 +67,29 @@ class ArrowBlock:
     def texts(self, column: int) -> pa.Array:
         return self._columns[column]
 
-    def texts_at(self, column: int, places: Ints) -> Texts:
-        if len(places) * _SPARSE > len(self):
-            return Texts.of([self._columns[column]]).some(places)
-        return Texts.of([self._columns[column].take(arrow.of_integers(places))])
+    def texts_at(self, column: int, indices: Ints) -> Texts:
+        if len(indices) * _SPARSE > len(self):
+            return Texts.of([self._columns[column]]).some(indices)
+        return Texts.of([self._columns[column].take(arrow.of_integers(indices))])
 
     def present(self, column: int) -> Flags:
         array = self._columns[column]
         return arrow.flags(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
 
-    def present_at(self, column: int, places: Ints) -> Flags:
-        return self.present(column).take(places)
+    def present_at(self, column: int, indices: Ints) -> Flags:
+        return self.present(column).take(indices)
 
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+    def values_at(self, column: int, indices: Ints) -> Sequence[Value]:
         array, integers = self._columns[column], self.integers(column)
         values: list[Value]  # Arrow and NumPy give untyped lists
         if integers is not None:
-            values = integers[places].tolist()
+            values = integers[indices].tolist()
         elif str(array.type) == "string":
-            values = list(arrow.texts_at(array, places))
+            values = list(arrow.texts_at(array, indices))
         else:
-            values = array.take(arrow.of_integers(places)).to_pylist()
+            values = array.take(arrow.of_integers(indices)).to_pylist()
         return values
 
-    def _some(self, places: Ints) -> list[pa.Array]:
-        chosen = arrow.of_integers(places)
-        return [column.take(chosen) for column in self._columns]
+    def _some(self, indices: Ints) -> list[pa.Array]:
+        arrow_indices = arrow.of_integers(indices)
+        return [column.take(arrow_indices) for column in self._columns]

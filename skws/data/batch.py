@@ -44,7 +44,7 @@ OnLate: TypeAlias = Callable[[Record, int], None]
 """Called with a late record and the latest time before it, in microseconds."""
 
 
-def unheard(_record: Record, _reached: int) -> None:
+def unheard(_record: Record, _latest: int) -> None:
     """Ignore a late record."""
 
 
@@ -98,8 +98,8 @@ class Rows:
         if all(rows):  # the usual case
             return cls.grouped(relation, rows, RowBlock)
         truncates = ~np.fromiter(map(bool, rows), dtype=bool, count=len(rows))
-        others = cls.grouped(relation[~truncates], [row for row in rows if row], RowBlock)
-        return others.among_truncations(relation, truncates)
+        other_rows = cls.grouped(relation[~truncates], [row for row in rows if row], RowBlock)
+        return other_rows.among_truncations(relation, truncates)
 
     @classmethod
     def grouped(cls, relation: Ints, raw: Sequence[T], block_of: Callable[[int, list[T]], Block]) -> Rows:
@@ -110,18 +110,18 @@ class Rows:
         block, place = np.empty_like(relation), np.empty_like(relation)
         blocks: list[Block] = []
         for number in numbers:
-            mine = np.flatnonzero(relation == number)
-            block[mine], place[mine] = len(blocks), np.arange(len(mine))
-            blocks.append(block_of(number, [raw[i] for i in mine.tolist()]))
+            indices = np.flatnonzero(relation == number)
+            block[indices], place[indices] = len(blocks), np.arange(len(indices))
+            blocks.append(block_of(number, [raw[i] for i in indices.tolist()]))
         return cls(block, place, tuple(blocks))
 
     @classmethod
     def in_order(cls, relation: Ints, blocks: Sequence[Block]) -> Rows:
         """Rows of given relations; each block has all rows of its relation, in order."""
         block, place = np.empty_like(relation), np.empty_like(relation)
-        for number, one in enumerate(blocks):
-            mine = np.flatnonzero(relation == one.relation)
-            block[mine], place[mine] = number, np.arange(len(mine))
+        for number, relation_block in enumerate(blocks):
+            indices = np.flatnonzero(relation == relation_block.relation)
+            block[indices], place[indices] = number, np.arange(len(indices))
         return cls(block, place, tuple(blocks))
 
     def among_truncations(self, relation: Ints, truncates: Flags) -> Rows:
@@ -136,8 +136,8 @@ class Rows:
 
     def truncations(self) -> Flags:
         """Flags of the rows that belong to truncations."""
-        which = np.fromiter((type(block) is TruncationBlock for block in self.blocks), dtype=bool)
-        flags: Flags = which[self.block] if which.any() else np.zeros(len(self), dtype=bool)
+        is_truncation = np.fromiter((type(block) is TruncationBlock for block in self.blocks), dtype=bool)
+        flags: Flags = is_truncation[self.block] if is_truncation.any() else np.zeros(len(self), dtype=bool)
         return flags
 
     @classmethod
@@ -146,26 +146,28 @@ class Rows:
 
         Blocks of columns of one relation are concatenated, since each block costs time.
         """
-        before = np.cumsum([0, *(len(part.blocks) for part in parts)])
-        block = np.concatenate([part.block + first for part, first in zip(parts, before, strict=False)])
-        places = np.concatenate([part.place for part in parts])
+        block_offsets = np.cumsum([0, *(len(part.blocks) for part in parts)])
+        block = np.concatenate(
+            [part.block + first for part, first in zip(parts, block_offsets, strict=False)]
+        )
+        positions = np.concatenate([part.place for part in parts])
         blocks, number, first = _merged([block for part in parts for block in part.blocks])
-        return cls(number.take(block), places + first.take(block), blocks)
+        return cls(number.take(block), positions + first.take(block), blocks)
 
-    def take(self, places: Ints | Flags | slice) -> Rows:
+    def take(self, indices: Ints | Flags | slice) -> Rows:
         """The rows at some indices; blocks without any of them are dropped."""
-        block = self.block[places]
-        used = np.zeros(len(self.blocks), dtype=bool)
-        used[block] = True
-        used_blocks = tuple(self.blocks[number] for number in np.flatnonzero(used).tolist())
-        return Rows((np.cumsum(used) - 1)[block], self.place[places], used_blocks)
+        block = self.block[indices]
+        is_used = np.zeros(len(self.blocks), dtype=bool)
+        is_used[block] = True
+        used_blocks = tuple(self.blocks[number] for number in np.flatnonzero(is_used).tolist())
+        return Rows((np.cumsum(is_used) - 1)[block], self.place[indices], used_blocks)
 
     def by_block(self) -> Iterator[tuple[Block, Ints, Ints]]:
         """Each block with the numbers of its rows, and their indices in the block."""
         if not self.blocks:
             return
-        for block, mine in zip(self.blocks, by_number(self.block, len(self.blocks)), strict=True):
-            yield block, mine, self.place.take(mine)
+        for block, row_numbers in zip(self.blocks, by_number(self.block, len(self.blocks)), strict=True):
+            yield block, row_numbers, self.place.take(row_numbers)
 
     def by_relation(self) -> Iterator[tuple[int, list[Block], Ints, Ints]]:
         """Each relation with its blocks, the numbers of its rows, and their indices in all these blocks."""
@@ -174,28 +176,32 @@ class Rows:
         relations = sorted({block.relation for block in self.blocks})
         if len(relations) == len(self.blocks):  # as usual; takes half the time
             parts = sorted(self.by_block(), key=lambda part: part[0].relation)
-            yield from ((block.relation, [block], mine, places) for block, mine, places in parts)
+            yield from (
+                (block.relation, [block], row_numbers, indices) for block, row_numbers, indices in parts
+            )
             return
-        which = np.searchsorted(relations, [block.relation for block in self.blocks])
-        before = np.zeros(len(self.blocks), dtype=np.int64)
+        relation_indices = np.searchsorted(relations, [block.relation for block in self.blocks])
+        row_offsets = np.zeros(len(self.blocks), dtype=np.int64)
         groups: list[list[Block]] = [[] for _ in relations]
-        rows = [0] * len(relations)
-        for place, (block, number) in enumerate(zip(self.blocks, which.tolist(), strict=True)):
-            before[place] = rows[number]
-            rows[number] += len(block)
-            groups[number].append(block)
-        places = before.take(self.block) + self.place
-        for number, blocks, mine in zip(
-            relations, groups, by_number(which.take(self.block), len(relations)), strict=True
+        row_counts = [0] * len(relations)
+        for block_number, (block, number) in enumerate(
+            zip(self.blocks, relation_indices.tolist(), strict=True)
         ):
-            yield number, blocks, mine, places.take(mine)
+            row_offsets[block_number] = row_counts[number]
+            row_counts[number] += len(block)
+            groups[number].append(block)
+        indices = row_offsets.take(self.block) + self.place
+        for number, blocks, row_numbers in zip(
+            relations, groups, by_number(relation_indices.take(self.block), len(relations)), strict=True
+        ):
+            yield number, blocks, row_numbers, indices.take(row_numbers)
 
     def in_blocks_of_their_own(self) -> Rows:
         """The same rows, in new blocks that have only these rows, in this order."""
         place, blocks = np.empty_like(self.place), list[Block]()
-        for block, mine, places in self.by_block():
-            place[mine] = np.arange(len(mine))
-            blocks.append(block.take(places))
+        for block, row_numbers, indices in self.by_block():
+            place[row_numbers] = np.arange(len(row_numbers))
+            blocks.append(block.take(indices))
         return Rows(self.block, place, tuple(blocks))
 
     def compact(self) -> Rows:
@@ -208,12 +214,12 @@ class Rows:
         ]
         if not sparse:
             return self
-        places, blocks = self.place.copy(), list(self.blocks)
+        place, blocks = self.place.copy(), list(self.blocks)
         for number in sparse:
-            mine = np.flatnonzero(self.block == number)
-            blocks[number] = blocks[number].take(places[mine])
-            places[mine] = np.arange(len(mine))
-        return Rows(self.block, places, tuple(blocks))
+            row_numbers = np.flatnonzero(self.block == number)
+            blocks[number] = blocks[number].take(place[row_numbers])
+            place[row_numbers] = np.arange(len(row_numbers))
+        return Rows(self.block, place, tuple(blocks))
 
     def row(self, number: int) -> Row:
         block: int = self.block.item(number)
@@ -221,8 +227,8 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         rows: list[Row] = [()] * len(self)
-        for block, mine, places in self.by_block():
-            for number, row in zip(mine.tolist(), block.rows(places), strict=True):
+        for block, row_numbers, indices in self.by_block():
+            for number, row in zip(row_numbers.tolist(), block.rows(indices), strict=True):
                 rows[number] = row
         return iter(rows)
 
@@ -246,9 +252,9 @@ class RecordBatch:
         delete = np.array(deletes, dtype=bool) if any(deletes) else None
         return cls(relation, np.array(times, dtype=np.int64), Rows.of(relation, rows), delete)
 
-    def take(self, places: Ints | Flags | slice) -> RecordBatch:
-        delete = None if self.delete is None else self.delete[places]
-        return RecordBatch(self.relation[places], self.time[places], self.rows.take(places), delete)
+    def take(self, indices: Ints | Flags | slice) -> RecordBatch:
+        delete = None if self.delete is None else self.delete[indices]
+        return RecordBatch(self.relation[indices], self.time[indices], self.rows.take(indices), delete)
 
     def divided(self, parts: Sequence[Ints]) -> list[RecordBatch]:
         """The records of each of several parts, given by their indices.
@@ -258,22 +264,22 @@ class RecordBatch:
         """
         if len(parts) == 1:
             return [self.take(parts[0])]
-        together = self.take(np.concatenate(parts))
-        rows = together.rows.in_blocks_of_their_own()
+        ordered = self.take(np.concatenate(parts))
+        rows = ordered.rows.in_blocks_of_their_own()
         ends = np.cumsum([0, *map(len, parts)]).tolist()
-        ordered = RecordBatch(together.relation, together.time, rows, together.delete)
-        return [ordered.take(slice(first, end)) for first, end in pairwise(ends)]
+        contiguous = RecordBatch(ordered.relation, ordered.time, rows, ordered.delete)
+        return [contiguous.take(slice(first, end)) for first, end in pairwise(ends)]
 
-    def cut(self, place: int) -> tuple[RecordBatch, RecordBatch]:
+    def cut(self, index: int) -> tuple[RecordBatch, RecordBatch]:
         """The records before an index, and the others."""
-        return self.take(slice(place)), self.take(slice(place, None))
+        return self.take(slice(index)), self.take(slice(index, None))
 
     @classmethod
     def of_block(cls, block: Block, times: Ints) -> RecordBatch:
         """Insertions of all rows of a block, in their order."""
-        places = np.arange(len(block), dtype=np.int64)
-        rows = Rows(np.zeros_like(places), places, (block,))
-        return cls(np.full_like(places, block.relation), times, rows)
+        indices = np.arange(len(block), dtype=np.int64)
+        rows = Rows(np.zeros_like(indices), indices, (block,))
+        return cls(np.full_like(indices, block.relation), times, rows)
 
     @property
     def latest(self) -> int | None:
@@ -334,13 +340,13 @@ class LongBatch(Protocol):
 
 def whole_groups(group: npt.NDArray[np.integer], groups: int, size: int) -> Iterator[slice]:
     """Slices of about ``size``, which divide no group if possible; ``group``: the group of each index."""
-    last, places = np.zeros(groups, dtype=np.int32), np.arange(len(group), dtype=np.int32)
-    last[group] = places
-    whole = np.flatnonzero(np.maximum.accumulate(last.take(group)) == places) + 1
+    last_indices, indices = np.zeros(groups, dtype=np.int32), np.arange(len(group), dtype=np.int32)
+    last_indices[group] = indices
+    group_ends = np.flatnonzero(np.maximum.accumulate(last_indices.take(group)) == indices) + 1
     first = 0
     while first < len(group):
-        at = int(np.searchsorted(whole, first + size))
-        end = int(whole[at]) if at < len(whole) else len(group)
+        position = int(np.searchsorted(group_ends, first + size))
+        end = int(group_ends[position]) if position < len(group_ends) else len(group)
         end = end if end <= first + 2 * size else first + size
         yield slice(first, end)
         first = end
@@ -377,12 +383,12 @@ class Chunk:
         if len(nonempty) == 1:
             return nonempty[0]
         parts = [chunk.records for chunk in nonempty if len(chunk.records)]
-        told = [chunk.partitions for chunk in nonempty if len(chunk.records)]
-        numbers = [one for one in told if one is not None]
+        arrays = [chunk.partitions for chunk in nonempty if len(chunk.records)]
+        known_arrays = [array for array in arrays if array is not None]
         return cls(
             concat_batches(parts) if parts else NO_RECORDS,
             [bad for chunk in nonempty for bad in chunk.bad],
-            np.concatenate(numbers) if told and len(numbers) == len(told) else None,
+            np.concatenate(known_arrays) if arrays and len(known_arrays) == len(arrays) else None,
         )
 
     def __len__(self) -> int:
@@ -413,21 +419,21 @@ def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
     number, first = np.empty(len(blocks), dtype=np.int64), np.zeros(len(blocks), dtype=np.int64)
     merged_blocks: list[Block] = []
     columns: dict[int, list[int]] = {}
-    truncated: dict[int, int] = {}
-    for at, block in enumerate(blocks):
+    truncation_numbers: dict[int, int] = {}
+    for index, block in enumerate(blocks):
         if isinstance(block, ColumnBlock) and not isinstance(block, MappedBlock):
-            columns.setdefault(block.relation, []).append(at)
-        elif isinstance(block, TruncationBlock) and block.relation in truncated:
-            number[at] = truncated[block.relation]
+            columns.setdefault(block.relation, []).append(index)
+        elif isinstance(block, TruncationBlock) and block.relation in truncation_numbers:
+            number[index] = truncation_numbers[block.relation]
         else:
-            number[at] = len(merged_blocks)
+            number[index] = len(merged_blocks)
             if isinstance(block, TruncationBlock):
-                truncated[block.relation] = len(merged_blocks)
+                truncation_numbers[block.relation] = len(merged_blocks)
             merged_blocks.append(block)
-    for places in columns.values():
-        parts = [block for block in map(blocks.__getitem__, places) if isinstance(block, ColumnBlock)]
-        number[places] = len(merged_blocks)
-        first[places] = np.cumsum([0, *map(len, parts[:-1])])
+    for indices in columns.values():
+        parts = [block for block in map(blocks.__getitem__, indices) if isinstance(block, ColumnBlock)]
+        number[indices] = len(merged_blocks)
+        first[indices] = np.cumsum([0, *map(len, parts[:-1])])
         merged_blocks.append(ColumnBlock.concat(parts))
     return tuple(merged_blocks), number, first
 
@@ -442,8 +448,8 @@ def by_number(numbers: Ints, count: int) -> list[Ints]:
 
 def batched(records: Iterable[Record]) -> Iterator[RecordBatch]:
     """Records in batches of BATCH."""
-    rest = iter(records)
-    while chunk := list(islice(rest, BATCH)):
+    remaining = iter(records)
+    while chunk := list(islice(remaining, BATCH)):
         yield RecordBatch.of(chunk)
 
 
@@ -473,10 +479,10 @@ def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         joined = concat_batches(pending)
         changes = np.flatnonzero(np.diff(joined.time))
         end = int(changes[-1]) + 1 if len(changes) else 0
-        done, rest = joined.cut(end)
-        pending = [rest.compact()]
+        complete, remaining = joined.cut(end)
+        pending = [remaining.compact()]
         if end:
-            yield done
+            yield complete
     if any(map(len, pending)):
         yield concat_batches(pending)
 
@@ -504,21 +510,21 @@ def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
 def _settled(pending: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
     """The records before a time; returns the parts with the rest of them."""
     ready: list[Placed] = []
-    rest: list[Placed] = []
+    pending_parts: list[Placed] = []
     for first, place, batch in pending:
         if end is None or not len(batch) or batch.time[-1] < end:
             ready.append((first, place, batch))
             continue
-        before, after = batch.cut(int(np.searchsorted(batch.time, end)))
-        ready += [(first, place, before.compact())] if len(before) else []
-        rest.append((first, place, after.compact()))
+        head, tail = batch.cut(int(np.searchsorted(batch.time, end)))
+        ready += [(first, place, head.compact())] if len(head) else []
+        pending_parts.append((first, place, tail.compact()))
     if len(ready) == 1:
         yield ready[0][2]
     elif ready:
-        ready.sort(key=lambda each: each[1])
+        ready.sort(key=lambda part: part[1])
         batch = concat_batches([batch for _, _, batch in ready])
         yield batch.take(np.argsort(batch.time, kind="stable"))
-    return rest
+    return pending_parts
 
 
 def concat_batches(batches: Sequence[RecordBatch]) -> RecordBatch:

@@ -36,13 +36,13 @@ class Nullable:
     def __getitem__(self, rows: slice) -> Nullable:
         return Nullable(self.present[rows], self.values[rows])
 
-    def take(self, places: Ints) -> Nullable:
-        return Nullable(self.present.take(places), self.values.take(places))
+    def take(self, indices: Ints) -> Nullable:
+        return Nullable(self.present.take(indices), self.values.take(indices))
 
     def tolist(self) -> list[Value]:
         values: list[Value] = [*self.values.tolist()]
-        for place in np.flatnonzero(~self.present).tolist():
-            values[place] = None
+        for index in np.flatnonzero(~self.present).tolist():
+            values[index] = None
         return values
 
 
@@ -59,19 +59,19 @@ class Block(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self, places: Ints) -> Block:
+    def take(self, indices: Ints) -> Block:
         """A block of some of the rows."""
 
-    def row(self, place: int) -> Row:
+    def row(self, index: int) -> Row:
         """The row at an index."""
 
-    def rows(self, places: Ints) -> list[Row]:
+    def rows(self, indices: Ints) -> list[Row]:
         """The rows at some indices."""
 
     def values(self, column: int) -> Sequence[Value]:
         """The values of a column."""
 
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
+    def values_at(self, column: int, indices: Ints) -> Sequence[Value]:
         """The values of a column in some rows."""
 
     def integers(self, column: int) -> Ints | None:
@@ -83,13 +83,13 @@ class Block(Protocol):
     def texts(self, column: int) -> Column:
         """A column of texts."""
 
-    def texts_at(self, column: int, places: Ints) -> Texts:
+    def texts_at(self, column: int, indices: Ints) -> Texts:
         """A column of some rows as texts; NULL becomes the empty text."""
 
     def present(self, column: int) -> Flags:
         """Flags of the values of a column that are not NULL."""
 
-    def present_at(self, column: int, places: Ints) -> Flags:
+    def present_at(self, column: int, indices: Ints) -> Flags:
         """As ``present``, for some rows."""
 
 
@@ -107,14 +107,14 @@ class _OfValues:
     def texts(self: Block, column: int) -> Column:
         return self.values(column)
 
-    def texts_at(self: Block, column: int, places: Ints) -> Texts:
-        return Texts.of([self.values_at(column, places)])
+    def texts_at(self: Block, column: int, indices: Ints) -> Texts:
+        return Texts.of([self.values_at(column, indices)])
 
     def present(self: Block, column: int) -> Flags:
         return _not_null(self.values(column))
 
-    def present_at(self: Block, column: int, places: Ints) -> Flags:
-        return _not_null(self.values_at(column, places))
+    def present_at(self: Block, column: int, indices: Ints) -> Flags:
+        return _not_null(self.values_at(column, indices))
 
 
 def _not_null(values: Sequence[Value]) -> Flags:
@@ -131,20 +131,20 @@ class RowBlock(_OfValues):
     def __len__(self) -> int:
         return len(self._rows)
 
-    def take(self, places: Ints) -> RowBlock:
-        return RowBlock(self.relation, self.rows(places))
+    def take(self, indices: Ints) -> RowBlock:
+        return RowBlock(self.relation, self.rows(indices))
 
-    def row(self, place: int) -> Row:
-        return self._rows[place]
+    def row(self, index: int) -> Row:
+        return self._rows[index]
 
-    def rows(self, places: Ints) -> list[Row]:
-        return list(map(self._rows.__getitem__, places.tolist()))
+    def rows(self, indices: Ints) -> list[Row]:
+        return list(map(self._rows.__getitem__, indices.tolist()))
 
     def values(self, column: int) -> Sequence[Value]:
         return [row[column] for row in self._rows]
 
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
-        return [self._rows[place][column] for place in places.tolist()]
+    def values_at(self, column: int, indices: Ints) -> Sequence[Value]:
+        return [self._rows[index][column] for index in indices.tolist()]
 
 
 class ColumnBlock(_OfValues):
@@ -171,7 +171,7 @@ class ColumnBlock(_OfValues):
             return first
         parts = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
         searched = first._searched  # noqa: SLF001 - its own
-        columns = [_concatenated(some, as_texts=at in searched) for at, some in enumerate(parts)]
+        columns = [_concatenated(group, as_texts=number in searched) for number, group in enumerate(parts)]
         return cls(first.relation, columns, searched)
 
     def __len__(self) -> int:
@@ -187,24 +187,26 @@ class ColumnBlock(_OfValues):
         """The columns that are searched and rarely read."""
         return self._searched
 
-    def take(self, places: Ints) -> ColumnBlock:
-        return ColumnBlock(self.relation, [_taken(each, places) for each in self._columns], self._searched)
+    def take(self, indices: Ints) -> ColumnBlock:
+        return ColumnBlock(
+            self.relation, [_taken(column, indices) for column in self._columns], self._searched
+        )
 
     def between(self, first: int, end: int) -> ColumnBlock:
         """The rows from index ``first`` to before ``end``; arrays and texts are not copied."""
-        return ColumnBlock(self.relation, [each[first:end] for each in self._columns], self._searched)
+        return ColumnBlock(self.relation, [column[first:end] for column in self._columns], self._searched)
 
-    def row(self, place: int) -> Row:
-        return self.rows(np.array([place]))[0]
+    def row(self, index: int) -> Row:
+        return self.rows(np.array([index]))[0]
 
-    def rows(self, places: Ints) -> list[Row]:
-        return list(zip(*(_at(column, places) for column in self._columns), strict=True))
+    def rows(self, indices: Ints) -> list[Row]:
+        return list(zip(*(_at(column, indices) for column in self._columns), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
         return _listed(self._columns[column])
 
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:
-        return _at(self._columns[column], places)
+    def values_at(self, column: int, indices: Ints) -> Sequence[Value]:
+        return _at(self._columns[column], indices)
 
     def integers(self, column: int) -> Ints | None:
         values = self._columns[column]
@@ -224,10 +226,10 @@ class ColumnBlock(_OfValues):
         inner = values.values if isinstance(values, Nullable) else values
         return inner if isinstance(inner, Texts) else super().texts(column)
 
-    def texts_at(self, column: int, places: Ints) -> Texts:
+    def texts_at(self, column: int, indices: Ints) -> Texts:
         values = self._columns[column]
         inner = values.values if isinstance(values, Nullable) else values
-        return inner.some(places) if isinstance(inner, Texts) else super().texts_at(column, places)
+        return inner.some(indices) if isinstance(inner, Texts) else super().texts_at(column, indices)
 
     def present(self, column: int) -> Flags:
         values = self._columns[column]
@@ -235,9 +237,9 @@ class ColumnBlock(_OfValues):
             return values.present
         return np.ones(len(self), dtype=bool) if _is_typed(values) else super().present(column)
 
-    def present_at(self, column: int, places: Ints) -> Flags:
+    def present_at(self, column: int, indices: Ints) -> Flags:
         typed = _is_typed(self._columns[column])
-        return self.present(column).take(places) if typed else super().present_at(column, places)
+        return self.present(column).take(indices) if typed else super().present_at(column, indices)
 
 
 class BlockFile(Protocol):
@@ -277,38 +279,38 @@ class TruncationBlock(_OfValues):
     def __len__(self) -> int:
         return 1
 
-    def take(self, places: Ints) -> TruncationBlock:  # noqa: ARG002 - all rows are that one
+    def take(self, indices: Ints) -> TruncationBlock:  # noqa: ARG002 - all rows are that one
         return self
 
-    def row(self, place: int) -> Row:  # noqa: ARG002 - as above
+    def row(self, index: int) -> Row:  # noqa: ARG002 - as above
         return ()
 
-    def rows(self, places: Ints) -> list[Row]:
-        return [()] * len(places)
+    def rows(self, indices: Ints) -> list[Row]:
+        return [()] * len(indices)
 
     def values(self, column: int) -> Sequence[Value]:  # noqa: ARG002 - as above
         return [None]
 
-    def values_at(self, column: int, places: Ints) -> Sequence[Value]:  # noqa: ARG002 - as above
-        return [None] * len(places)
+    def values_at(self, column: int, indices: Ints) -> Sequence[Value]:  # noqa: ARG002 - as above
+        return [None] * len(indices)
 
 
 def _is_typed(column: Values) -> TypeGuard[npt.NDArray[Any] | Texts | Nullable]:
     return isinstance(column, np.ndarray | Texts | Nullable)
 
 
-def _at(column: Values, places: Ints) -> Sequence[Value]:
+def _at(column: Values, indices: Ints) -> Sequence[Value]:
     """A column of some rows, as values."""
-    return column.at(places) if isinstance(column, Texts) else _listed(_taken(column, places))
+    return column.at(indices) if isinstance(column, Texts) else _listed(_taken(column, indices))
 
 
-def _taken(column: Values, places: Ints) -> Values:
+def _taken(column: Values, indices: Ints) -> Values:
     """A column of some rows, in the same form."""
     if isinstance(column, np.ndarray):
-        return column.take(places)
+        return column.take(indices)
     if isinstance(column, Texts | Nullable):
-        return column.take(places)
-    return list(map(column.__getitem__, places.tolist()))
+        return column.take(indices)
+    return list(map(column.__getitem__, indices.tolist()))
 
 
 def _listed(column: Values) -> Sequence[Value]:
@@ -341,18 +343,18 @@ def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values
     values = Texts.concat(texts) if texts else np.concatenate(arrays)
     if not any(isinstance(part, Nullable) for part in parts):
         return values
-    there = [p.present if isinstance(p, Nullable) else np.ones(len(p), dtype=bool) for p in parts]
-    return Nullable(np.concatenate(there), values)
+    present = [p.present if isinstance(p, Nullable) else np.ones(len(p), dtype=bool) for p in parts]
+    return Nullable(np.concatenate(present), values)
 
 
 def _texts(parts: Sequence[Values]) -> Texts | None:
     """Texts one after the other; None if some values are NULL or not texts."""
     pieces: list[Texts] = []
-    for kind, some in groupby(parts, key=type):
+    for kind, group in groupby(parts, key=type):
         if kind is Texts:
-            pieces += some  # type: ignore[arg-type]  # all are Texts
+            pieces += group  # type: ignore[arg-type]  # all are Texts
             continue
-        values: list[Value] = list(chain.from_iterable(map(_listed, some)))
+        values: list[Value] = list(chain.from_iterable(map(_listed, group)))
         texts = Texts.of_strings(values)
         if texts is None:
             return None

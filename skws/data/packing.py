@@ -71,12 +71,12 @@ _MOST_NARROW: Final = np.iinfo(np.int32).max
 _OF_TYPE: Final = {float: np.float64, bool: np.bool_}
 
 
-def pack(batch: RecordBatch, places: Ints | None = None) -> bytes:
+def pack(batch: RecordBatch, indices: Ints | None = None) -> bytes:
     """Records by column, their rows by relation and column, compressed; empty if there are none.
 
-    ``places``: if the batch is a part of another, the indices of its records in that.
+    ``indices``: if the batch is a part of another, the indices of its records in that.
     """
-    return compressed(laid_out(batch, places)) if len(batch) else b""
+    return compressed(laid_out(batch, indices)) if len(batch) else b""
 
 
 def unpack(blob: bytes) -> RecordBatch:
@@ -85,65 +85,65 @@ def unpack(blob: bytes) -> RecordBatch:
 
 
 def rejoined(parts: Sequence[bytes]) -> RecordBatch:
-    """A batch from parts that were packed with their places; a record of several parts occurs once in it."""
-    several = [laid_in(expanded(part)) for part in parts if part]
-    if not several:
+    """A batch from parts that were packed with their indices; a record of several parts occurs once in it."""
+    decoded = [laid_in(expanded(part)) for part in parts if part]
+    if not decoded:
         return NO_RECORDS
-    _, places = np.unique(np.concatenate([at for _, at in several]), return_index=True)
-    return concat_batches([batch for batch, _ in several]).take(places)
+    _, indices = np.unique(np.concatenate([batch_indices for _, batch_indices in decoded]), return_index=True)
+    return concat_batches([batch for batch, _ in decoded]).take(indices)
 
 
-def laid_out(batch: RecordBatch, places: Ints | None = None) -> bytes:
+def laid_out(batch: RecordBatch, indices: Ints | None = None) -> bytes:
     """Like ``pack``, without compression."""
     deletes = batch.delete if batch.delete is not None and batch.delete.any() else None
     truncates, rows = batch.truncations(), batch.rows
     if truncates.any():
         rows = rows.take(~truncates)
-    at_once = len(batch) > 0 and bool((batch.time == batch.time[0]).all())
+    has_one_time = len(batch) > 0 and bool((batch.time == batch.time[0]).all())
     layout = _Layout()
     relation = layout.array(_narrowed(batch.relation))
-    layout.array(batch.time[:1] if at_once else batch.time)
+    layout.array(batch.time[:1] if has_one_time else batch.time)
     if deletes is not None:
         layout.array(deletes.astype(np.int8) + truncates)
-    if places is not None:
-        layout.array(places)
+    if indices is not None:
+        layout.array(indices)
     blocks = []
-    for number, relation_blocks, _, at in rows.by_relation():
-        if not len(at):  # files have blocks without rows
+    for number, relation_blocks, _, row_indices in rows.by_relation():
+        if not len(row_indices):  # files have blocks without rows
             continue
-        columns, searched = _columns([block for block in relation_blocks if len(block)], at)
-        blocks.append([number, len(at), list(map(layout.column, columns)), sorted(searched)])
+        columns, searched = _columns([block for block in relation_blocks if len(block)], row_indices)
+        blocks.append([number, len(row_indices), list(map(layout.column, columns)), sorted(searched)])
     head = {
         "records": len(batch),
         "relation": relation,
-        "at_once": at_once,
+        "at_once": has_one_time,
         "deletes": deletes is not None,
-        "places": places is not None,
+        "places": indices is not None,
         "blocks": blocks,
     }
     return layout.with_head(orjson.dumps(head))
 
 
 def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
-    """Inverse of ``laid_out``: the records and their places, by default consecutive ones.
+    """Inverse of ``laid_out``: the records and their indices, by default consecutive ones.
 
     Columns are views of ``data``, which begins at a multiple of ``WORD``.
     """
     head, relation, time, buffers = _begun(data)
     records, relation = len(time), relation.astype(np.int64)
     marks = buffers.array("|i1", records) if head["deletes"] else None
-    places = buffers.array("<i8", records) if head["places"] else np.arange(records)
+    indices = buffers.array("<i8", records) if head["places"] else np.arange(records)
     blocks = [
-        ColumnBlock(number, [buffers.column(length, *each) for each in columns], frozenset(searched))
+        ColumnBlock(number, [buffers.column(length, *form) for form in columns], frozenset(searched))
         for number, length, columns, searched in head["blocks"]
     ]
     if marks is None:
-        return RecordBatch(relation, time, Rows.in_order(relation, blocks)), places
+        return RecordBatch(relation, time, Rows.in_order(relation, blocks)), indices
     truncates = marks == _TRUNCATES
     rows = Rows.in_order(relation[~truncates], blocks)
     if truncates.any():
         rows = rows.among_truncations(relation, truncates)
-    return RecordBatch(relation, time, rows, marks.astype(bool)), places
+    return RecordBatch(relation, time, rows, marks.astype(bool)), indices
 
 
 def times_in(data: bytes | memoryview) -> Ints:
@@ -182,8 +182,8 @@ class _Layout:
             column = column.values
         if isinstance(column, Texts):
             first, end = int(column.offsets[0]), int(column.offsets[-1])
-            wide = end - first > _MOST_NARROW
-            kind = self.array((column.offsets - first).astype(np.int64 if wide else np.int32))
+            is_wide = end - first > _MOST_NARROW
+            kind = self.array((column.offsets - first).astype(np.int64 if is_wide else np.int32))
             self._parts.append(memoryview(column.data)[first:end])
             return [_TEXTS, [kind, end - first], nulls]
         if isinstance(column, np.ndarray):
@@ -232,25 +232,25 @@ class _Buffers:
         return first
 
 
-def _columns(blocks: Sequence[Block], places: Ints) -> tuple[Sequence[Values], Collection[int]]:
+def _columns(blocks: Sequence[Block], indices: Ints) -> tuple[Sequence[Values], Collection[int]]:
     """The columns of some rows of all blocks together, and the numbers of searched columns."""
-    consecutive = _consecutive(places)
-    whole = consecutive and len(places) == sum(map(len, blocks))
+    is_consecutive = _consecutive(indices)
+    is_whole = is_consecutive and len(indices) == sum(map(len, blocks))
     if any(isinstance(block, ColumnBlock) for block in blocks):
         block = ColumnBlock.concat(_as_columns(blocks))
-        if not whole:
-            first = int(places[0])
-            block = block.between(first, first + len(places)) if consecutive else block.take(places)
+        if not is_whole:
+            first = int(indices[0])
+            block = block.between(first, first + len(indices)) if is_consecutive else block.take(indices)
         return block.columns, block.searched
-    if whole:
+    if is_whole:
         return list(_listed_columns(blocks)), ()
-    row_numbers = places.tolist()
-    return [[column[place] for place in row_numbers] for column in _listed_columns(blocks)], ()
+    row_numbers = indices.tolist()
+    return [[column[index] for index in row_numbers] for column in _listed_columns(blocks)], ()
 
 
-def _consecutive(places: Ints) -> bool:
-    """True for places without a gap, of which there is at least one; ``np.diff`` takes ten times as long."""
-    return int(places[-1] - places[0]) == len(places) - 1 and bool((places[1:] > places[:-1]).all())
+def _consecutive(indices: Ints) -> bool:
+    """True for indices without a gap, of which there is at least one; ``np.diff`` takes ten times as long."""
+    return int(indices[-1] - indices[0]) == len(indices) - 1 and bool((indices[1:] > indices[:-1]).all())
 
 
 def _as_columns(blocks: Sequence[Block]) -> list[ColumnBlock]:
@@ -260,13 +260,13 @@ def _as_columns(blocks: Sequence[Block]) -> list[ColumnBlock]:
         return column_blocks
     column_blocks = []
     searched = next(block.searched for block in blocks if isinstance(block, ColumnBlock))
-    for is_columns, some in groupby(blocks, key=lambda block: isinstance(block, ColumnBlock)):
-        mine = list(some)
+    for is_columns, group in groupby(blocks, key=lambda block: isinstance(block, ColumnBlock)):
+        group_blocks = list(group)
         if is_columns:
-            column_blocks += [block for block in mine if isinstance(block, ColumnBlock)]
+            column_blocks += [block for block in group_blocks if isinstance(block, ColumnBlock)]
         else:
-            columns = list(map(_typed, _listed_columns(mine)))
-            column_blocks.append(ColumnBlock(mine[0].relation, columns, searched))
+            columns = list(map(_typed, _listed_columns(group_blocks)))
+            column_blocks.append(ColumnBlock(group_blocks[0].relation, columns, searched))
     return column_blocks
 
 
@@ -280,23 +280,23 @@ def _typed(column: Values) -> Values:
     if not isinstance(column, Sequence):
         return column
     kinds = set(map(type, column))
-    nulls = type(None) in kinds
-    if nulls:
+    has_nulls = type(None) in kinds
+    if has_nulls:
         kinds.discard(type(None))
     if len(kinds) != 1:
-        return _nothing(len(column)) if nulls and not kinds else column
+        return _nothing(len(column)) if has_nulls and not kinds else column
     (kind,) = kinds
-    some: Sequence[Value] = column
-    if nulls and kind in _FILL:
-        some = [_FILL[kind] if value is None else value for value in column]
+    nonnulls: Sequence[Value] = column
+    if has_nulls and kind in _FILL:
+        nonnulls = [_FILL[kind] if value is None else value for value in column]
     packed: npt.NDArray[Any] | Texts | None = None
     if kind is int:
-        packed = packed_integers(some)
+        packed = packed_integers(nonnulls)
     elif kind is str:
-        packed = Texts.of_strings(some)
+        packed = Texts.of_strings(nonnulls)
     elif kind in _OF_TYPE:
-        packed = np.array(some, dtype=_OF_TYPE[kind])
-    if packed is None or not nulls:
+        packed = np.array(nonnulls, dtype=_OF_TYPE[kind])
+    if packed is None or not has_nulls:
         return column if packed is None else packed
     return Nullable(np.array([value is not None for value in column], dtype=bool), packed)
 
@@ -312,8 +312,8 @@ def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The integers in the smallest type that can hold all of them."""
     if values.dtype.kind != "i" or not len(values):
         return values
-    least, most = values.min(), values.max()
+    lowest_value, highest_value = values.min(), values.max()
     for kind, lowest, highest in _NARROW:
-        if lowest <= least and most <= highest:
+        if lowest <= lowest_value and highest_value <= highest:
             return values.astype(kind)
     return values

@@ -74,8 +74,8 @@ class Texts:
             size += end - first
         return cls(b"".join(data), np.concatenate(offsets))
 
-    def at(self, places: Places) -> list[str]:
-        data, begins, ends = self.data, self.offsets[places].tolist(), self.offsets[1:][places].tolist()
+    def at(self, indices: Places) -> list[str]:
+        data, begins, ends = self.data, self.offsets[indices].tolist(), self.offsets[1:][indices].tolist()
         try:
             return [str(data[first:end], "utf-8") for first, end in zip(begins, ends, strict=True)]
         except UnicodeDecodeError:  # rare, and a check beforehand would take twice as long
@@ -86,35 +86,35 @@ class Texts:
         first, end, _ = rows.indices(len(self))
         return Texts(self.data, self.offsets[first : max(first, end) + 1])
 
-    def take(self, places: Places) -> Texts:
+    def take(self, indices: Places) -> Texts:
         """A copy of some of the texts."""
-        if len(places) >= _MANY and "pyarrow" in sys.modules:
-            return self._taken_by_arrow(places)
-        data, begins, ends = self.data, self.offsets[places], self.offsets[1:][places]
-        offsets = np.zeros(len(places) + 1, dtype=np.int64)
+        if len(indices) >= _MANY and "pyarrow" in sys.modules:
+            return self._taken_by_arrow(indices)
+        data, begins, ends = self.data, self.offsets[indices], self.offsets[1:][indices]
+        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
         np.cumsum(ends - begins, out=offsets[1:])
         parts = [data[first:end] for first, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return Texts(b"".join(parts), offsets)
 
-    def _taken_by_arrow(self, places: Places) -> Texts:
+    def _taken_by_arrow(self, indices: Places) -> Texts:
         """As ``take``, several times as fast, if Arrow has already been loaded."""
         import pyarrow as pa  # noqa: PLC0415 - as above
 
         offsets = np.ascontiguousarray(self.offsets, dtype=np.int64)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
-        of = pa.py_buffer(np.ascontiguousarray(places, dtype=np.int64))
-        places_in_arrow = pa.Array.from_buffers(pa.int64(), len(places), [None, of])
-        taken = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(places_in_arrow)
-        _, ends, data = taken.buffers()
+        index_buffer = pa.py_buffer(np.ascontiguousarray(indices, dtype=np.int64))
+        arrow_indices = pa.Array.from_buffers(pa.int64(), len(indices), [None, index_buffer])
+        arrow_texts = pa.Array.from_buffers(pa.large_binary(), len(self), buffers).take(arrow_indices)
+        _, ends, data = arrow_texts.buffers()
         # Copied, since Arrow's pool does not return its memory.
-        ends = np.frombuffer(ends, dtype=np.int64, count=len(places) + 1).copy()
+        ends = np.frombuffer(ends, dtype=np.int64, count=len(indices) + 1).copy()
         return Texts(b"" if data is None else data[: int(ends[-1])].to_pybytes(), ends)
 
-    def some(self, places: Places) -> Texts:
+    def some(self, indices: Places) -> Texts:
         """Some of the texts; consecutive ones share the memory."""
-        if len(places) and (np.diff(places) == 1).all():
-            return Texts(self.data, self.offsets[places[0] : places[-1] + 2])
-        return self.take(places)
+        if len(indices) and (np.diff(indices) == 1).all():
+            return Texts(self.data, self.offsets[indices[0] : indices[-1] + 2])
+        return self.take(indices)
 
     def lengths(self) -> Places:
         """The number of characters of each text."""

@@ -206,13 +206,13 @@ def timestamp_of_text(text: str) -> int:
     if len(text) < 10 or text[4] != "-" or text[7] != "-" or (len(text) > 10 and text[10] not in "T t"):
         return _seconds_of_text(text)
     try:
-        moment = datetime.fromisoformat(text)
-        gap = moment - (_NAIVE_EPOCH if moment.tzinfo is None else _EPOCH)
+        instant = datetime.fromisoformat(text)
+        difference = instant - (_NAIVE_EPOCH if instant.tzinfo is None else _EPOCH)
     except (ValueError, OverflowError):
         if _OUTSIDE.fullmatch(text):
             raise MissingError(_OUT_OF_CALENDAR) from None
         raise refusal(AttributeType.TIMESTAMP, text) from None
-    micros = (gap.days * 86_400 + gap.seconds) * 1_000_000 + gap.microseconds
+    micros = (difference.days * 86_400 + difference.seconds) * 1_000_000 + difference.microseconds
     if not EARLIEST <= micros <= LATEST:  # by its offset
         raise MalformedError(f"expected a timestamp within the years 1 to 9999 of UTC, got {shown(text)}")
     return micros

@@ -32,8 +32,8 @@ def known_key(order: VersionOrder, text: str) -> VersionKey | None:
 
 def _debian(text: str) -> VersionKey | None:
     """The key for the order of ``dpkg --compare-versions`` (Debian Policy, section 5.6.12)."""
-    epoch, _, rest = text.partition(":") if ":" in text else ("0", "", text)
-    version, _, revision = rest.rpartition("-") if "-" in rest else (rest, "", "0")
+    epoch, _, version_text = text.partition(":") if ":" in text else ("0", "", text)
+    version, _, revision = version_text.rpartition("-") if "-" in version_text else (version_text, "", "0")
     if not (epoch.isascii() and epoch.isdigit() and version and revision) or any(map(str.isspace, text)):
         return None
     return int(epoch), _pieces(version), _pieces(revision)
@@ -58,9 +58,9 @@ def _semantic(text: str) -> VersionKey | None:
     if match is None:
         return None
     numbers = [int(number) for number in match["numbers"].split(".")]
-    early = match["early"]
-    parts = () if early is None else tuple(map(_identifier, early.split(".")))
-    return (*numbers, *[0] * (3 - len(numbers)), early is None, parts)
+    prerelease = match["early"]
+    parts = () if prerelease is None else tuple(map(_identifier, prerelease.split(".")))
+    return (*numbers, *[0] * (3 - len(numbers)), prerelease is None, parts)
 
 
 def _identifier(text: str) -> tuple[int, int, str]:

@@ -44,53 +44,57 @@ class BareColumns:
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
         self._reader = RowReader(schema, relation)
         relation_of_rows = self._reader.relation
-        own = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known).intersection(names)
-        places = {name: index for index, name in enumerate(names) if name not in own}
-        columns_of_attributes = [column_of(attribute, places) for attribute in relation_of_rows.attributes]
-        absent = {
+        record_fields = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known).intersection(names)
+        indices = {name: index for index, name in enumerate(names) if name not in record_fields}
+        columns_of_attributes = [column_of(attribute, indices) for attribute in relation_of_rows.attributes]
+        missing = {
             a.name
-            for a, at in zip(relation_of_rows.attributes, columns_of_attributes, strict=True)
-            if at is None
+            for a, location in zip(relation_of_rows.attributes, columns_of_attributes, strict=True)
+            if location is None
         }
-        self._places = [None if at is None else places[at[0]] for at in columns_of_attributes]
-        used = {at[0] for at in columns_of_attributes if at is not None}
-        self._foreign = [(index, name) for name, index in places.items() if name not in used]
-        self._time = names.index("time") if "time" in own and self._reader.stamped else None
+        self._places = [
+            None if location is None else indices[location[0]] for location in columns_of_attributes
+        ]
+        used_names = {location[0] for location in columns_of_attributes if location is not None}
+        self._foreign = [(index, name) for name, index in indices.items() if name not in used_names]
+        self._time = names.index("time") if "time" in record_fields and self._reader.stamped else None
         self.usable = (
             len(set(names)) == len(names)
-            and own <= {"time"}
+            and record_fields <= {"time"}
             and relation_of_rows.source is None
             and not has_nested(schema, relation)
-            and all(at is None or at[1] is None for at in columns_of_attributes)
-            and bool(used)
-            and absent.isdisjoint(self._reader.wanted(delete=False))
+            and all(location is None or location[1] is None for location in columns_of_attributes)
+            and bool(used_names)
+            and missing.isdisjoint(self._reader.wanted(delete=False))
             and (self._time is not None or not self._reader.stamped)
         )
 
     def batch(self, columns: Sequence[pa.Array]) -> RecordBatch | None:
         """The records of rows in these columns; None if a value is unusual."""
         size = len(columns[0])
-        columns_read: list[Values] = []
+        values_by_column: list[Values] = []
         for index, attribute in zip(self._places, self._reader.relation.attributes, strict=True):
             column = pa.nulls(size) if index is None else typed(columns[index], attribute.type)
             if column is None:
                 return None
-            columns_read.append(held(column))
-        times = self._times(columns, columns_read, size)
+            values_by_column.append(held(column))
+        times = self._times(columns, values_by_column, size)
         if times is None or not self._passes_over(columns):
             return None
-        searched = frozenset(self._reader.relation.search_columns)
-        return RecordBatch.of_block(ColumnBlock(self._reader.index, columns_read, searched), times)
+        search_columns = frozenset(self._reader.relation.search_columns)
+        return RecordBatch.of_block(ColumnBlock(self._reader.index, values_by_column, search_columns), times)
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
         return list(self._reader.notes(source))
 
-    def _times(self, columns: Sequence[pa.Array], columns_read: Sequence[Values], size: int) -> Ints | None:
+    def _times(
+        self, columns: Sequence[pa.Array], values_by_column: Sequence[Values], size: int
+    ) -> Ints | None:
         if self._reader.table:
             return np.zeros(size, dtype=np.int64)
         if self._reader.time_column is not None:
-            times = columns_read[self._reader.time_column]
+            times = values_by_column[self._reader.time_column]
         else:
             assert self._time is not None  # noqa: S101 - otherwise it is not usable
             column = typed(columns[self._time], AttributeType.TIMESTAMP)
@@ -99,10 +103,10 @@ class BareColumns:
 
     def _passes_over(self, columns: Sequence[pa.Array]) -> bool:
         """Count the values of columns that the relation lacks; False if the schema refuses such values."""
-        extra = [(name, size) for at, name in self._foreign if (size := _present(columns[at]))]
-        if extra and self._reader.fails:
+        unknown = [(name, size) for index, name in self._foreign if (size := _present(columns[index]))]
+        if unknown and self._reader.fails:
             return False
-        for name, size in extra:
+        for name, size in unknown:
             self._reader.unknown(name, size)
         return True
 
@@ -219,8 +223,8 @@ def _of_instants(column: pa.Array, kind: AttributeType = AttributeType.TIMESTAMP
 def _scaled(column: pa.Array, micros: int) -> pa.Array | None:
     """Instants in units of ``micros`` as microseconds; None if one is outside of the years 1 to 9999."""
     values = filled(column)
-    least, most = -(-EARLIEST // micros), LATEST // micros
-    if len(values) and (values.min() < least or values.max() > most):
+    earliest, latest = -(-EARLIEST // micros), LATEST // micros
+    if len(values) and (values.min() < earliest or values.max() > latest):
         return None
     return of_integers(values * micros, flags(column.is_valid()) if column.null_count else None)
 

@@ -76,10 +76,10 @@ class _Lines:
     def piece(self) -> list[bytes]:
         """The next lines, up to the end of an open quoted field, unless it is very long; none at the end."""
         lines = self._file.readlines(self._size)
-        is_open, left = b"".join(lines).count(b'"') % 2 == 1, self._size
-        while is_open and left > 0 and (line := self._file.readline()):
+        is_open, remaining = b"".join(lines).count(b'"') % 2 == 1, self._size
+        while is_open and remaining > 0 and (line := self._file.readline()):
             lines.append(line)
-            left -= len(line)
+            remaining -= len(line)
             is_open = line.count(b'"') % 2 == 0
         self.taken += sum(map(len, lines))
         return lines
@@ -104,9 +104,14 @@ class _Parse:
 
     def columns(self, data: bytes) -> list[pa.Array] | None:
         """The columns of some records as texts, NULL for empty ones; None if they are not plain."""
-        quotes = b'"' in data
-        rest = self._quoted.sub(b"", data) if quotes else data
-        if b'"' in rest or rest.count(b"\r") != rest.count(b"\r\n") or b"\0" in data or data.startswith(BOM):
+        has_quotes = b'"' in data
+        unquoted = self._quoted.sub(b"", data) if has_quotes else data
+        if (
+            b'"' in unquoted
+            or unquoted.count(b"\r") != unquoted.count(b"\r\n")
+            or b"\0" in data
+            or data.startswith(BOM)
+        ):
             return None
         try:
             table = pv.read_csv(
@@ -114,8 +119,8 @@ class _Parse:
                 pv.ReadOptions(column_names=self._names, use_threads=False, block_size=len(data) + 1),
                 pv.ParseOptions(
                     delimiter=self._delimiter,
-                    quote_char='"' if quotes else False,
-                    newlines_in_values=quotes,
+                    quote_char='"' if has_quotes else False,
+                    newlines_in_values=has_quotes,
                 ),
                 self._types,
             )

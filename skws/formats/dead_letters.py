@@ -74,8 +74,8 @@ class BadRecordLog:
 
     def take(self, bad: Iterable[BadRecord]) -> None:
         """Apply the policy to several bad records, like ``add``."""
-        for one in bad:
-            self.add(one)
+        for record in bad:
+            self.add(record)
 
     def add(self, bad: BadRecord) -> None:
         """Apply the policy to one bad record; raises like ``records``.
@@ -99,13 +99,13 @@ class BadRecordLog:
         if len(self.first) < KEPT:
             self.first.append(bad)
 
-    def set_aside(self, letter: BadRecord) -> None:
+    def set_aside(self, record: BadRecord) -> None:
         """Write a record that was dropped as late to the dead letter file, if there is one.
 
         Raises DeadLetterError if it cannot be written.
         """
         if self._path is not None:
-            self._write(letter)
+            self._write(record)
 
     def summary(self) -> str:
         """One line with the number of bad records, then the first few reasons."""
@@ -121,8 +121,8 @@ class BadRecordLog:
             f"ignored: {reason} ({counted(count, 'value')})"
             for reason, count in self.passed_over.most_common(KEPT)
         ]
-        more = len(self.passed_over) - len(lines)
-        return [*lines, f"  and {more:,} more that the schema lacks"] if more > 0 else lines
+        more_count = len(self.passed_over) - len(lines)
+        return [*lines, f"  and {more_count:,} more that the schema lacks"] if more_count > 0 else lines
 
     def news(self) -> tuple[str, ...]:
         """A line for each new reason since the last call for which values were passed over."""
@@ -162,22 +162,22 @@ def place(bad: BadRecord) -> str:
 
 def malformed(bad: Sequence[BadRecord]) -> list[BadRecord]:
     """The bad records, without values that were passed over in good ones."""
-    return [one for one in bad if not one.passed_over]
+    return [record for record in bad if not record.passed_over]
 
 
 def dead_letter(bad: BadRecord) -> bytes:
     """A bad record as a JSON line; its raw bytes as ``raw`` if they are UTF-8, else as ``raw_base64``."""
-    letter: dict[str, str | int] = {
+    fields: dict[str, str | int] = {
         "source": bad.source.encode("utf-8", "replace").decode(),
         "line": bad.line,
         "offset": bad.offset,
         "reason": bad.reason.encode("utf-8", "replace").decode(),
     }
     try:
-        letter["raw"] = bad.raw.decode()
+        fields["raw"] = bad.raw.decode()
     except UnicodeDecodeError:
-        letter["raw_base64"] = base64.b64encode(bad.raw).decode()
-    return orjson.dumps(letter) + b"\n"
+        fields["raw_base64"] = base64.b64encode(bad.raw).decode()
+    return orjson.dumps(fields) + b"\n"
 
 
 class Late(NamedTuple):
@@ -204,19 +204,19 @@ def late_record(record: Record, schema: Schema, lateness: int) -> BadRecord:
 
 
 def late_letters(late: Sequence[Late], schema: Schema, lateness: int) -> list[BadRecord]:
-    return [late_record(one.record, schema, lateness) for one in late]
+    return [late_record(item.record, schema, lateness) for item in late]
 
 
 def late_notice(late: Late, schema: Schema, lateness: int) -> str:
     """The notice of a run's first late record: the record, its lateness, and a remedy."""
-    record, reached = late
+    record, latest = late
     kind = "a truncation" if record.truncates else "a deletion" if record.delete else "a tuple"
-    what = f"{kind} of {schema.relations[record.relation].name}"
-    needed = duration_text(rounded_up(reached - record.time))
+    subject = f"{kind} of {schema.relations[record.relation].name}"
+    lateness_text = duration_text(rounded_up(latest - record.time))
     return (
-        f"{what} came too late: its time is {iso(record.time)}, the stream had reached {iso(reached)},"
+        f"{subject} came too late: its time is {iso(record.time)}, the stream had reached {iso(latest)},"
         f" and the lateness is {duration_text(lateness)}; late records are left out and counted"
-        f" (--lateness '{needed}' would accept this one)"
+        f" (--lateness '{lateness_text}' would accept this one)"
     )
 
 

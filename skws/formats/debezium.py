@@ -99,13 +99,13 @@ def _decoder(field: dict[str, Any]) -> Decode | None:
 
 def exact_row(schema: Any, row: dict[str, Any]) -> dict[str, Any]:
     """The row ``after`` a change, with decimals decoded by the event's schema."""
-    decoded = {
+    field_decoders = {
         name: decode
         for name, decode in (decoders(schema, "after") or {}).items()
         if isinstance(row.get(name), str | dict)  # times are integers
     }
     try:
-        return row | {name: decode(row[name]) for name, decode in decoded.items()}
+        return row | {name: decode(row[name]) for name, decode in field_decoders.items()}
     except MalformedError:
         return row
 
@@ -184,10 +184,10 @@ class ChangeReader:
         self._readers = readers(schema)
         self._messages = 0  # messages passed over since the last notes
 
-    def records(self, item: Any, arrived: int | None = None) -> list[Record]:
+    def records(self, item: Any, default_time: int | None = None) -> list[Record]:
         """The records of one event: two for an update, none for a tombstone or a logical message.
 
-        ``arrived``: the time of an event without a time. Raises MalformedError.
+        ``default_time``: the time of an event without a time. Raises MalformedError.
         """
         raw_key, schema, payload = unwrapped(item)
         key = _key(raw_key)
@@ -198,7 +198,7 @@ class ChangeReader:
         if payload.get("op") == "m":
             self._messages += 1
             return []
-        change = _Change(self._reader(payload), payload, schema, key, arrived)
+        change = _Change(self._reader(payload), payload, schema, key, default_time)
         match payload.get("op"):
             case "c" | "r":
                 return [change.inserted()]
@@ -260,8 +260,8 @@ class _Change:
 
     def inserted(self) -> Record:
         row = self.reader.insertion(self._after())
-        own = self._time() if self.reader.takes_time(delete=False) else None
-        return self.reader.record(row, own)
+        time = self._time() if self.reader.takes_time(delete=False) else None
+        return self.reader.record(row, time)
 
     def updated(self) -> list[Record]:
         """The records of an update, at one time: a later deletion would remove the new row of the key."""
@@ -284,23 +284,23 @@ class _Change:
         if type(after) is not dict:
             raise MalformedError("the change event has no row `after`")
         for name in [name for name, value in after.items() if is_unavailable(value)]:
-            former = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
+            old_value = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
             # A value stored out of line is never NULL: NULL means that `before` only has key attributes.
-            if former is None or is_unavailable(former):
+            if old_value is None or is_unavailable(old_value):
                 raise not_logged(self.reader.relation.name, name)
-            after[name] = former
+            after[name] = old_value
         return after
 
     def _deletion(self) -> Any:
-        name, keyed = self.reader.relation.name, self.reader.relation.key
+        name, key_names = self.reader.relation.name, self.reader.relation.key
         before = self._part("before")
-        if before is None and self.key is not None and keyed:
+        if before is None and self.key is not None and key_names:
             before = self.key
         if type(before) is not dict:
-            hint = " or a key beside it" if keyed else f", and {name} has no key"
+            hint = " or a key beside it" if key_names else f", and {name} has no key"
             raise MalformedError(f"the change event has no row `before`{hint}")
-        if keyed:
-            before = {n: None if is_unavailable(v) and n not in keyed else v for n, v in before.items()}
+        if key_names:
+            before = {n: None if is_unavailable(v) and n not in key_names else v for n, v in before.items()}
         return self.reader.deletion(before)
 
     def _part(self, part: str) -> Any:
@@ -308,8 +308,8 @@ class _Change:
         row = self.payload.get(part)
         if type(row) is not dict:
             return row
-        decoders_of_part = decoders(self.schema, part)
-        decode = self._by_size() if decoders_of_part is None else decoders_of_part
+        part_decoders = decoders(self.schema, part)
+        decode = self._by_size() if part_decoders is None else part_decoders
         return {n: self._decoded(n, v, decode) for n, v in row.items()}
 
     def _by_size(self) -> dict[str, Decode]:
@@ -324,11 +324,11 @@ class _Change:
             decoded = decode[name](value)
         except MalformedError as error:
             raise MalformedError(f"{self.reader.relation.name}.{name}: {error}") from None
-        timestamp = name in columns and (
+        is_timestamp = name in columns and (
             self.reader.relation.attributes[columns[name]].type is AttributeType.TIMESTAMP
         )
         # An attribute of another type gets the number unchanged.
-        return value if type(decoded) is Micros and not timestamp else decoded
+        return value if type(decoded) is Micros and not is_timestamp else decoded
 
     def _time(self) -> int | None:
         for clocks in (self.payload.get("source"), self.payload):

@@ -42,7 +42,11 @@ DOCUMENT_BYTES: Final = 1 << 30
 
 def _zip_member(file: IO[bytes], path: Path) -> IO[bytes]:
     archive = zipfile.ZipFile(file)
-    members = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith(_MAC)]
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.is_dir() and not member.filename.startswith(_MAC)
+    ]
     if len(members) != 1:
         raise SourceError(f"{path}: expected one file in the zip, found {len(members)}; unpack it first")
     try:
@@ -104,8 +108,8 @@ def _recoding(head: bytes) -> str | None:
 def _is_wide(head: bytes) -> bool:
     """True for UTF-16 with a byte order mark; False if only the first line is UTF-16."""
     end = head.find(b"\n")
-    zero = end + 1 if head.startswith(codecs.BOM_UTF16_LE) else end - 1
-    return head.startswith(_WIDE) and (end < 0 or head[zero : zero + 1] in (b"", b"\0"))
+    zero_index = end + 1 if head.startswith(codecs.BOM_UTF16_LE) else end - 1
+    return head.startswith(_WIDE) and (end < 0 or head[zero_index : zero_index + 1] in (b"", b"\0"))
 
 
 def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
@@ -201,9 +205,9 @@ class CountedFile(io.FileIO):
         self._advance = advance
 
     def readinto(self, buffer: object, /) -> int:
-        got = super().readinto(buffer)  # type: ignore[arg-type]  # the buffer protocol has no type in 3.11
-        self._advance(got or 0)
-        return got or 0
+        count = super().readinto(buffer)  # type: ignore[arg-type]  # the buffer protocol has no type in 3.11
+        self._advance(count or 0)
+        return count or 0
 
 
 def ignore(_count: int) -> None:
@@ -222,13 +226,13 @@ def entries(folder: Path) -> list[Path]:
 def named_entries(folder: Path) -> list[os.DirEntry[str]]:
     """Like ``entries``, with the attributes that the system returned for them."""
     with os.scandir(folder) as directory:
-        named = [
+        data_entries = [
             entry
             for entry in directory
             if not entry.name.startswith((".", "_")) and not entry.name.endswith(KEPT_SCHEMA)
         ]
-    named.sort(key=lambda entry: entry.name)
-    return [entry for entry in named if not (entry.is_symlink() and _leads_up(folder / entry.name))]
+    data_entries.sort(key=lambda entry: entry.name)
+    return [entry for entry in data_entries if not (entry.is_symlink() and _leads_up(folder / entry.name))]
 
 
 def replay_entries(folder: Path) -> list[Path]:
@@ -249,8 +253,8 @@ def not_json(text: bytes, error: ValueError, remedy: str = SAVE_AS_UTF8) -> str:
     """The reason why ``text`` is not JSON, for the user; ``remedy``: advice if it is not UTF-8."""
     try:
         text.decode()
-    except UnicodeDecodeError as wrong:
-        return f"not UTF-8: byte 0x{text[wrong.start]:02X} at column {wrong.start + 1}; {remedy}"
+    except UnicodeDecodeError as invalid:
+        return f"not UTF-8: byte 0x{text[invalid.start]:02X} at column {invalid.start + 1}; {remedy}"
     if not isinstance(error, orjson.JSONDecodeError):
         return f"not JSON: {error}"
     return f"not JSON: {error.msg} (column {error.pos + 1})"
@@ -346,12 +350,12 @@ class Spool:
 
     def append(self, data: bytes) -> int:
         """Append data; returns its offset. Raises SourceError if the disk is full."""
-        offset, rest = self.size, memoryview(data)
+        offset, remaining = self.size, memoryview(data)
         with explained(_TEMPORARY, SourceError):
-            while rest:
-                count = os.pwrite(self.number, rest, self.size)
+            while remaining:
+                count = os.pwrite(self.number, remaining, self.size)
                 self.size += count
-                rest = rest[count:]
+                remaining = remaining[count:]
         return offset
 
     def read(self, offset: int, size: int) -> bytes:

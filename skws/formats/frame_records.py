@@ -48,9 +48,9 @@ def arrow_table(name: str, frame: Any) -> pa.Table:
     without a text.
     """
     table = _as_arrow(name, frame)
-    for column, times in Counter(table.column_names).items():
-        if times > 1:
-            raise UsageError(f"{name}: {times} columns are called {column!r}")
+    for column, count in Counter(table.column_names).items():
+        if count > 1:
+            raise UsageError(f"{name}: {count} columns are called {column!r}")
     readable = {
         column: _readable(values) for column, values in zip(table.column_names, table.columns, strict=True)
     }
@@ -64,12 +64,12 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
         if isinstance(frame, pa.RecordBatch):
             return pa.Table.from_batches([frame])
         if hasattr(frame, "__dataframe__") and type(frame).__module__.startswith("pandas"):
-            named_levels = [
+            index_names = [
                 level for level in frame.index.names if level is not None and level not in frame.columns
             ]
-            frame = frame.reset_index(level=named_levels) if named_levels else frame
+            frame = frame.reset_index(level=index_names) if index_names else frame
             labels = [str(label) for label in frame.columns]
-            columns = [_of_series(name, label, frame.iloc[:, n]) for n, label in enumerate(labels)]
+            columns = [_of_series(name, label, frame.iloc[:, index]) for index, label in enumerate(labels)]
             return pa.Table.from_arrays(columns, names=labels)
         if hasattr(frame, "__arrow_c_stream__"):
             return pa.table(frame)
@@ -106,7 +106,7 @@ def _of_rows(name: str, rows: Sequence[Any]) -> pa.Table:
         if not isinstance(row, Mapping):
             raise UsageError(f"{name} row {number}: expected a dictionary, found {type(row).__name__}")
     labels = dict.fromkeys(label for row in rows for label in row)
-    return pa.table({str(one): _of_values(name, str(one), [row.get(one) for row in rows]) for one in labels})
+    return pa.table({str(key): _of_values(name, str(key), [row.get(key) for row in rows]) for key in labels})
 
 
 def _of_series(name: str, label: str, series: Any) -> pa.Array | pa.ChunkedArray:
@@ -124,11 +124,11 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
-        converted = [_known(name, label, number, value) for number, value in enumerate(values)]
+        known_values = [_known(name, label, number, value) for number, value in enumerate(values)]
     try:
-        return pa.array(converted, from_pandas=True)
+        return pa.array(known_values, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
-        texts = list(map(_text, converted))
+        texts = list(map(_text, known_values))
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError as error:  # a lone surrogate
@@ -152,9 +152,9 @@ def _known(name: str, label: str, row: int, value: Any) -> Any:
         case bytearray() | memoryview():
             return bytes(value)
         case Mapping():
-            return {str(key): _known(name, label, row, one) for key, one in value.items()}
+            return {str(key): _known(name, label, row, inner) for key, inner in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_known(name, label, row, one) for one in value]
+            return [_known(name, label, row, inner) for inner in value]
     return _text_of(name, label, row, value)
 
 
@@ -226,13 +226,13 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
     ``time``: the time of rows of a stream if the frame has no times, in microseconds.
     """
-    described = schema.relations[relation]
-    if described.table and "op" in table.column_names and "op" not in described.columns:
-        raise UsageError(f"{described.name}: a column op needs times, and a static table has none")
-    nested = schema.nested.get(described.name, ())
+    definition = schema.relations[relation]
+    if definition.table and "op" in table.column_names and "op" not in definition.columns:
+        raise UsageError(f"{definition.name}: a column op needs times, and a static table has none")
+    nested = schema.nested.get(definition.name, ())
     arrays = {schema.relations[position].path.partition(".")[0] for position in nested}
-    table = _fitted(table, described, arrays, time)
-    reader = ArrowReader(described.name, relation, schema, table.schema)
+    table = _fitted(table, definition, arrays, time)
+    reader = ArrowReader(definition.name, relation, schema, table.schema)
     first = 0
     for batch in table.combine_chunks().to_batches(ROWS):
         yield reader.chunk(batch, first)
@@ -241,13 +241,13 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
     """A line for each attribute without a column in a frame."""
-    places = {column: index for index, column in enumerate(columns)}
-    fields_of_row = Origins(relation).known
-    others = [column for column in columns if column not in fields_of_row and column not in _OWN]
+    indices = {column: index for index, column in enumerate(columns)}
+    known_names = Origins(relation).known
+    unused = [column for column in columns if column not in known_names and column not in _OWN]
     return [
-        f"no row of {relation.name} has {one.column!r}{nearest(one.column, others)}"
-        for one in relation.attributes
-        if column_of(one, places) is None
+        f"no row of {relation.name} has {attribute.column!r}{nearest(attribute.column, unused)}"
+        for attribute in relation.attributes
+        if column_of(attribute, indices) is None
     ]
 
 
@@ -255,8 +255,8 @@ def has_time(columns: Collection[str], relation: Relation) -> bool:
     """True if rows of a frame with these columns have times."""
     if relation.time is None:
         return "time" in columns and "time" not in relation.columns
-    places = {column: index for index, column in enumerate(columns)}
-    return column_of(relation.attributes[relation.columns[relation.time]], places) is not None
+    indices = {column: index for index, column in enumerate(columns)}
+    return column_of(relation.attributes[relation.columns[relation.time]], indices) is not None
 
 
 def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
@@ -264,8 +264,8 @@ def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
 
     Columns of bytes that are not text are left out, with a warning.
     """
-    head = table.slice(0, SAMPLED)
-    columns = {column: python_values(head.column(column)) for column in head.column_names}
+    first_rows = table.slice(0, SAMPLED)
+    columns = {column: python_values(first_rows.column(column)) for column in first_rows.column_names}
     for column in [column for column, values in columns.items() if any(isinstance(v, bytes) for v in values)]:
         warnings.warn(f"{name}.{column} has bytes that are not text, so it is left out", stacklevel=5)
         del columns[column]
@@ -289,10 +289,10 @@ def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: 
 
     ``arrays``: columns with rows of other relations.
     """
-    own = [] if relation.table else [name for name in _OWN if name not in relation.columns]
-    fields_of_row = Origins(relation).known
+    record_fields = [] if relation.table else [name for name in _OWN if name not in relation.columns]
+    known_names = Origins(relation).known
     used_columns = [
-        name for name in table.column_names if name in fields_of_row or name in own or name in arrays
+        name for name in table.column_names if name in known_names or name in record_fields or name in arrays
     ]
     table = table.select(used_columns)
     for attribute in relation.attributes:
@@ -316,5 +316,5 @@ def _is_whole(column: pa.ChunkedArray) -> bool:
     """True if the column has floats that are all integers of 64 bits."""
     if not pa.types.is_floating(column.type):
         return False
-    whole = pc.and_(pc.equal(pc.round(column), column), pc.less(pc.abs(column), float(LARGEST)))
-    return pc.all(whole).as_py() is not False
+    is_whole = pc.and_(pc.equal(pc.round(column), column), pc.less(pc.abs(column), float(LARGEST)))
+    return pc.all(is_whole).as_py() is not False

@@ -181,8 +181,8 @@ class LineReader:
         """JSON that is not a record: a change event, a tombstone, or bad."""
         try:
             yield from self._changed(item, error)
-        except MalformedError as bad:
-            yield self._bad(line, offset, number, str(bad))
+        except MalformedError as fault:
+            yield self._bad(line, offset, number, str(fault))
 
     def _changed(self, item: Any, error: MalformedError) -> list[Record]:
         """The records of a change event, none for a tombstone. Raises ``error`` for other JSON."""
@@ -280,8 +280,8 @@ class ChunkReader:
         numbers = [
             i for i, r in enumerate(schema.relations) if not r.table and r.time is None and _columns_once(r)
         ]
-        only = len(numbers) == 1
-        records = {_record(schema, schema.relations[number], only=only): number for number in numbers}
+        is_only = len(numbers) == 1
+        records = {_record(schema, schema.relations[number], only=is_only): number for number in numbers}
         self._numbers = records
         self._decoder: Any = msgspec.json.Decoder(reduce(or_, records)) if records else None
 
@@ -293,13 +293,13 @@ class ChunkReader:
                 lines = _lines(file, min(self._chunk_bytes, split.end - offset))
                 if not lines:
                     return
-                after = offset + sum(map(len, lines))
+                next_offset = offset + sum(map(len, lines))
                 plain = self.plain(lines)
                 if plain is not None:
                     yield Chunk(plain)
                 else:
-                    yield Chunk.of(read(replace(split, start=offset, end=after), self._schema))
-                offset = after
+                    yield Chunk.of(read(replace(split, start=offset, end=next_offset), self._schema))
+                offset = next_offset
 
     def plain(self, lines: Sequence[bytes]) -> RecordBatch | None:
         """The records of ``lines``; None if any line is not plain."""
@@ -334,14 +334,14 @@ class BareChunkReader(ChunkReader):
 
     def __init__(self, schema: Schema, relation: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         super().__init__(schema, chunk_bytes)
-        described = schema.relations[relation]
-        fields_of_row = Origins(described).known
+        definition = schema.relations[relation]
+        known_names = Origins(definition).known
         self._number = relation
         self._reader = RowReader(schema, relation)
-        fields = _fields(schema, described)
+        fields = _fields(schema, definition)
         if self._reader.stamped:
             fields.append(("time", str | int | float, msgspec.field()))
-        if "op" not in fields_of_row:
+        if "op" not in known_names:
             fields.append(("op", Literal["+"], "+"))
         self._decoder = msgspec.json.Decoder(_struct("Row", fields))
 
@@ -374,10 +374,10 @@ def reads_bare_columns(split: Split, schema: Schema) -> bool:
     if split.format is not Format.JSON_LINES or split.relation is None or is_packed(split.path):
         return False
     relation = schema.relations[split.relation]
-    own = "time" in Origins(relation).known and relation.time is None and not relation.table
+    has_time_field = "time" in Origins(relation).known and relation.time is None and not relation.table
     return (
         relation.source is None
-        and not own
+        and not has_time_field
         and not has_nested(schema, split.relation)
         and _columns_once(relation)
     )
@@ -433,9 +433,9 @@ def _lines(file: IO[bytes], size: int) -> list[bytes]:
 
 def _integers(column: list[Any]) -> Ints | list[Value]:
     """Integers as an array; as a list if some are NULL. Raises MalformedError beyond 64 bits."""
-    packed = packed_integers(column)
-    if packed is not None:
-        return packed
+    array = packed_integers(column)
+    if array is not None:
+        return array
     integers = [value for value in column if value is not None]
     if integers and not (min(integers) >= SMALLEST and max(integers) <= LARGEST):
         raise MalformedError("an integer beyond 64 bits")
@@ -448,10 +448,10 @@ def one_a_line(data: bytes) -> int:
     It is certain if every line ends with a brace and the next begins with one, because inside an object no
     opening brace follows a closing one.
     """
-    read = np.frombuffer(data, dtype=np.uint8)
-    breaks = np.flatnonzero(read[:-1] == _NEWLINE)
-    sure = (read[breaks - 1] == _CLOSING).all() and (read[breaks + 1] == _OPENING).all()
-    return len(breaks) + 1 if sure else 0
+    text = np.frombuffer(data, dtype=np.uint8)
+    breaks = np.flatnonzero(text[:-1] == _NEWLINE)
+    is_certain = (text[breaks - 1] == _CLOSING).all() and (text[breaks + 1] == _OPENING).all()
+    return len(breaks) + 1 if is_certain else 0
 
 
 def _instants(column: list[Any]) -> list[Value]:
@@ -465,10 +465,10 @@ def _instants(column: list[Any]) -> list[Value]:
 def _record(schema: Schema, relation: Relation, *, only: bool) -> type[msgspec.Struct]:
     """The type of a decoded line of ``relation``; ``only``: there is no other relation."""
     row = _struct("Row", _fields(schema, relation))
-    own: list[Any] = [("time", str | int | float), ("row", row), ("op", Literal["+"], "+")]
+    fields: list[Any] = [("time", str | int | float), ("row", row), ("op", Literal["+"], "+")]
     if only:  # a decoder of one type needs no tag
-        return _struct("Line", [*own, ("relation", Literal[relation.name])])
-    return _struct("Line", own, tag=relation.name)
+        return _struct("Line", [*fields, ("relation", Literal[relation.name])])
+    return _struct("Line", fields, tag=relation.name)
 
 
 def _fields(schema: Schema, relation: Relation) -> list[Any]:
@@ -512,15 +512,15 @@ def _name(position: int) -> str:
 
 def microseconds(times: list[Any]) -> Ints:
     """Times of records in microseconds, from their JSON values. Raises ValueError."""
-    kinds = set(map(type, times))
-    if kinds == {float}:
+    types = set(map(type, times))
+    if types == {float}:
         # Like round(): to the nearest, halves to even.
         with np.errstate(over="ignore"):
             nearest = np.rint(np.array(times) * 1e6)
         if not (nearest.min() >= EARLIEST and nearest.max() <= LATEST):
             raise ValueError("a time outside the years 1 to 9999")
         return nearest.astype(np.int64)
-    if kinds == {int}:
+    if types == {int}:
         if not (min(times) * 1_000_000 >= EARLIEST and max(times) * 1_000_000 <= LATEST):
             raise ValueError("a time outside the years 1 to 9999")
         return np.array(times, dtype=np.int64) * 1_000_000

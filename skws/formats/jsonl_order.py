@@ -30,10 +30,10 @@ ORDER_BLOCK = 1 << 18
 _Decoders: TypeAlias = tuple[tuple[Any, Any], ...]
 
 
-def _decoders(*others: tuple[str, Any, Any]) -> _Decoders:
+def _decoders(*fields: tuple[str, Any, Any]) -> _Decoders:
     """Decoders of lines with a time as a number of seconds, or as a text; each with the type of its array."""
     kinds = ((float, np.float64), (str, np.str_))
-    structs = (msgspec.defstruct("Line", [("time", kind), *others], gc=False) for kind, _ in kinds)
+    structs = (msgspec.defstruct("Line", [("time", kind), *fields], gc=False) for kind, _ in kinds)
     return tuple((msgspec.json.Decoder(line), array) for line, (_, array) in zip(structs, kinds, strict=True))
 
 
@@ -79,13 +79,13 @@ def _whole_lines(file: IO[bytes], size: int) -> bytes:
 def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
     """The times as written; None if some line is not one object, or the times are not all of one kind."""
     count = one_a_line(lines)
-    for decoder, kind in decoders if count else ():
+    for decoder, array_type in decoders if count else ():
         try:
             times = list(map(TIME, decoder.decode_lines(lines)))
         except UNDECODABLE:
             continue
         if len(times) == count:
-            return np.array(times, dtype=kind)
+            return np.array(times, dtype=array_type)
     return None
 
 
@@ -135,8 +135,8 @@ def timed_blocks(split: Split) -> list[TimedBlock] | None:
 
 
 def _follow(blocks: Sequence[TimedBlock]) -> bool:
-    timed = [block for block in blocks if block.first is not None]
-    return all(a.last <= b.first for a, b in pairwise(timed))  # type: ignore[operator]  # both are known
+    nonempty = [block for block in blocks if block.first is not None]
+    return all(a.last <= b.first for a, b in pairwise(nonempty))  # type: ignore[operator]  # both are known
 
 
 def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, int]:
@@ -144,11 +144,11 @@ def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, i
 
     ``insertions``: deletions raise it as well.
     """
-    fields = insertions and any(mark in lines for mark in _OTHERS)
-    times = _decoded(lines, _INSERTIONS if fields else _ANY)
+    check_fields = insertions and any(mark in lines for mark in _OTHERS)
+    times = _decoded(lines, _INSERTIONS if check_fields else _ANY)
     if times is None or not (times.dtype == np.float64 or _sortable(times)):
-        read = (_time(line, insertions) for line in lines.split(b"\n"))
-        times = np.array([time for time in read if time is not None], dtype=np.int64)
+        line_times = (_time(line, insertions) for line in lines.split(b"\n"))
+        times = np.array([time for time in line_times if time is not None], dtype=np.int64)
     if (times[1:] < times[:-1]).any():
         raise _UnsureError
     if not len(times):

@@ -37,12 +37,16 @@ class NestedReader:
         self._outer = BareRowReader(schema, relation, self._heads(relation))
         self._inner: dict[str, RowReader] = {}
         self._children: dict[int, list[tuple[int, str]]] = {}
-        columns = {(each.name, one.column) for each in schema.relations for one in each.attributes}
-        inner = {column for _, column in columns}
+        columns = {
+            (definition.name, attribute.column)
+            for definition in schema.relations
+            for attribute in definition.attributes
+        }
+        column_names = {column for _, column in columns}
         self._numbered = {
             number
-            for number, each in enumerate(schema.relations)
-            if (each.name, PLACE) in columns or f"{each.name}.{PLACE}" in inner
+            for number, definition in enumerate(schema.relations)
+            if (definition.name, PLACE) in columns or f"{definition.name}.{PLACE}" in column_names
         }
         self._add(relation)
 
@@ -50,22 +54,22 @@ class NestedReader:
         """Notes on the values passed over since the last call."""
         return [*self._outer.notes(source), *notes(self._inner, source)]
 
-    def records(self, item: Any, place: int, arrived: int | None = None) -> list[Record]:
-        """The records of a JSON object at ``place`` in the file.
+    def records(self, item: Any, position: int, default_time: int | None = None) -> list[Record]:
+        """The records of a JSON object at ``position`` in the file.
 
         Raises MalformedError; then it has no records.
         """
-        own = self._schema.relations[self._relation]
-        where = f"{self._source}:{place}"
-        if own.parent != own.name:
-            return list(self._row(item, where, arrived))
+        relation = self._schema.relations[self._relation]
+        location = f"{self._source}:{position}"
+        if relation.parent != relation.name:
+            return list(self._row(item, location, default_time))
         if type(item) is not dict:
-            raise MalformedError(f"expected a JSON object with rows of {own.name}, got {shown(item)}")
-        elements = _elements(item, own.path)
+            raise MalformedError(f"expected a JSON object with rows of {relation.name}, got {shown(item)}")
+        elements = _elements(item, relation.path)
         return [
             record
             for number, element in enumerate(elements)
-            for record in self._row(element, f"{where}:{number}", arrived)
+            for record in self._row(element, f"{location}:{number}", default_time)
         ]
 
     def _add(self, relation: int) -> None:
@@ -87,37 +91,41 @@ class NestedReader:
 
     def _heads(self, relation: int) -> set[str]:
         name = self._schema.relations[relation].name
-        inner = [self._schema.relations[number] for number in self._schema.nested.get(name, ())]
-        return {each.path.partition(".")[0] for each in inner if each.name != name}
+        nested_relations = [self._schema.relations[number] for number in self._schema.nested.get(name, ())]
+        return {
+            definition.path.partition(".")[0] for definition in nested_relations if definition.name != name
+        }
 
-    def _row(self, item: Any, where: str, arrived: int | None) -> Iterator[Record]:
+    def _row(self, item: Any, location: str, default_time: int | None) -> Iterator[Record]:
         if self._relation in self._numbered and type(item) is dict and not self._outer.truncates(item):
-            item = {**item, PLACE: where}
-        record = self._outer.record(item, arrived)
+            item = {**item, PLACE: location}
+        record = self._outer.record(item, default_time)
         yield record
-        yield from self._below(self._relation, item, where, record)
+        yield from self._below(self._relation, item, location, record)
 
-    def _below(self, relation: int, item: dict[str, Any], where: str, around: Record) -> Iterator[Record]:
+    def _below(
+        self, relation: int, item: dict[str, Any], outer_location: str, outer: Record
+    ) -> Iterator[Record]:
         name = self._schema.relations[relation].name
         for number, path in self._children[relation]:
             reader = self._inner[self._schema.relations[number].name]
-            if around.truncates:
+            if outer.truncates:
                 if not reader.table:
-                    yield reader.truncation(around.time)
-                yield from self._below(number, item, where, around)
+                    yield reader.truncation(outer.time)
+                yield from self._below(number, item, outer_location, outer)
                 continue
-            for place, element in enumerate(_elements(item, path)):
+            for index, element in enumerate(_elements(item, path)):
                 if type(element) is not dict:
                     raise MalformedError(
                         f"expected a row (a JSON object) of {reader.relation.name}, got {shown(element)}"
                     )
                 inner = {**element, name: item}
-                at = f"{where}:{place}"
+                location = f"{outer_location}:{index}"
                 if number in self._numbered:
-                    inner[PLACE] = at
-                row = reader.deletion(inner) if around.delete else reader.insertion(inner)
-                yield reader.record(row, around.time, delete=around.delete and not reader.table)
-                yield from self._below(number, inner, at, around)
+                    inner[PLACE] = location
+                row = reader.deletion(inner) if outer.delete else reader.insertion(inner)
+                yield reader.record(row, outer.time, delete=outer.delete and not reader.table)
+                yield from self._below(number, inner, location, outer)
 
 
 def nested_rows(
@@ -156,14 +164,14 @@ def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
 
 def _keep_missing(decoded: Any, original: Any) -> None:
     """Restore the numbers of ``original`` for which JSON has null, so that readers count them."""
-    places: Iterable[tuple[Any, Any]]
+    entries: Iterable[tuple[Any, Any]]
     if isinstance(decoded, dict) and isinstance(original, Mapping) and len(decoded) == len(original):
-        places = zip(decoded, original.values(), strict=True)
+        entries = zip(decoded, original.values(), strict=True)
     elif isinstance(decoded, list) and isinstance(original, list | tuple):
-        places = enumerate(original)
+        entries = enumerate(original)
     else:
         return
-    for key, value in places:
+    for key, value in entries:
         if isinstance(value, float) and decoded[key] is None:
             decoded[key] = value
         else:
@@ -176,12 +184,12 @@ def _text(value: object) -> str:
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
     """The elements of the array at ``path``; empty if there is none. Raises MalformedError."""
-    value_at_path = reached(item, path)
-    if value_at_path is MISSING or value_at_path is None:
+    array = reached(item, path)
+    if array is MISSING or array is None:
         return []
-    if not isinstance(value_at_path, list):
-        raise MalformedError(f"expected an array of rows at {path!r}, got {shown(value_at_path)}")
-    return value_at_path
+    if not isinstance(array, list):
+        raise MalformedError(f"expected an array of rows at {path!r}, got {shown(array)}")
+    return array
 
 
 def arrays(item: Mapping[str, Any], depth: int = DEEPEST) -> dict[str, list[dict[str, Any]]]:
@@ -191,17 +199,17 @@ def arrays(item: Mapping[str, Any], depth: int = DEEPEST) -> dict[str, list[dict
         if isinstance(value, Mapping):
             inner = arrays(value, depth - 1) if depth else {}
             arrays_by_path |= {f"{name}.{path}": elements for path, elements in inner.items()}
-        elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        elif isinstance(value, list) and value and all(isinstance(element, dict) for element in value):
             arrays_by_path[name] = value
     return arrays_by_path
 
 
 def without(item: Mapping[str, Any], paths: Mapping[str, object]) -> dict[str, Any]:
     """A copy of an object without the values at some paths."""
-    rest = {}
+    result = {}
     for name, value in item.items():
         if name in paths:
             continue
         inner = {path[len(name) + 1 :]: None for path in paths if path.startswith(f"{name}.")}
-        rest[name] = without(value, inner) if inner and isinstance(value, Mapping) else value
-    return rest
+        result[name] = without(value, inner) if inner and isinstance(value, Mapping) else value
+    return result

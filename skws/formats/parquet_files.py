@@ -57,9 +57,11 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
     """The file, to be read inside the ``with``. Raises SourceError if it is damaged or not Parquet."""
     try:
         with pq.ParquetFile(path) as file:
-            twice = next((name for name, n in Counter(file.schema_arrow.names).items() if n > 1), None)
-            if twice is not None:
-                raise SourceError(f"{path}: two columns are called {twice!r}; rename one of them")
+            repeated = next(
+                (name for name, count in Counter(file.schema_arrow.names).items() if count > 1), None
+            )
+            if repeated is not None:
+                raise SourceError(f"{path}: two columns are called {repeated!r}; rename one of them")
             yield file
     except (pa.ArrowException, OSError) as error:
         raise SourceError(f"{path}: cannot read as Parquet: {str(error).splitlines()[0]}") from None
@@ -79,11 +81,11 @@ def group_ranges(path: Path, split_bytes: int) -> list[tuple[int, int, int]]:
         total = path.stat().st_size
         sizes = [file.metadata.row_group(i).total_byte_size for i in range(file.num_row_groups)]
     # Sizes of groups count uncompressed bytes; progress counts bytes on disk.
-    share = [done * total // max(sum(sizes), 1) for done in accumulate(sizes, initial=0)]
+    offsets = [size * total // max(sum(sizes), 1) for size in accumulate(sizes, initial=0)]
     ranges, start = [], 0
-    for end in range(1, len(share)):
-        if share[end] - share[start] >= split_bytes or end == len(sizes):
-            ranges.append((start, end, share[end] - share[start]))
+    for end in range(1, len(offsets)):
+        if offsets[end] - offsets[start] >= split_bytes or end == len(sizes):
+            ranges.append((start, end, offsets[end] - offsets[start]))
             start = end
     return ranges
 
@@ -167,10 +169,12 @@ class ArrowReader:
         """The records of rows with further rows in their arrays, as in JSON lines."""
         for number, row in enumerate(zip(*map(python_values, batch.columns), strict=True), start=first):
             try:
-                named = dict(zip(self._names, row, strict=True))
-                odd = {name: value for name, value in named.items() if isinstance(value, bytes | Unreadable)}
-                item = as_json({name: value for name, value in named.items() if name not in odd})
-                yield from reader.records(item | odd, number)
+                fields = dict(zip(self._names, row, strict=True))
+                nonjson = {
+                    name: value for name, value in fields.items() if isinstance(value, bytes | Unreadable)
+                }
+                item = as_json({name: value for name, value in fields.items() if name not in nonjson})
+                yield from reader.records(item | nonjson, number)
             except MalformedError as error:
                 yield BadRecord(self._source, 0, number, self._raw(row), str(error))
         yield from reader.notes(self._source)
@@ -182,9 +186,9 @@ class ArrowReader:
             with suppress(pa.ArrowInvalid):  # a text is not UTF-8
                 return Chunk(columns_batch(batch, self._number, relation))
         if self._columns is not None and self._columns.usable and len(batch):
-            columns_read = self._columns.batch(batch.columns)
-            if columns_read is not None:
-                return Chunk(columns_read, self._columns.notes(self._source))
+            records = self._columns.batch(batch.columns)
+            if records is not None:
+                return Chunk(records, self._columns.notes(self._source))
         return Chunk.of(self.items(batch, first))
 
     def _raw(self, row: Sequence[Any]) -> bytes:
@@ -201,8 +205,8 @@ def _python_values(column: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(kind):
         return _python_values(column.dictionary_decode())
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        narrow = column.cast(pa.int32()) if pa.types.is_date32(kind) else column
-        return _python_values(narrow.cast(pa.int64()))
+        int_column = column.cast(pa.int32()) if pa.types.is_date32(kind) else column
+        return _python_values(int_column.cast(pa.int64()))
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if numeric and column.null_count == 0:
         # A sixth of the time of to_pylist.
@@ -242,8 +246,8 @@ def json_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(json_value(name)): json_value(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        a_map = value and isinstance(value[0], tuple)
-        return json_value(dict(value)) if a_map else list(map(json_value, value))
+        is_map = value and isinstance(value[0], tuple)
+        return json_value(dict(value)) if is_map else list(map(json_value, value))
     kind = next((kind for kind in _AS_JSON if isinstance(value, kind)), None)
     return value if kind is None else _AS_JSON[kind](value)
 
@@ -424,9 +428,9 @@ def _has_plain_values(batch: pa.RecordBatch, relation: Relation) -> bool:
 def _has_plain_columns(arrow: pa.Schema, relation: Relation) -> bool:
     """True if there is a column of the native type for each attribute, and one for the time."""
     time = relation.time or "time"
-    own = [] if relation.time else [time]
-    named = [*own, *relation.columns]
-    return _has_attributes(arrow, relation, named) and _fits(arrow.field(time).type, AttributeType.TIMESTAMP)
+    time_names = [] if relation.time else [time]
+    names = [*time_names, *relation.columns]
+    return _has_attributes(arrow, relation, names) and _fits(arrow.field(time).type, AttributeType.TIMESTAMP)
 
 
 def _has_attributes(arrow: pa.Schema, relation: Relation, names: Sequence[str]) -> bool:
@@ -456,10 +460,10 @@ def _in_range(column: pa.Array) -> bool:
 def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
     """The column in the type of blocks. Raises ArrowInvalid for a text that is not UTF-8."""
     stored_type = STORED[kind]
-    stored = column if column.type == stored_type else column.cast(stored_type)
+    values = column if column.type == stored_type else column.cast(stored_type)
     if stored_type == pa.string():
-        stored.validate(full=True)
-    return stored
+        values.validate(full=True)
+    return values
 
 
 def _times(batch: pa.RecordBatch, relation: Relation) -> Ints:

@@ -59,11 +59,11 @@ def sorted_batches(
                 runs = runs or _Runs(max(1, memory_records // runs_together), runs_together)
                 runs.add(_by_time(pending))
                 pending = []
-        last = _by_time(pending)
+        last_batch = _by_time(pending)
         if runs is None:
-            yield from _cut(last, BATCH)
+            yield from _cut(last_batch, BATCH)
         else:
-            runs.add(last)
+            runs.add(last_batch)
             yield from runs.merged()
     finally:
         if runs is not None:
@@ -105,7 +105,9 @@ class _Runs:
         """The records of all runs."""
         while len(self._runs) > self._most:
             # Only neighbours are merged, which preserves the order of arrival.
-            groups = [self._runs[at : at + self._most] for at in range(0, len(self._runs), self._most)]
+            groups = [
+                self._runs[first : first + self._most] for first in range(0, len(self._runs), self._most)
+            ]
             self._runs = [list(self._written(self._merged(group))) for group in groups]
         return self._merged(self._runs)
 
@@ -113,9 +115,11 @@ class _Runs:
         self._spool.close()
 
     def _merged(self, runs: Sequence[_Run]) -> Iterator[RecordBatch]:
-        placed = [(piece, (number, at)) for number, run in enumerate(runs) for at, piece in enumerate(run)]
+        entries = [
+            (piece, (number, index)) for number, run in enumerate(runs) for index, piece in enumerate(run)
+        ]
         return merged(
-            (piece[0], place, unpack(self._spool.read(*piece[2:]))) for piece, place in sorted(placed)
+            (piece[0], position, unpack(self._spool.read(*piece[2:]))) for piece, position in sorted(entries)
         )
 
     def _written(self, batches: Iterable[RecordBatch]) -> Iterator[tuple[int, int, int, int]]:
@@ -249,12 +253,12 @@ class _Meter:
         self._done = 0
 
     def chunks(self, split: Split, schema: Schema) -> Iterator[Chunk]:
-        split_bytes = 0
+        bytes_read = 0
 
         def advance(count: int) -> None:
-            nonlocal split_bytes
-            split_bytes = min(split_bytes + count, split.size)
-            self._progress(self._done + split_bytes)
+            nonlocal bytes_read
+            bytes_read = min(bytes_read + count, split.size)
+            self._progress(self._done + bytes_read)
 
         yield from chunks(split, schema, advance)
         self.advance(split.size)

@@ -58,13 +58,13 @@ def needed(schema: Schema, relation: Relation) -> frozenset[str]:
 @lru_cache(maxsize=64)
 def _joined(schema: Schema) -> Mapping[str, frozenset[str]]:
     """The attributes of each relation that joins compare."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    names: defaultdict[str, set[str]] = defaultdict(set)
     for position, join in enumerate(schema.joins):
         if position not in schema.evolution.removed_joins:
             for left, right in join.on:
-                found[join.left].add(left)
-                found[join.right].add(right)
-    return {name: frozenset(attributes) for name, attributes in found.items()}
+                names[join.left].add(left)
+                names[join.right].add(right)
+    return {name: frozenset(attributes) for name, attributes in names.items()}
 
 
 class RowReader:
@@ -104,8 +104,8 @@ class RowReader:
     def _getter(self) -> Callable[[Any], tuple[Any, ...]]:
         if self._width > 1:
             return itemgetter(*self.names)
-        only = self.names[0]
-        return lambda row: (row[only],)
+        name = self.names[0]
+        return lambda row: (row[name],)
 
     def insertion(self, row: Any) -> Row:
         """The row of a JSON object with every needed attribute; other missing attributes are NULL."""
@@ -179,10 +179,10 @@ class RowReader:
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
         """The value in place of one that is missing because of ``error``; raises any other error."""
-        named = MalformedError(f"{self.relation.name}.{name}: {error}")
+        named_error = MalformedError(f"{self.relation.name}.{name}: {error}")
         if not isinstance(error, MissingError) or name in self._never_missing:
-            raise named from None
-        self.passed_over[str(named)] += error.missing
+            raise named_error from None
+        self.passed_over[str(named_error)] += error.missing
         return error.left
 
     def notes(self, source: str) -> Iterator[BadRecord]:
@@ -220,30 +220,30 @@ class RowReader:
             conversion(kind, type_of_value) for kind, type_of_value in zip(kinds, types, strict=True)
         ]
         integers = tuple(i for i, step in enumerate(conversions) if step is integer_of_int)
-        passed = (unchanged, integer_of_int)
-        return integers, tuple((i, step) for i, step in enumerate(conversions) if step not in passed)
+        trivial = (unchanged, integer_of_int)
+        return integers, tuple((i, step) for i, step in enumerate(conversions) if step not in trivial)
 
     def no_attribute(self, name: str) -> MalformedError:
         near = nearest(name, self.names)
         return MalformedError(f"{self.relation.name} has no attribute {shown(name)}{near}")
 
     def missing(self, name: str) -> MalformedError:
-        user = "the key" if name in self.relation.key else "a join"
-        return MalformedError(f"{self.relation.name}.{name} is missing, and {user} needs it")
+        dependent = "the key" if name in self.relation.key else "a join"
+        return MalformedError(f"{self.relation.name}.{name} is missing, and {dependent} needs it")
 
-    def record(self, row: Row, given: int | None, *, delete: bool = False) -> Record:
-        """The record of a converted row. ``given``: the record's time."""
-        return Record(self.index, self.time(row, given, delete=delete), row, delete)
+    def record(self, row: Row, record_time: int | None, *, delete: bool = False) -> Record:
+        """The record of a converted row. ``record_time``: its own time, if it has one."""
+        return Record(self.index, self.time(row, record_time, delete=delete), row, delete)
 
-    def truncation(self, given: int | None) -> Record:
+    def truncation(self, record_time: int | None) -> Record:
         """The truncation of the relation at a time."""
         refuse_deletion(self)
-        if given is None:
+        if record_time is None:
             raise MalformedError(f"no time: a truncation of {self.relation.name} needs a `time`")
-        return Record.truncation(self.index, given)
+        return Record.truncation(self.index, record_time)
 
-    def time(self, row: Row, given: int | None, *, delete: bool) -> int:
-        """The time of a record with ``row``. ``given``: the record's time.
+    def time(self, row: Row, record_time: int | None, *, delete: bool) -> int:
+        """The time of a record with ``row``. ``record_time``: its own time, if it has one.
 
         An insertion takes the time attribute first; a deletion takes the record's time first.
         """
@@ -251,12 +251,12 @@ class RowReader:
             raise MalformedError(f"rows of {self.relation.name} come only from its source")
         if self.table:
             return 0
-        if self.time_column is None or (delete and given is not None):
-            if given is None:
+        if self.time_column is None or (delete and record_time is not None):
+            if record_time is None:
                 raise MalformedError(
                     f"no time: a record of {self.relation.name} needs a `time`, or its schema a `time:`"
                 )
-            return given
+            return record_time
         value = row[self.time_column]
         if type(value) is int:
             return value
@@ -265,9 +265,9 @@ class RowReader:
         )
 
 
-def readers(schema: Schema, only: int | None = None) -> Mapping[str, RowReader]:
+def readers(schema: Schema, relation: int | None = None) -> Mapping[str, RowReader]:
     """A reader for each relation, by name, or only for the one at a position."""
-    positions = range(len(schema.relations)) if only is None else (only,)
+    positions = range(len(schema.relations)) if relation is None else (relation,)
     return {schema.relations[i].name: RowReader(schema, i) for i in positions}
 
 
@@ -298,9 +298,11 @@ def refuse_deletion(reader: RowReader) -> None:
         raise MalformedError(f"{reader.relation.name} is a static table, and static tables take no deletions")
 
 
-def notes(known: Mapping[str, RowReader], source: str) -> list[BadRecord]:
+def notes(readers_by_name: Mapping[str, RowReader], source: str) -> list[BadRecord]:
     """Notes on the values that readers have passed over since the last call."""
-    return [note for reader in known.values() if reader.passed_over for note in reader.notes(source)]
+    return [
+        note for reader in readers_by_name.values() if reader.passed_over for note in reader.notes(source)
+    ]
 
 
 class RecordReader:
@@ -310,12 +312,12 @@ class RecordReader:
         self._schema = schema
         self._readers = readers(schema)
 
-    def record(self, item: Any, arrived: int | None = None) -> Record:
-        """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
+    def record(self, item: Any, default_time: int | None = None) -> Record:
+        """The record of a JSON value; ``default_time`` is its time if it has none. Raises MalformedError."""
         try:
             reader = self._readers[item["relation"]]
             if "row" not in item and item.get("op") == TRUNCATE and item.keys() <= FIELDS:
-                return _truncation(reader, None, item.get("time"), arrived)
+                return _truncation(reader, None, item.get("time"), default_time)
             row = item["row"]
             time_value = item.get("time")
             op = item.get("op")
@@ -324,10 +326,10 @@ class RecordReader:
         if (op is None or time_value is None or len(item) != len(FIELDS)) and not item.keys() <= FIELDS:
             raise self._fault(item)
         if op == TRUNCATE:
-            return _truncation(reader, row, time_value, arrived)
+            return _truncation(reader, row, time_value, default_time)
         if op is not None and op != "+" and is_deletion(op):
-            return _deletion(reader, row, time_value, arrived)
-        return _insertion(reader, row, time_value, arrived)
+            return _deletion(reader, row, time_value, default_time)
+        return _insertion(reader, row, time_value, default_time)
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
@@ -422,42 +424,42 @@ class Flat(NamedTuple):
 class BareRowReader:
     """Reads rows of the relation at position ``relation``. ``others``: fields that are not attributes."""
 
-    def __init__(self, schema: Schema, relation: int, others: Collection[str] = ()) -> None:
+    def __init__(self, schema: Schema, relation: int, extra_names: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)
-        if others:
-            self._reader.known = {*self._reader.known, *others}
+        if extra_names:
+            self._reader.known = {*self._reader.known, *extra_names}
         self._own = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
         return list(self._reader.notes(source))
 
-    def record(self, item: Any, arrived: int | None = None) -> Record:
-        """The record of a JSON value; ``arrived`` is its time if it has none. Raises MalformedError."""
+    def record(self, item: Any, default_time: int | None = None) -> Record:
+        """The record of a JSON value; ``default_time`` is its time if it has none. Raises MalformedError."""
         if type(item) is not dict or self._own.isdisjoint(item):
-            return self._reader.record(self._reader.insertion(item), arrived)
+            return self._reader.record(self._reader.insertion(item), default_time)
         row = {name: value for name, value in item.items() if name not in self._own}
-        own = {name: value for name, value in item.items() if name in self._own}
-        flat = Flat.of(own)
+        record_fields = {name: value for name, value in item.items() if name in self._own}
+        flat = Flat.of(record_fields)
         if flat is not None:
-            return self._flattened(row, flat, arrived)
-        time_value = own.get("time")
-        if self.truncates(own):
-            return _truncation(self._reader, row, time_value, arrived)
-        if own.get("op") is not None and is_deletion(own["op"]):
-            return _deletion(self._reader, row, time_value, arrived)
-        return _insertion(self._reader, row, time_value, arrived)
+            return self._flattened(row, flat, default_time)
+        time_value = record_fields.get("time")
+        if self.truncates(record_fields):
+            return _truncation(self._reader, row, time_value, default_time)
+        if record_fields.get("op") is not None and is_deletion(record_fields["op"]):
+            return _deletion(self._reader, row, time_value, default_time)
+        return _insertion(self._reader, row, time_value, default_time)
 
     def truncates(self, item: Any) -> bool:
         """True if a JSON value is a truncation, which has no row."""
         return type(item) is dict and "op" in self._own and item.get("op") == TRUNCATE
 
-    def _flattened(self, row: dict[str, Any], flat: Flat, arrived: int | None) -> Record:
+    def _flattened(self, row: dict[str, Any], flat: Flat, default_time: int | None) -> Record:
         """The record of a flattened change event; without a time, it gets its time of arrival, or 0."""
-        time = flat.time or arrived or 0
-        keyed = self._reader.relation.key
+        time = flat.time or default_time or 0
+        key_names = self._reader.relation.key
         for name in [name for name, value in row.items() if is_unavailable(value)]:
-            if not flat.deleted or name in keyed:
+            if not flat.deleted or name in key_names:
                 raise not_logged(self._reader.relation.name, name)
             row[name] = None
         if not flat.deleted:
@@ -466,23 +468,23 @@ class BareRowReader:
         return self._reader.record(self._reader.deletion(row), time, delete=True)
 
 
-def _insertion(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
+def _insertion(reader: RowReader, row: Any, time_value: Any, default_time: int | None) -> Record:
     values = reader.insertion(row)
     if reader.stamped and time_value is not None:
         return Record(reader.index, timestamp(time_value), values)
-    return reader.record(values, arrived)
+    return reader.record(values, default_time)
 
 
-def _deletion(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
+def _deletion(reader: RowReader, row: Any, time_value: Any, default_time: int | None) -> Record:
     refuse_deletion(reader)
     values = reader.deletion(row)
-    return reader.record(values, arrived if time_value is None else timestamp(time_value), delete=True)
+    return reader.record(values, default_time if time_value is None else timestamp(time_value), delete=True)
 
 
-def _truncation(reader: RowReader, row: Any, time_value: Any, arrived: int | None) -> Record:
+def _truncation(reader: RowReader, row: Any, time_value: Any, default_time: int | None) -> Record:
     if row is not None and not (type(row) is dict and all(value is None for value in row.values())):
         raise truncated_row(reader)
-    return reader.truncation(arrived if time_value is None else timestamp(time_value))
+    return reader.truncation(default_time if time_value is None else timestamp(time_value))
 
 
 def truncated_row(reader: RowReader) -> MalformedError:
@@ -561,8 +563,8 @@ def _reached(value: Any, path: str) -> Any:
         return MISSING
     if path in value:
         return value[path]
-    head, dot, rest = path.partition(".")
-    return _reached(value[head], rest) if dot and head in value else MISSING
+    head, dot, inner_path = path.partition(".")
+    return _reached(value[head], inner_path) if dot and head in value else MISSING
 
 
 DEEPEST: Final = 8
@@ -574,10 +576,10 @@ def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
 
     A value is a list if its path passes arrays; objects more than ``DEEPEST`` levels deep are left out.
     """
-    values_by_path: dict[str, Any] = {}
+    leaves_by_path: dict[str, Any] = {}
     for name, value in row.items():
-        _put(values_by_path, name, value, DEEPEST, listed=False)
-    return values_by_path
+        _put(leaves_by_path, name, value, DEEPEST, listed=False)
+    return leaves_by_path
 
 
 def _put(values_by_path: dict[str, Any], path: str, value: Any, depth: int, *, listed: bool) -> None:
@@ -606,15 +608,15 @@ def taken(attribute: Attribute, value: Any) -> Value:
 
 def _taken_together(attribute: Attribute, leaves: list[Any]) -> Value:
     """The value of an array. Raises MissingError with the other elements if some are missing."""
-    there = [leaf for leaf in leaves if not _is_no_number(leaf)]
-    if len(there) <= 1:
-        value = taken(attribute, there[0]) if there else None
+    present = [leaf for leaf in leaves if not _is_no_number(leaf)]
+    if len(present) <= 1:
+        value = taken(attribute, present[0]) if present else None
     elif attribute.type in _TEXTS:
-        value = _BETWEEN.join(str(taken(attribute, leaf)) for leaf in there)
+        value = _BETWEEN.join(str(taken(attribute, leaf)) for leaf in present)
     else:
-        raise refusal(attribute.type, there)
-    if len(there) < len(leaves):
-        raise MissingError(NOT_FINITE, value, len(leaves) - len(there))
+        raise refusal(attribute.type, present)
+    if len(present) < len(leaves):
+        raise MissingError(NOT_FINITE, value, len(leaves) - len(present))
     return value
 
 
@@ -651,11 +653,11 @@ class Origins:
     """
 
     def __init__(self, relation: Relation) -> None:
-        heads = {part for a in relation.attributes if a.origin for part in (a.origin, _head(a.origin))}
-        self.known = heads | {a.name for a in relation.attributes}
+        names = {part for a in relation.attributes if a.origin for part in (a.origin, _head(a.origin))}
+        self.known = names | {a.name for a in relation.attributes}
         """The names that fields of records may have."""
         self._places = [
-            (a.origin, a.name if a.name not in heads else None) if a.origin else (None, a.name)
+            (a.origin, a.name if a.name not in names else None) if a.origin else (None, a.name)
             for a in relation.attributes
         ]
 
@@ -679,9 +681,9 @@ def column_of(attribute: Attribute, columns: Mapping[str, int]) -> tuple[str, st
     if origin is not None:
         if origin in columns:
             return origin, None
-        head, dot, rest = origin.partition(".")
+        head, dot, path = origin.partition(".")
         if dot and head in columns:
-            return head, rest
+            return head, path
     return (attribute.name, None) if attribute.name in columns else None
 
 

@@ -101,28 +101,28 @@ class Samples:
         if len(self.reasons) < _REASONS:
             self.reasons.append(reason)
 
-    def add_file(self, own: str, rows: Iterable[SampleRow], document: Path | None = None) -> None:
-        """Add a file's rows. ``own``: the relation of bare rows, which are bad if other rows name a relation.
+    def add_file(self, relation: str, rows: Iterable[SampleRow], document: Path | None = None) -> None:
+        """Add a file's rows. ``relation``: that of bare rows, which are bad if other rows name a relation.
 
         ``document``: the file, if it may be a single object around the rows.
         """
         bare: list[SampleRow] = []
-        count, named = 0, False
+        count, has_relations = 0, False
         for row in rows:
             if row.relation is not None:
-                named = True
+                has_relations = True
                 self.add(row.relation, row)
                 continue
             count += 1
             if len(bare) < SAMPLE_ROWS:
                 bare.append(row)
-        if named:
+        if has_relations:
             self.unreadable += count
             return
         if document and count == 1 and bare[0].json:
-            bare = self._unwrapped(own, bare[0])
-            if len(bare) == 1 and (keyed := _keyed(bare[0].values)) is not None:
-                path, size = keyed
+            bare = self._unwrapped(relation, bare[0])
+            if len(bare) == 1 and (wrapped := _keyed(bare[0].values)) is not None:
+                path, size = wrapped
                 jq_path = "".join(f"[{orjson.dumps(name).decode()}]" for name in path)
                 entries = (
                     f".{jq_path} | to_entries[] | {{key}} + .value"
@@ -134,21 +134,21 @@ class Samples:
                     f" jq -c {shlex.quote(entries)} {shlex.quote(str(document))} > rows.jsonl"
                 )
         for row in bare:
-            self.add(own, row)
+            self.add(relation, row)
 
-    def _unwrapped(self, own: str, row: SampleRow) -> list[SampleRow]:
+    def _unwrapped(self, relation: str, row: SampleRow) -> list[SampleRow]:
         """The rows that an object wraps, at the path used for earlier ones; otherwise the object as a row."""
-        path_of_rows = self._arrays.get(own)
-        if own in self._rows and path_of_rows is None:
+        known_path = self._arrays.get(relation)
+        if relation in self._rows and known_path is None:
             return [row]
-        path = (_wrapped(row.values) or "") if path_of_rows is None else path_of_rows.partition(".")[2]
-        rows_at_path = reached(row.values, path) if path else MISSING
-        if not isinstance(rows_at_path, list):
+        path = (_wrapped(row.values) or "") if known_path is None else known_path.partition(".")[2]
+        elements = reached(row.values, path) if path else MISSING
+        if not isinstance(elements, list):
             return [row]
-        if path_of_rows is None:
-            self._arrays[own] = f"{own}.{path}"
-            self._beside[own] = tuple(leaves(without(row.values, {path: None})))
-        return [SampleRow(None, one, json=True) for one in rows_at_path if isinstance(one, dict)]
+        if known_path is None:
+            self._arrays[relation] = f"{relation}.{path}"
+            self._beside[relation] = tuple(leaves(without(row.values, {path: None})))
+        return [SampleRow(None, element, json=True) for element in elements if isinstance(element, dict)]
 
     def add(self, relation: str, row: SampleRow) -> None:
         rows = (self._updates if row.update else self._rows).setdefault(relation, [])
@@ -156,21 +156,21 @@ class Samples:
             self.timed.add(relation)
         if len(rows) >= SAMPLE_ROWS:
             return
-        inner = arrays(row.values) if row.json else {}
+        nested = arrays(row.values) if row.json else {}
         try:
-            rows.append(leaves(without(row.values, inner) if inner else row.values))
+            rows.append(leaves(without(row.values, nested) if nested else row.values))
         except RecursionError:  # circular arrays
             self.skip(f"{relation}: {TOO_DEEP}")
             return
-        for path, elements in inner.items():
+        for path, elements in nested.items():
             child = as_name(f"{relation}_{path}")
             self._arrays[child] = f"{relation}.{path}"
-            around = self._around.setdefault(child, [])
-            for element in elements[: SAMPLE_ROWS - len(around)]:
-                before = len(self._rows.get(child, ()))
+            outer_rows = self._around.setdefault(child, [])
+            for element in elements[: SAMPLE_ROWS - len(outer_rows)]:
+                count = len(self._rows.get(child, ()))
                 self.add(child, SampleRow(child, element, json=True))
-                if len(self._rows[child]) > before:
-                    around.append(len(rows) - 1)
+                if len(self._rows[child]) > count:
+                    outer_rows.append(len(rows) - 1)
 
     def tables(self) -> dict[str, dict[str, list[object]]]:
         """Columns by relation; missing attributes are NULL. Rows in arrays have the key of the outer row."""
@@ -179,14 +179,16 @@ class Samples:
             parent, _, path = origin.partition(".")
             if parent != child:
                 tables[parent].pop(path, None)  # rows without the array have NULL there
-        for child, each in self.nested.items():
-            if not each.own:
+        for child, nested in self.nested.items():
+            if not nested.own:
                 continue
-            outer = tables[each.parent]
-            if each.parents not in outer:
-                outer[each.parents] = [f"{PLACE}{number}" for number in range(len(self._rows[each.parent]))]
-            values = outer[each.parents]
-            tables[child] = {each.own: [values[n] for n in self._around[child]], **tables[child]}
+            outer = tables[nested.parent]
+            if nested.parents not in outer:
+                outer[nested.parents] = [
+                    f"{PLACE}{number}" for number in range(len(self._rows[nested.parent]))
+                ]
+            values = outer[nested.parents]
+            tables[child] = {nested.own: [values[n] for n in self._around[child]], **tables[child]}
         return tables
 
     @cached_property
@@ -214,8 +216,8 @@ class Samples:
         if not unique:
             return PLACE
         best = max(unique, key=lambda column: identifier_score(table, column))
-        least = _KEY_OF_MANY if table.rows >= _MANY else _KEY_OF_FEW
-        return best.name if identifier_score(table, best) >= least else PLACE
+        threshold = _KEY_OF_MANY if table.rows >= _MANY else _KEY_OF_FEW
+        return best.name if identifier_score(table, best) >= threshold else PLACE
 
 
 def sample(paths: Sequence[Path]) -> Samples:
@@ -229,13 +231,13 @@ def sample(paths: Sequence[Path]) -> Samples:
     samples = Samples()
     for path in paths:
         files = _files(path, samples.skipped)
-        for _, beside in groupby(files, key=lambda file: file.parent):
-            together = list(beside)
-            series = path.is_dir() and _is_series(together)
-            for file in together:
+        for _, folder_files in groupby(files, key=lambda file: file.parent):
+            files_of_folder = list(folder_files)
+            is_series = path.is_dir() and _is_series(files_of_folder)
+            for file in files_of_folder:
                 rows = islice(_rows(file, samples.skip), SAMPLE_RECORDS)
                 document = file if ".json" in map(str.lower, file.suffixes[-2:]) else None
-                samples.add_file(_relation_of(file, in_series=series), rows, document)
+                samples.add_file(_relation_of(file, in_series=is_series), rows, document)
     if not samples.tables():
         reasons = "".join(f"\n{line}" for line in (*samples.reasons, *skipped_notes(samples.skipped)))
         bad = f" ({counted(samples.unreadable, 'record')} that cannot be read)" if samples.unreadable else ""
@@ -245,10 +247,10 @@ def sample(paths: Sequence[Path]) -> Samples:
 
 def _wrapped(item: Mapping[str, Any]) -> str | None:
     """The path to the rows in an object that only wraps them: it has one list, of objects, and no name."""
-    arrays_of_item = arrays(item)
-    if len(arrays_of_item) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
+    arrays_by_path = arrays(item)
+    if len(arrays_by_path) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
         return None
-    return next(iter(arrays_of_item))
+    return next(iter(arrays_by_path))
 
 
 def _keyed(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ...], int] | None:
@@ -257,8 +259,8 @@ def _keyed(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ..
     if len(inner) == len(item) >= _MANY_OBJECTS and set.intersection(*map(set, inner)):
         return (), len(inner)
     for name, value in item.items() if depth else ():
-        if isinstance(value, Mapping) and (keyed_below := _keyed(value, depth - 1)) is not None:
-            return (name, *keyed_below[0]), keyed_below[1]
+        if isinstance(value, Mapping) and (inner_result := _keyed(value, depth - 1)) is not None:
+            return (name, *inner_result[0]), inner_result[1]
     return None
 
 
@@ -267,7 +269,9 @@ def _lists(value: object, depth: int = DEEPEST) -> int:
     if isinstance(value, list):
         return 1
     return (
-        sum(_lists(one, depth - 1) for one in value.values()) if isinstance(value, Mapping) and depth else 0
+        sum(_lists(inner, depth - 1) for inner in value.values())
+        if isinstance(value, Mapping) and depth
+        else 0
     )
 
 
@@ -277,13 +281,13 @@ def _columns(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
 
 
 def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
-    def known(places: Sequence[Path]) -> Path:
-        format_of(places[-1])
-        return places[-1]
+    def check_format(parts: Sequence[Path]) -> Path:
+        format_of(parts[-1])
+        return parts[-1]
 
     if not path.exists():
         raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-    return visited(path, known, skipped.append)
+    return visited(path, check_format, skipped.append)
 
 
 def _is_series(files: Sequence[Path]) -> bool:
@@ -293,8 +297,8 @@ def _is_series(files: Sequence[Path]) -> bool:
 
 def _relation_of(file: Path, *, in_series: bool) -> str:
     """The file's name without suffixes; for a series, and for files of Spark, the directory's name."""
-    of_folder = in_series or file.name.startswith("part-")
-    return as_name((file.resolve().parent if of_folder else file).name.split(".", 1)[0])
+    named_by_folder = in_series or file.name.startswith("part-")
+    return as_name((file.resolve().parent if named_by_folder else file).name.split(".", 1)[0])
 
 
 def _rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
@@ -360,8 +364,8 @@ def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
         except csv.Error as error:
             skip(f"{file}: the header: {csv_fault(error)}")
             return
-        whole = _whole(file, reader, layout._replace(width=len(header)), skip)
-        rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in whole)
+        records = _whole(file, reader, layout._replace(width=len(header)), skip)
+        rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in records)
         yield from _flat(rows, header, skip)
 
 
@@ -413,7 +417,7 @@ def _plain(value: object) -> object:
     """A value as JSON represents it."""
     match value:
         case list():
-            return [_plain(one) for one in value]
+            return [_plain(element) for element in value]
         case Unreadable():
             return None
     return value

@@ -102,16 +102,16 @@ def plan(
             )
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-        files = list(visited(path, lambda places: _file(places, schema, relation), skipped.append))
+        files = list(visited(path, lambda paths: _file(paths, schema, relation), skipped.append))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
     except OSError as error:
         raise SourceError(f"{error.filename or path}: cannot read: {error.strerror}") from None
     if not files:
-        reasons = "".join(f"\n{one}" for one in skipped[:_SHOWN])
+        reasons = "".join(f"\n{reason}" for reason in skipped[:_SHOWN])
         raise SourceError(f"{path}: no replay files in this directory ({_known_suffixes()}){reasons}")
-    for each in skipped:
-        skip(each)
+    for reason in skipped:
+        skip(reason)
     return splits
 
 
@@ -120,9 +120,13 @@ _SHOWN: Final = 3
 
 def skipped_notes(skipped: Sequence[NoRecordsError]) -> list[str]:
     """A line for each of the first files that were left out, and one for the others."""
-    lines = [f"skipped: {each}" for each in skipped[:_SHOWN]]
-    more = len(skipped) - _SHOWN
-    return [*lines, f"skipped: {more:,} more file{'' if more == 1 else 's'}"] if more > 0 else lines
+    lines = [f"skipped: {error}" for error in skipped[:_SHOWN]]
+    more_count = len(skipped) - _SHOWN
+    return (
+        [*lines, f"skipped: {more_count:,} more file{'' if more_count == 1 else 's'}"]
+        if more_count > 0
+        else lines
+    )
 
 
 def _known_suffixes() -> str:
@@ -136,23 +140,27 @@ def visited(
 
     ``skip`` gets the errors that it raises for files of a directory.
     """
-    places = (*above, path)
+    paths = (*above, path)
     if not path.is_dir():
-        yield visit(places)
+        yield visit(paths)
         return
     for entry in replay_entries(path):
         try:
-            yield from visited(entry, visit, skip, *places)
+            yield from visited(entry, visit, skip, *paths)
         except NoRecordsError as reason:
             skip(reason)
 
 
-def _file(places: Sequence[Path], schema: Schema, given: int | None) -> _File:
-    """The last of ``places``; if no relation is given, the nearest name of a relation determines it."""
-    named = (relation_named(place, schema) for place in reversed(places))
-    relation = next((each for each in named if each is not None), None) if given is None else given
-    kind = format_of(places[-1])
-    return _File(places[-1], kind, _bare(places[-1], kind, schema, relation))
+def _file(paths: Sequence[Path], schema: Schema, explicit: int | None) -> _File:
+    """The last of ``paths``; if no relation is given, the nearest name of a relation determines it."""
+    relations = (relation_named(place, schema) for place in reversed(paths))
+    relation = (
+        next((candidate for candidate in relations if candidate is not None), None)
+        if explicit is None
+        else explicit
+    )
+    kind = format_of(paths[-1])
+    return _File(paths[-1], kind, _bare(paths[-1], kind, schema, relation))
 
 
 _WAYS: Final = {
@@ -167,11 +175,11 @@ _WAYS: Final = {
 def format_of(path: Path) -> Format:
     """The format by the suffix of the name. Raises SourceError for an unknown one."""
     suffixes = [s.lower() for s in path.suffixes]
-    packed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
-    kind = SUFFIXES.get((suffixes[-2:-1] if packed else suffixes[-1:] or [""])[0] if suffixes else "")
-    if kind is None or (packed and kind not in PACKED):
-        way = _WAYS.get("".join(suffixes[-1:]), "")
-        raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}{way}")
+    is_compressed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
+    kind = SUFFIXES.get((suffixes[-2:-1] if is_compressed else suffixes[-1:] or [""])[0] if suffixes else "")
+    if kind is None or (is_compressed and kind not in PACKED):
+        advice = _WAYS.get("".join(suffixes[-1:]), "")
+        raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}{advice}")
     return kind
 
 
@@ -180,17 +188,17 @@ def relation_named(path: Path, schema: Schema) -> int | None:
     stem = path.name.split(".", 1)[0]
     if stem in schema.index:
         return schema.index[stem]
-    folded = {name.casefold(): position for name, position in schema.index.items()}
-    return folded.get(stem.casefold(), folded.get(as_name(stem).casefold()))
+    positions = {name.casefold(): position for name, position in schema.index.items()}
+    return positions.get(stem.casefold(), positions.get(as_name(stem).casefold()))
 
 
 def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
     """``relation`` if the file contains bare rows, None if its records name their relation."""
-    named = names_relations(path, kind, schema, relation)
-    if named is None:
+    names_them = names_relations(path, kind, schema, relation)
+    if names_them is None:
         return relation
-    own = relation is not None and "relation" in schema.relations[relation].columns
-    if named and not own:
+    has_attribute = relation is not None and "relation" in schema.relations[relation].columns
+    if names_them and not has_attribute:
         return None
     if relation is None:
         stem = path.name.split(".", 1)[0]
@@ -245,8 +253,8 @@ def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[
 
 
 def _gathered(items: Iterator[Record | BadRecord]) -> Iterator[Chunk]:
-    while some := list(islice(items, BATCH)):
-        yield Chunk.of(some)
+    while batch_items := list(islice(items, BATCH)):
+        yield Chunk.of(batch_items)
 
 
 def names_relations(path: Path, kind: str, schema: Schema, relation: int | None) -> bool | None:
@@ -333,14 +341,14 @@ class Packer:
 
     def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
         """Add records in order of arrival; returns the pieces that are complete."""
-        if self._tables and (static := np.isin(batch.relation, self._tables)).any():
-            yield self._table(batch.take(static))
-            batch = batch.take(~static)
+        if self._tables and (is_static := np.isin(batch.relation, self._tables)).any():
+            yield self._table(batch.take(is_static))
+            batch = batch.take(~is_static)
         if not len(batch):
             return
         first = int(batch.time[0])
-        follows = not self._held or first >= int(self._held[-1].time[-1])
-        self._sorted &= follows and not (np.diff(batch.time) < 0).any()
+        in_order = not self._held or first >= int(self._held[-1].time[-1])
+        self._sorted &= in_order and not (np.diff(batch.time) < 0).any()
         self._held.append(batch)
         if sum(map(len, self._held)) >= (BATCH if self._sorted else MEMORY_RECORDS):
             yield from self.rest()
@@ -367,10 +375,10 @@ class Packer:
     def _packed(self, batches: list[RecordBatch]) -> tuple[PackedPiece, bytes]:
         check()
         size = sum(map(len, batches))
-        deleting = [batch for batch in batches if batch.delete is not None]
-        deletions = sum(int(batch.deletes().sum()) for batch in deleting)
+        deleting_batches = [batch for batch in batches if batch.delete is not None]
+        deletions = sum(int(batch.deletes().sum()) for batch in deleting_batches)
         first, last = int(batches[0].time[0]), int(batches[-1].time[-1])
-        dequeues = any(map(self._dequeues, deleting))
+        dequeues = any(map(self._dequeues, deleting_batches))
         piece = self._next(Holds.RECORDS, first, last, size, deletions, dequeues=dequeues)
         return piece, pack(concat_batches(batches))
 

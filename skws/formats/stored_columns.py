@@ -20,7 +20,7 @@ _KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
 def typed_batches(
-    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], together: int = _TOGETHER
+    database: str, reader: RowReader, values: Iterator[tuple[Any, ...]], batch_size: int = _TOGETHER
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a column for each attribute, equal to the rows of ``typed_rows`` for the same values.
 
@@ -29,11 +29,13 @@ def typed_batches(
     attributes = reader.relation.attributes
     schema = pa.schema([(attribute.name, STORED[attribute.type]) for attribute in attributes])
     first = 1
-    while rows := list(islice(values, together)):
+    while rows := list(islice(values, batch_size)):
         columns = _columns(attributes, rows)
         if columns is None:
-            some = zip(*typed_rows(database, reader, iter(rows), first), strict=True)
-            columns = [pa.array(column, kind) for column, kind in zip(some, schema.types, strict=True)]
+            rows_by_column = zip(*typed_rows(database, reader, iter(rows), first), strict=True)
+            columns = [
+                pa.array(column, kind) for column, kind in zip(rows_by_column, schema.types, strict=True)
+            ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
         first += len(rows)
 
@@ -53,13 +55,13 @@ def _column(kind: AttributeType, values: tuple[Any, ...]) -> pa.Array | None:
     types = set(map(type, values)) - {type(None)}
     if not types:
         return pa.nulls(len(values))
-    stored = _KINDS.get(types.pop()) if len(types) == 1 else None
-    if stored is None:
+    arrow_type = _KINDS.get(types.pop()) if len(types) == 1 else None
+    if arrow_type is None:
         return None
     try:
-        column = pa.array(values, stored)
+        column = pa.array(values, arrow_type)
     except (pa.ArrowException, OverflowError, UnicodeError):  # integers of more than 64 bits, lone surrogates
         return None
-    if pa.types.is_string(stored) and kind not in _TEXTS:
+    if pa.types.is_string(arrow_type) and kind not in _TEXTS:
         column = pc.if_else(pc.equal(column, ""), None, column)
     return typed(column, kind)

@@ -72,8 +72,10 @@ class ColumnReader:
         self._time = time
         self._readers = readers(schema, relation)
         self._bare = None if relation is None else schema.relations[relation]
-        own = OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
-        self._own = {name: columns.index(name) for name in own if name in columns}
+        record_fields = (
+            OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
+        )
+        self._own = {name: columns.index(name) for name in record_fields if name in columns}
         self._json = self._own.get("row")
         self._flat = [(name, column) for name, column in self._own.items() if name in FLAT]
         self._layouts: dict[str, _AttributeColumns] = {}
@@ -93,8 +95,8 @@ class ColumnReader:
             refuse_deletion(reader)
         row = self._row(reader, values, delete=delete)
         time_value = self._given(values, "time") if reader.takes_time(delete=delete) else None
-        own = (None if flat is None else flat.time) if time_value is None else self._time(time_value)
-        return reader.record(row, own, delete=delete)
+        record_time = (None if flat is None else flat.time) if time_value is None else self._time(time_value)
+        return reader.record(row, record_time, delete=delete)
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
@@ -141,30 +143,34 @@ class _AttributeColumns:
         self,
         reader: RowReader,
         columns: Sequence[str],
-        own: Collection[str],
+        record_fields: Collection[str],
         convert: ConvertColumn,
     ) -> None:
         self._reader = reader
         self._columns = columns
-        places = {name: i for i, name in enumerate(columns) if name not in own}
+        indices = {name: i for i, name in enumerate(columns) if name not in record_fields}
         for name in reader.names:
-            if name in own:
+            if name in record_fields:
                 raise MalformedError(
                     f"{reader.relation.name}.{name} has the name of a field of the record, so it cannot"
                     " have a column of its own; put the rows as JSON in a column 'row'"
                 )
         attributes = reader.relation.attributes
-        columns_of_attributes = [column_of(attribute, places) for attribute in attributes]
-        used = {column for column, _ in filter(None, columns_of_attributes)}
-        self._foreign = tuple(i for name, i in places.items() if name not in used)
+        columns_of_attributes = [column_of(attribute, indices) for attribute in attributes]
+        used_names = {column for column, _ in filter(None, columns_of_attributes)}
+        self._foreign = tuple(i for name, i in indices.items() if name not in used_names)
         self._takes = tuple(
-            (-1, _null) if at is None else (places[at[0]], _taking(a, at[1], convert, places[at[0]]))
-            for a, at in zip(attributes, columns_of_attributes, strict=True)
+            (-1, _null)
+            if location is None
+            else (indices[location[0]], _taking(a, location[1], convert, indices[location[0]]))
+            for a, location in zip(attributes, columns_of_attributes, strict=True)
         )
-        self._empty = bool(places) and not used
-        absent = [a.name for a, at in zip(attributes, columns_of_attributes, strict=True) if at is None]
+        self._empty = bool(indices) and not used_names
+        missing = [
+            a.name for a, location in zip(attributes, columns_of_attributes, strict=True) if location is None
+        ]
         self._lacks = {
-            delete: next((name for name in absent if name in reader.wanted(delete=delete)), None)
+            delete: next((name for name in missing if name in reader.wanted(delete=delete)), None)
             for delete in (False, True)
         }
 
@@ -175,9 +181,9 @@ class _AttributeColumns:
                 if self._empty:
                     raise self._reader.no_attribute(self._columns[column])
                 self._reader.unknown(self._columns[column])
-        lacking = self._lacks[delete]
-        if lacking is not None:
-            raise self._reader.missing(lacking)
+        missing = self._lacks[delete]
+        if missing is not None:
+            raise self._reader.missing(missing)
         row: list[Value] = []
         for column, convert in self._takes:
             value = values[column]
@@ -250,17 +256,23 @@ class CsvLayout(NamedTuple):
         comments = list(takewhile(lambda option: option.is_comment(lines), options))
         first = comments[-1] if comments else options[0]  # the last of several comments may name the columns
         header_option = next((option for option in options if option.is_header_after(first, lines)), first)
-        passed = [line_number for line_number in lines_with_text if line_number < header_option.before]
-        return header_option._replace(passed_over=len(passed))
+        skipped = [line_number for line_number in lines_with_text if line_number < header_option.before]
+        return header_option._replace(passed_over=len(skipped))
 
     @classmethod
     def _at(cls, lines: Sequence[str], line_number: int, delimiters: str) -> CsvLayout:
         """The layout with the header at a line."""
         delimiter = max(delimiters, key=lines[line_number].count)
         widths = [len(_trimmed(fields)) for fields in _lenient(lines[line_number:], delimiter)]
-        named, rows = (widths[0] if widths else 0), Counter(widths[1:])
-        width, count = rows.most_common(1)[0] if rows else (named, 0)
-        return cls(line_number, 0, delimiter, named, max(named, width) if 2 * count > rows.total() else named)
+        name_count, rows = (widths[0] if widths else 0), Counter(widths[1:])
+        width, count = rows.most_common(1)[0] if rows else (name_count, 0)
+        return cls(
+            line_number,
+            0,
+            delimiter,
+            name_count,
+            max(name_count, width) if 2 * count > rows.total() else name_count,
+        )
 
     def is_header_after(self, first: CsvLayout, lines: Sequence[str]) -> bool:
         """True if the header is here and not at ``first``, which is then a title or a comment."""
@@ -275,8 +287,8 @@ class CsvLayout(NamedTuple):
             return first.named < self.named  # names over values
         if lines[first.before].startswith("#"):
             return True
-        blank = " " in lines[first.before].strip() or not lines[first.before + 1].strip()
-        return 2 * first.named <= self.named and (self.named > 2 or blank)
+        is_title = " " in lines[first.before].strip() or not lines[first.before + 1].strip()
+        return 2 * first.named <= self.named and (self.named > 2 or is_title)
 
     def is_comment(self, lines: Sequence[str]) -> bool:
         """True if the line is a comment; a "#" may also directly precede the first name of a header."""
@@ -439,9 +451,9 @@ class CsvReader:
     def _texts(self) -> Iterator[str]:
         """The lines as text; bytes that are not UTF-8 become lone surrogates, which ``check_utf8`` finds."""
         for line in self._file:
-            start = self._offset == 0 and not self._taken
+            is_first = self._offset == 0 and not self._taken
             self._taken.append(line)
-            yield as_text(line.removeprefix(BOM) if start else line)
+            yield as_text(line.removeprefix(BOM) if is_first else line)
 
     def _header(self, fields: list[str]) -> None:
         names = column_names(fields, self._layout.width)

@@ -144,7 +144,7 @@ class TableIndex:
     the names of the table's parts in the file.
     """
 
-    def __init__(self, file: IndexParts, relation: int, schema_relation: Relation, prefix: str = "") -> None:
+    def __init__(self, file: IndexParts, relation: int, definition: Relation, prefix: str = "") -> None:
         meta = orjson.loads(memoryview(file.data(f"{prefix}meta")))
         self.path = file.path
         self.relation = relation
@@ -156,13 +156,13 @@ class TableIndex:
         self.occurrences: Ints = file.array(f"{prefix}occurrences")
         """The rows with equal rows before them, in order, each with the number of these."""
         self._joined = {
-            tuple(schema_relation.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
+            tuple(definition.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
         }
         self.passed_over: dict[str, int] = meta["passed_over"]
         """The numbers of missing values when the rows were read, by reason."""
         self.texts: dict[int, tuple[int, int]] = {
-            schema_relation.columns[name]: tuple(counts) for name, counts in meta["texts"].items()
+            definition.columns[name]: tuple(counts) for name, counts in meta["texts"].items()
         }
 
     def __len__(self) -> int:

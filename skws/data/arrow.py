@@ -31,15 +31,15 @@ STORED: Final = {
 
 def integers(array: pa.Array) -> Ints:
     """An int64 array without NULLs, as a NumPy array that shares its memory."""
-    return _shared(array, np.int64)
+    return _share_memory(array, np.int64)
 
 
 def numbers(array: pa.Array) -> npt.NDArray[Any]:
     """An array of numbers, as a NumPy array that shares its memory; undefined in place of NULLs."""
-    return _shared(array, array.type.to_pandas_dtype())  # a NumPy type
+    return _share_memory(array, array.type.to_pandas_dtype())  # a NumPy type
 
 
-def _shared(array: pa.Array, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+def _share_memory(array: pa.Array, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     _, values = array.buffers()
     if values is None:
         return np.zeros(0, dtype=kind)

@@ -38,7 +38,7 @@ class ArrowBlock:
         return ArrowBlock(self.relation, [column.slice(first, end - first) for column in self._columns])
 
     def take(self, indices: Ints) -> ArrowBlock:
-        return ArrowBlock(self.relation, self._some(indices))
+        return ArrowBlock(self.relation, self._take_columns(indices))
 
     def row(self, index: int) -> Row:
         return tuple(column[index].as_py() for column in self._columns)
@@ -90,6 +90,6 @@ class ArrowBlock:
             values = array.take(arrow.of_integers(indices)).to_pylist()
         return values
 
-    def _some(self, indices: Ints) -> list[pa.Array]:
+    def _take_columns(self, indices: Ints) -> list[pa.Array]:
         arrow_indices = arrow.of_integers(indices)
         return [column.take(arrow_indices) for column in self._columns]

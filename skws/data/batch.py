@@ -151,7 +151,7 @@ class Rows:
             [part.block + first for part, first in zip(parts, block_offsets, strict=False)]
         )
         positions = np.concatenate([part.place for part in parts])
-        blocks, number, first = _merged([block for part in parts for block in part.blocks])
+        blocks, number, first = _merge_blocks([block for part in parts for block in part.blocks])
         return cls(number.take(block), positions + first.take(block), blocks)
 
     def take(self, indices: Ints | Flags | slice) -> Rows:
@@ -411,7 +411,7 @@ class Chunk:
         return Chunk(self.records.take(flags), self.bad, numbers)
 
 
-def _merged(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
+def _merge_blocks(blocks: Sequence[Block]) -> tuple[tuple[Block, ...], Ints, Ints]:
     """Concatenate the blocks of columns of each relation, and its blocks of truncations.
 
     Returns the new blocks; for each old block, its new number and the index of its first row there.
@@ -500,14 +500,14 @@ def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
     new = 0
     for part in parts:
         if new >= BATCH:  # each pass over the pending parts costs time
-            pending = yield from _settled(pending, part[0])
+            pending = yield from _take_before(pending, part[0])
             new = 0
         pending.append(part)
         new += len(part[2])
-    yield from _settled(pending, None)
+    yield from _take_before(pending, None)
 
 
-def _settled(pending: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
+def _take_before(pending: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
     """The records before a time; returns the parts with the rest of them."""
     ready: list[Placed] = []
     pending_parts: list[Placed] = []

@@ -93,7 +93,7 @@ class Block(Protocol):
         """As ``present``, for some rows."""
 
 
-class _OfValues:
+class _ValueMethods:
     """The methods that blocks of Python values share."""
 
     __slots__ = ()
@@ -121,7 +121,7 @@ def _not_null(values: Sequence[Value]) -> Flags:
     return np.array([value is not None for value in values], dtype=bool)
 
 
-class RowBlock(_OfValues):
+class RowBlock(_ValueMethods):
     __slots__ = ("_rows", "relation")
 
     def __init__(self, relation: int, rows: Sequence[Row]) -> None:
@@ -147,7 +147,7 @@ class RowBlock(_OfValues):
         return [self._rows[index][column] for index in indices.tolist()]
 
 
-class ColumnBlock(_OfValues):
+class ColumnBlock(_ValueMethods):
     """Rows as columns: lists of Python values, arrays, or texts; rows are made on demand.
 
     ``searched``: columns that are searched and rarely read. They become ``Texts`` when blocks are
@@ -171,7 +171,7 @@ class ColumnBlock(_OfValues):
             return first
         parts = zip(*(block._columns for block in blocks), strict=True)  # noqa: SLF001 - its own
         searched = first._searched  # noqa: SLF001 - its own
-        columns = [_concatenated(group, as_texts=number in searched) for number, group in enumerate(parts)]
+        columns = [_concat(group, as_texts=number in searched) for number, group in enumerate(parts)]
         return cls(first.relation, columns, searched)
 
     def __len__(self) -> int:
@@ -189,7 +189,7 @@ class ColumnBlock(_OfValues):
 
     def take(self, indices: Ints) -> ColumnBlock:
         return ColumnBlock(
-            self.relation, [_taken(column, indices) for column in self._columns], self._searched
+            self.relation, [_take(column, indices) for column in self._columns], self._searched
         )
 
     def between(self, first: int, end: int) -> ColumnBlock:
@@ -200,13 +200,13 @@ class ColumnBlock(_OfValues):
         return self.rows(np.array([index]))[0]
 
     def rows(self, indices: Ints) -> list[Row]:
-        return list(zip(*(_at(column, indices) for column in self._columns), strict=True))
+        return list(zip(*(_values_at(column, indices) for column in self._columns), strict=True))
 
     def values(self, column: int) -> Sequence[Value]:
-        return _listed(self._columns[column])
+        return _to_list(self._columns[column])
 
     def values_at(self, column: int, indices: Ints) -> Sequence[Value]:
-        return _at(self._columns[column], indices)
+        return _values_at(self._columns[column], indices)
 
     def integers(self, column: int) -> Ints | None:
         values = self._columns[column]
@@ -268,7 +268,7 @@ class MappedBlock(ColumnBlock):
         self.first = first
 
 
-class TruncationBlock(_OfValues):
+class TruncationBlock(_ValueMethods):
     """Truncations of one relation: a single empty row represents all of them. Its columns are NULL."""
 
     __slots__ = ("relation",)
@@ -299,12 +299,12 @@ def _is_typed(column: Values) -> TypeGuard[npt.NDArray[Any] | Texts | Nullable]:
     return isinstance(column, np.ndarray | Texts | Nullable)
 
 
-def _at(column: Values, indices: Ints) -> Sequence[Value]:
+def _values_at(column: Values, indices: Ints) -> Sequence[Value]:
     """A column of some rows, as values."""
-    return column.at(indices) if isinstance(column, Texts) else _listed(_taken(column, indices))
+    return column.at(indices) if isinstance(column, Texts) else _to_list(_take(column, indices))
 
 
-def _taken(column: Values, indices: Ints) -> Values:
+def _take(column: Values, indices: Ints) -> Values:
     """A column of some rows, in the same form."""
     if isinstance(column, np.ndarray):
         return column.take(indices)
@@ -313,21 +313,21 @@ def _taken(column: Values, indices: Ints) -> Values:
     return list(map(column.__getitem__, indices.tolist()))
 
 
-def _listed(column: Values) -> Sequence[Value]:
+def _to_list(column: Values) -> Sequence[Value]:
     if isinstance(column, np.ndarray | Texts | Nullable):
         return column.tolist()
     return column
 
 
-def _concatenated(parts: Sequence[Values], *, as_texts: bool) -> Values:
+def _concat(parts: Sequence[Values], *, as_texts: bool) -> Values:
     typed = [part for part in parts if _is_typed(part)]
     if len(typed) == len(parts) and len(set(map(_kind, typed))) == 1:
-        return _of_one_kind(typed)
+        return _concat_typed(typed)
     if as_texts:
-        texts = _texts(parts)
+        texts = _concat_texts(parts)
         if texts is not None:
             return texts
-    return list(chain.from_iterable(map(_listed, parts)))
+    return list(chain.from_iterable(map(_to_list, parts)))
 
 
 def _kind(column: npt.NDArray[Any] | Texts | Nullable) -> str:
@@ -336,7 +336,7 @@ def _kind(column: npt.NDArray[Any] | Texts | Nullable) -> str:
     return "texts" if isinstance(inner, Texts) else inner.dtype.kind
 
 
-def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values:
+def _concat_typed(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values:
     inner = [part.values if isinstance(part, Nullable) else part for part in parts]
     texts = [part for part in inner if isinstance(part, Texts)]
     arrays = [part for part in inner if isinstance(part, np.ndarray)]
@@ -347,14 +347,14 @@ def _of_one_kind(parts: Sequence[npt.NDArray[Any] | Texts | Nullable]) -> Values
     return Nullable(np.concatenate(present), values)
 
 
-def _texts(parts: Sequence[Values]) -> Texts | None:
+def _concat_texts(parts: Sequence[Values]) -> Texts | None:
     """Texts one after the other; None if some values are NULL or not texts."""
     pieces: list[Texts] = []
     for kind, group in groupby(parts, key=type):
         if kind is Texts:
             pieces += group  # type: ignore[arg-type]  # all are Texts
             continue
-        values: list[Value] = list(chain.from_iterable(map(_listed, group)))
+        values: list[Value] = list(chain.from_iterable(map(_to_list, group)))
         texts = Texts.of_strings(values)
         if texts is None:
             return None

@@ -101,7 +101,7 @@ def laid_out(batch: RecordBatch, indices: Ints | None = None) -> bytes:
         rows = rows.take(~truncates)
     has_one_time = len(batch) > 0 and bool((batch.time == batch.time[0]).all())
     layout = _Layout()
-    relation = layout.array(_narrowed(batch.relation))
+    relation = layout.array(_narrow(batch.relation))
     layout.array(batch.time[:1] if has_one_time else batch.time)
     if deletes is not None:
         layout.array(deletes.astype(np.int8) + truncates)
@@ -129,7 +129,7 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
 
     Columns are views of ``data``, which begins at a multiple of ``WORD``.
     """
-    head, relation, time, buffers = _begun(data)
+    head, relation, time, buffers = _read_header(data)
     records, relation = len(time), relation.astype(np.int64)
     marks = buffers.array("|i1", records) if head["deletes"] else None
     indices = buffers.array("<i8", records) if head["places"] else np.arange(records)
@@ -148,10 +148,10 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
 
 def times_in(data: bytes | memoryview) -> Ints:
     """The times of the records in ``data``, as from ``laid_in``; nothing else is read."""
-    return _begun(data)[2]
+    return _read_header(data)[2]
 
 
-def _begun(data: bytes | memoryview) -> tuple[dict[str, Any], npt.NDArray[Any], Ints, _Buffers]:
+def _read_header(data: bytes | memoryview) -> tuple[dict[str, Any], npt.NDArray[Any], Ints, _Buffers]:
     """The header of packed records, their relations and times, and the remaining buffers."""
     _, size = _LENGTHS.unpack_from(data)
     head = orjson.loads(memoryview(data)[_LENGTHS.size : _LENGTHS.size + size])
@@ -175,7 +175,7 @@ class _Layout:
 
     def column(self, column: Values) -> list[Any]:
         """Add a column; returns its form, its size if the form needs it, and True if it has NULLs."""
-        column = _typed(column)
+        column = _as_typed(column)
         nulls = isinstance(column, Nullable)
         if isinstance(column, Nullable):
             self.array(column.present)
@@ -187,7 +187,7 @@ class _Layout:
             self._parts.append(memoryview(column.data)[first:end])
             return [_TEXTS, [kind, end - first], nulls]
         if isinstance(column, np.ndarray):
-            return [self.array(_narrowed(column)), 0, nulls]
+            return [self.array(_narrow(column)), 0, nulls]
         self._parts.append(orjson.dumps(column))
         return [_JSON, len(self._parts[-1]), nulls]
 
@@ -234,7 +234,7 @@ class _Buffers:
 
 def _columns(blocks: Sequence[Block], indices: Ints) -> tuple[Sequence[Values], Collection[int]]:
     """The columns of some rows of all blocks together, and the numbers of searched columns."""
-    is_consecutive = _consecutive(indices)
+    is_consecutive = _is_consecutive(indices)
     is_whole = is_consecutive and len(indices) == sum(map(len, blocks))
     if any(isinstance(block, ColumnBlock) for block in blocks):
         block = ColumnBlock.concat(_as_columns(blocks))
@@ -243,12 +243,12 @@ def _columns(blocks: Sequence[Block], indices: Ints) -> tuple[Sequence[Values], 
             block = block.between(first, first + len(indices)) if is_consecutive else block.take(indices)
         return block.columns, block.searched
     if is_whole:
-        return list(_listed_columns(blocks)), ()
+        return list(_list_columns(blocks)), ()
     row_numbers = indices.tolist()
-    return [[column[index] for index in row_numbers] for column in _listed_columns(blocks)], ()
+    return [[column[index] for index in row_numbers] for column in _list_columns(blocks)], ()
 
 
-def _consecutive(indices: Ints) -> bool:
+def _is_consecutive(indices: Ints) -> bool:
     """True for indices without a gap, of which there is at least one; ``np.diff`` takes ten times as long."""
     return int(indices[-1] - indices[0]) == len(indices) - 1 and bool((indices[1:] > indices[:-1]).all())
 
@@ -265,17 +265,17 @@ def _as_columns(blocks: Sequence[Block]) -> list[ColumnBlock]:
         if is_columns:
             column_blocks += [block for block in group_blocks if isinstance(block, ColumnBlock)]
         else:
-            columns = list(map(_typed, _listed_columns(group_blocks)))
+            columns = list(map(_as_typed, _list_columns(group_blocks)))
             column_blocks.append(ColumnBlock(group_blocks[0].relation, columns, searched))
     return column_blocks
 
 
-def _listed_columns(blocks: Sequence[Block]) -> Iterator[list[Value]]:
+def _list_columns(blocks: Sequence[Block]) -> Iterator[list[Value]]:
     for column in range(len(blocks[0].row(0))):
         yield list(chain.from_iterable(block.values(column) for block in blocks))
 
 
-def _typed(column: Values) -> Values:
+def _as_typed(column: Values) -> Values:
     """A column as an array or as texts if its values allow it, else its values."""
     if not isinstance(column, Sequence):
         return column
@@ -284,7 +284,7 @@ def _typed(column: Values) -> Values:
     if has_nulls:
         kinds.discard(type(None))
     if len(kinds) != 1:
-        return _nothing(len(column)) if has_nulls and not kinds else column
+        return _all_null(len(column)) if has_nulls and not kinds else column
     (kind,) = kinds
     nonnulls: Sequence[Value] = column
     if has_nulls and kind in _FILL:
@@ -301,14 +301,14 @@ def _typed(column: Values) -> Values:
     return Nullable(np.array([value is not None for value in column], dtype=bool), packed)
 
 
-def _nothing(length: int) -> Nullable:
+def _all_null(length: int) -> Nullable:
     return Nullable(np.zeros(length, dtype=bool), np.zeros(length, dtype=np.int8))
 
 
 _FILL: Final[dict[type, Value]] = {int: 0, str: "", float: 0.0, bool: False}
 
 
-def _narrowed(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _narrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The integers in the smallest type that can hold all of them."""
     if values.dtype.kind != "i" or not len(values):
         return values

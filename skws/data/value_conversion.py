@@ -149,7 +149,7 @@ def text_of_decimal(value: Decimal) -> str:
     return digits(value)
 
 
-def _of_decimal(convert: Convert) -> Convert:
+def _decimal_conversion(convert: Convert) -> Convert:
     """A conversion of decimals by their digits: no double is made unless the result is one."""
     return lambda value: convert(text_of_decimal(value))
 
@@ -271,7 +271,7 @@ JSON_CONVERSIONS: Final[dict[AttributeType, dict[type, Convert]]] = {
 }
 
 for _conversions in JSON_CONVERSIONS.values():
-    _conversions[Decimal] = _of_decimal(_conversions[str])
+    _conversions[Decimal] = _decimal_conversion(_conversions[str])
 
 # Conversions of the texts of CSV fields that are not empty.
 TEXT_CONVERSIONS: Final[dict[AttributeType, Convert]] = {

@@ -52,11 +52,11 @@ class BareColumns:
             for a, location in zip(relation_of_rows.attributes, columns_of_attributes, strict=True)
             if location is None
         }
-        self._places = [
+        self._indices = [
             None if location is None else indices[location[0]] for location in columns_of_attributes
         ]
         used_names = {location[0] for location in columns_of_attributes if location is not None}
-        self._foreign = [(index, name) for name, index in indices.items() if name not in used_names]
+        self._unknown_columns = [(index, name) for name, index in indices.items() if name not in used_names]
         self._time = names.index("time") if "time" in record_fields and self._reader.stamped else None
         self.usable = (
             len(set(names)) == len(names)
@@ -73,13 +73,13 @@ class BareColumns:
         """The records of rows in these columns; None if a value is unusual."""
         size = len(columns[0])
         values_by_column: list[Values] = []
-        for index, attribute in zip(self._places, self._reader.relation.attributes, strict=True):
+        for index, attribute in zip(self._indices, self._reader.relation.attributes, strict=True):
             column = pa.nulls(size) if index is None else typed(columns[index], attribute.type)
             if column is None:
                 return None
             values_by_column.append(held(column))
         times = self._times(columns, values_by_column, size)
-        if times is None or not self._passes_over(columns):
+        if times is None or not self._skip_unknown(columns):
             return None
         search_columns = frozenset(self._reader.relation.search_columns)
         return RecordBatch.of_block(ColumnBlock(self._reader.index, values_by_column, search_columns), times)
@@ -101,9 +101,11 @@ class BareColumns:
             times = [] if column is None else held(column)
         return times if isinstance(times, np.ndarray) and len(times) == size else None
 
-    def _passes_over(self, columns: Sequence[pa.Array]) -> bool:
+    def _skip_unknown(self, columns: Sequence[pa.Array]) -> bool:
         """Count the values of columns that the relation lacks; False if the schema refuses such values."""
-        unknown = [(name, size) for index, name in self._foreign if (size := _present(columns[index]))]
+        unknown = [
+            (name, size) for index, name in self._unknown_columns if (size := _value_count(columns[index]))
+        ]
         if unknown and self._reader.fails:
             return False
         for name, size in unknown:
@@ -111,7 +113,7 @@ class BareColumns:
         return True
 
 
-def _present(column: pa.Array) -> int:
+def _value_count(column: pa.Array) -> int:
     return len(column) - int(column.null_count)
 
 
@@ -124,9 +126,9 @@ def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
         return typed(column.dictionary_decode(), kind)
     if pa.types.is_null(column.type):
         return column
-    kind_test = next((is_kind for is_kind in _CONVERTED if is_kind(column.type)), None)
+    kind_test = next((is_kind for is_kind in _CONVERSIONS if is_kind(column.type)), None)
     try:
-        return None if kind_test is None else _CONVERTED[kind_test](column, kind)
+        return None if kind_test is None else _CONVERSIONS[kind_test](column, kind)
     except pa.ArrowException:  # a value that Arrow cannot convert
         return None
 
@@ -144,22 +146,22 @@ def held(column: pa.Array) -> Values:
     return Nullable(flags(column.is_valid()), values)
 
 
-def _valid(column: pa.Array) -> pa.Array:
+def _as_utf8(column: pa.Array) -> pa.Array:
     """A column of texts that are checked to be UTF-8. Raises ArrowInvalid."""
     column.validate(full=True)
     return column.cast(pa.string())
 
 
-def _all(column: pa.Array, form: str) -> bool:
+def _matches(column: pa.Array, form: str) -> bool:
     return pc.all(pc.match_substring_regex(column, form)).as_py() is not False
 
 
 def _integers_of_text(column: pa.Array) -> pa.Array | None:
-    return column.cast(pa.int64()) if _all(column, _DIGITS) else None
+    return column.cast(pa.int64()) if _matches(column, _DIGITS) else None
 
 
 def _numbers_of_text(column: pa.Array) -> pa.Array | None:
-    return _finite(column.cast(pa.float64())) if _all(column, _NUMBER) else None
+    return _finite(column.cast(pa.float64())) if _matches(column, _NUMBER) else None
 
 
 def _finite(column: pa.Array) -> pa.Array | None:
@@ -176,17 +178,17 @@ def _booleans_of_text(column: pa.Array) -> pa.Array | None:
 
 
 def _instants_of_text(column: pa.Array) -> pa.Array | None:
-    if _all(column, _DAY):
+    if _matches(column, _DAY):
         return _scaled(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), 86_400 * _SECOND)
-    if _all(column, _SECONDS):
+    if _matches(column, _SECONDS):
         return _scaled(column.cast(pa.int64()), _SECOND)
-    if _all(column, _NAIVE):
+    if _matches(column, _NAIVE):
         return _of_instants(column.cast(pa.timestamp("us")))
-    return _of_instants(column.cast(pa.timestamp("us", "UTC"))) if _all(column, _ZONED) else None
+    return _of_instants(column.cast(pa.timestamp("us", "UTC"))) if _matches(column, _ZONED) else None
 
 
 def _of_text(column: pa.Array, kind: AttributeType) -> pa.Array | None:
-    return _OF_TEXT[kind](_valid(column))
+    return _OF_TEXT[kind](_as_utf8(column))
 
 
 def _of_numbers(column: pa.Array, kind: AttributeType) -> pa.Array | None:
@@ -238,7 +240,7 @@ _OF_TEXT: Final[dict[AttributeType, Callable[[pa.Array], pa.Array | None]]] = {
     AttributeType.TIMESTAMP: _instants_of_text,
 }
 
-_CONVERTED: Final[
+_CONVERSIONS: Final[
     dict[Callable[[pa.DataType], bool], Callable[[pa.Array, AttributeType], pa.Array | None]]
 ] = {
     pa.types.is_string: _of_text,

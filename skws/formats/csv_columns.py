@@ -34,7 +34,7 @@ def chunks(
         lines = _Lines(file, piece_bytes)
         reader = CsvReader(split, schema, lines)
         items = reader.records()
-        yield Chunk.of(_until(items, reader, lines.taken))
+        yield Chunk.of(_items_until(items, reader, lines.bytes_read))
         columns = BareColumns(schema, split.relation, reader.names)
         parse = _Parse(reader)
         while columns.usable and (piece := lines.piece()):
@@ -42,7 +42,7 @@ def chunks(
             batch = None if arrays is None else columns.batch(arrays)
             if batch is None:
                 lines.put_back(piece)
-                yield Chunk.of(_until(items, reader, reader.end + sum(map(len, piece))))
+                yield Chunk.of(_items_until(items, reader, reader.end + sum(map(len, piece))))
             else:
                 reader.pass_by(piece)
                 yield Chunk(batch)
@@ -50,27 +50,27 @@ def chunks(
         yield Chunk.of([*reader.notes(), *columns.notes(str(split.path))])
 
 
-def _until(items: Iterator[Item], reader: CsvReader, end: int) -> Iterator[Item]:
+def _items_until(items: Iterator[Item], reader: CsvReader, end: int) -> Iterator[Item]:
     """The items of a reader up to an offset."""
     while reader.end < end and (item := next(items, None)) is not None:
         yield item
 
 
 class _Lines:
-    """The lines of a file, one by one or a piece at a time. ``taken``: the bytes returned so far."""
+    """The lines of a file, one by one or a piece at a time. ``bytes_read``: the bytes returned so far."""
 
     def __init__(self, file: IO[bytes], piece_bytes: int) -> None:
         self._file = file
         self._size = piece_bytes
-        self._held: deque[bytes] = deque()
-        self.taken = 0
+        self._queue: deque[bytes] = deque()
+        self.bytes_read = 0
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
-        line = self._held.popleft() if self._held else next(self._file)
-        self.taken += len(line)
+        line = self._queue.popleft() if self._queue else next(self._file)
+        self.bytes_read += len(line)
         return line
 
     def piece(self) -> list[bytes]:
@@ -81,13 +81,13 @@ class _Lines:
             lines.append(line)
             remaining -= len(line)
             is_open = line.count(b'"') % 2 == 0
-        self.taken += sum(map(len, lines))
+        self.bytes_read += sum(map(len, lines))
         return lines
 
     def put_back(self, lines: list[bytes]) -> None:
         """Return lines to the front, to be read one by one."""
-        self._held.extend(lines)
-        self.taken -= sum(map(len, lines))
+        self._queue.extend(lines)
+        self.bytes_read -= sum(map(len, lines))
 
 
 class _Parse:

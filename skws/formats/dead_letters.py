@@ -54,7 +54,7 @@ class BadRecordLog:
         self.first: list[BadRecord] = []
         self.passed_over: Counter[str] = Counter()
         """Values left out of good records, by reason."""
-        self._untold: list[str] = []
+        self._new_reasons: list[str] = []
         self._path = dead_letters
         self._remedy = remedy
         self._file: GrowingFile | None = None
@@ -84,7 +84,7 @@ class BadRecordLog:
         """
         if bad.passed_over:
             if bad.reason not in self.passed_over:
-                self._untold.append(bad.reason)
+                self._new_reasons.append(bad.reason)
             self.passed_over[bad.reason] += bad.passed_over
             return
         self.note(bad)
@@ -126,7 +126,7 @@ class BadRecordLog:
 
     def news(self) -> tuple[str, ...]:
         """A line for each new reason since the last call for which values were passed over."""
-        reasons, self._untold = tuple(self._untold), []
+        reasons, self._new_reasons = tuple(self._new_reasons), []
         return tuple(f"ignored: {reason}" for reason in reasons)
 
     def close(self) -> None:
@@ -242,7 +242,7 @@ def encoded_each(
 
 def unwritable(result: LiveResult, reason: str) -> BadRecord:
     """A result that cannot be written, as a bad record."""
-    return BadRecord("result", 0, 0, _named(result), reason, where=f"of {result.name!r}")
+    return BadRecord("result", 0, 0, _identifying_fields(result), reason, where=f"of {result.name!r}")
 
 
 def unwritable_notice(bad: BadRecord) -> str:
@@ -250,7 +250,7 @@ def unwritable_notice(bad: BadRecord) -> str:
     return f"{place(bad)}: {bad.reason}; such results are left out and counted as bad records"
 
 
-def _named(result: LiveResult) -> bytes:
+def _identifying_fields(result: LiveResult) -> bytes:
     """The identifying fields of a result that cannot be written, as JSON."""
     line = {
         "op": result.op,

@@ -201,13 +201,13 @@ class ChangeReader:
         change = _Change(self._reader(payload), payload, schema, key, default_time)
         match payload.get("op"):
             case "c" | "r":
-                return [change.inserted()]
+                return [change.insertion()]
             case "u":
-                return change.updated()
+                return change.update()
             case "d":
-                return [change.deleted()]
+                return [change.deletion()]
             case "t":
-                return [change.truncated()]
+                return [change.truncation()]
             case op:
                 raise MalformedError(f"expected op c, r, u, d, t or m in a change event, got {shown(op)}")
 
@@ -256,44 +256,46 @@ class _Change:
     payload: dict[str, Any]
     schema: Any
     key: dict[str, Any] | None
-    arrived: int | None
+    default_time: int | None
 
-    def inserted(self) -> Record:
-        row = self.reader.insertion(self._after())
+    def insertion(self) -> Record:
+        row = self.reader.insertion(self._new_row())
         time = self._time() if self.reader.takes_time(delete=False) else None
         return self.reader.record(row, time)
 
-    def updated(self) -> list[Record]:
+    def update(self) -> list[Record]:
         """The records of an update, at one time: a later deletion would remove the new row of the key."""
         refuse_deletion(self.reader)
-        new = self.inserted()
+        new = self.insertion()
         if self.payload.get("before") is None and self.reader.relation.key_of(new.row) is not None:
             # The new row replaces the live one of its key.
             return [new]
-        return [Record(new.relation, new.time, self._deletion(), True), new]
+        return [Record(new.relation, new.time, self._deleted_row(), True), new]
 
-    def deleted(self) -> Record:
+    def deletion(self) -> Record:
         refuse_deletion(self.reader)
-        return self.reader.record(self._deletion(), self._time(), delete=True)
+        return self.reader.record(self._deleted_row(), self._time(), delete=True)
 
-    def truncated(self) -> Record:
+    def truncation(self) -> Record:
         return self.reader.truncation(self._time())
 
-    def _after(self) -> Any:
-        after, before = self._part("after"), self.payload.get("before")
+    def _new_row(self) -> Any:
+        after, before = self._decoded_part("after"), self.payload.get("before")
         if type(after) is not dict:
             raise MalformedError("the change event has no row `after`")
         for name in [name for name, value in after.items() if is_unavailable(value)]:
-            old_value = self._part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
+            old_value = (
+                self._decoded_part("before").get(name, UNAVAILABLE) if type(before) is dict else UNAVAILABLE
+            )
             # A value stored out of line is never NULL: NULL means that `before` only has key attributes.
             if old_value is None or is_unavailable(old_value):
                 raise not_logged(self.reader.relation.name, name)
             after[name] = old_value
         return after
 
-    def _deletion(self) -> Any:
+    def _deleted_row(self) -> Any:
         name, key_names = self.reader.relation.name, self.reader.relation.key
-        before = self._part("before")
+        before = self._decoded_part("before")
         if before is None and self.key is not None and key_names:
             before = self.key
         if type(before) is not dict:
@@ -303,20 +305,20 @@ class _Change:
             before = {n: None if is_unavailable(v) and n not in key_names else v for n, v in before.items()}
         return self.reader.deletion(before)
 
-    def _part(self, part: str) -> Any:
+    def _decoded_part(self, part: str) -> Any:
         """The row ``before`` or ``after``, with timestamps and decimals decoded."""
         row = self.payload.get(part)
         if type(row) is not dict:
             return row
         part_decoders = decoders(self.schema, part)
-        decode = self._by_size() if part_decoders is None else part_decoders
-        return {n: self._decoded(n, v, decode) for n, v in row.items()}
+        decode = self._timestamp_decoders() if part_decoders is None else part_decoders
+        return {n: self._decode_value(n, v, decode) for n, v in row.items()}
 
-    def _by_size(self) -> dict[str, Decode]:
+    def _timestamp_decoders(self) -> dict[str, Decode]:
         attributes = self.reader.relation.attributes
         return {a.name: micros_by_size for a in attributes if a.type is AttributeType.TIMESTAMP}
 
-    def _decoded(self, name: str, value: Any, decode: Mapping[str, Decode]) -> Any:
+    def _decode_value(self, name: str, value: Any, decode: Mapping[str, Decode]) -> Any:
         if value is None or name not in decode:
             return value
         columns = self.reader.relation.columns
@@ -335,4 +337,4 @@ class _Change:
             clock = clock_of(clocks) if isinstance(clocks, dict) else None
             if clock is not None:
                 return clock
-        return self.arrived
+        return self.default_time

@@ -19,11 +19,11 @@ def loads(text: bytes | str) -> Any:
     if _LONG not in text.translate(_ZEROS):
         return value
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refuse_constant)
     # an integer of more than 4,300 digits, or deeper nesting than Python reads
     except (ValueError, RecursionError):
         return value
 
 
-def _refused(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(constant)

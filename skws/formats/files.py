@@ -80,11 +80,11 @@ def is_packed(path: Path) -> bool:
     if path.suffix.lower() in PACKED_SUFFIXES:
         return True
     state = path.stat()
-    return _begins_packed(path, state.st_ino, state.st_size > 0)
+    return _has_packed_head(path, state.st_ino, state.st_size > 0)
 
 
 @lru_cache(maxsize=10_000)
-def _begins_packed(path: Path, _inode: int, _filled: bool) -> bool:
+def _has_packed_head(path: Path, _inode: int, _filled: bool) -> bool:
     """Cached, because every poll asks for each followed file."""
     with path.open("rb") as file:
         head = file.read(4096)
@@ -129,28 +129,28 @@ class _Recoded(io.RawIOBase):
     def __init__(self, path: Path, file: IO[bytes], recoding: str) -> None:
         self._path = path
         self._file = file
-        self._returns = recoding == MAC
-        self._decoder = codecs.getincrementaldecoder("utf-8" if self._returns else recoding)()
-        self._left = b""
+        self._ends_lines_with_cr = recoding == MAC
+        self._decoder = codecs.getincrementaldecoder("utf-8" if self._ends_lines_with_cr else recoding)()
+        self._buffer = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        while not self._left:
+        while not self._buffer:
             block = self._file.read(1 << 16)
             try:
-                if self._returns:
-                    self._left = block.replace(b"\r", b"\n")
+                if self._ends_lines_with_cr:
+                    self._buffer = block.replace(b"\r", b"\n")
                 else:
-                    self._left = self._decoder.decode(block, final=not block).encode()
+                    self._buffer = self._decoder.decode(block, final=not block).encode()
             except UnicodeError as error:
                 raise SourceError(f"{self._path}: not valid UTF-16: {error}; save it as UTF-8") from None
             if not block:
                 break
-        chunk = self._left[: len(buffer)]
+        chunk = self._buffer[: len(buffer)]
         buffer[: len(chunk)] = chunk
-        self._left = self._left[len(chunk) :]
+        self._buffer = self._buffer[len(chunk) :]
         return len(chunk)
 
 
@@ -376,8 +376,8 @@ class Spool:
         """Works only while a process is being started."""
         from multiprocessing.reduction import DupFd  # noqa: PLC0415 - needed by several processes only
 
-        return _received, (DupFd(self.number),)
+        return _receive_spool, (DupFd(self.number),)
 
 
-def _received(file: Any) -> Spool:
+def _receive_spool(file: Any) -> Spool:
     return Spool(file.detach())

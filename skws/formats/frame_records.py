@@ -124,7 +124,7 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
-        known_values = [_known(name, label, number, value) for number, value in enumerate(values)]
+        known_values = [_plain_value(name, label, number, value) for number, value in enumerate(values)]
     try:
         return pa.array(known_values, from_pandas=True)
     except (pa.ArrowException, *_UNLIKE):
@@ -135,7 +135,7 @@ def _of_values(name: str, label: str, values: Sequence[Any]) -> pa.Array:
         raise UsageError(f"{name}: {label}: {error}") from None
 
 
-def _known(name: str, label: str, row: int, value: Any) -> Any:
+def _plain_value(name: str, label: str, row: int, value: Any) -> Any:
     """A value of a type that Arrow has, or the text of any other.
 
     Raises UsageError for objects without a text.
@@ -152,9 +152,9 @@ def _known(name: str, label: str, row: int, value: Any) -> Any:
         case bytearray() | memoryview():
             return bytes(value)
         case Mapping():
-            return {str(key): _known(name, label, row, inner) for key, inner in value.items()}
+            return {str(key): _plain_value(name, label, row, inner) for key, inner in value.items()}
         case list() | tuple() | set() | frozenset():
-            return [_known(name, label, row, inner) for inner in value]
+            return [_plain_value(name, label, row, inner) for inner in value]
     return _text_of(name, label, row, value)
 
 
@@ -188,11 +188,11 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return _readable(column.cast(column.type.value_type))
 
 
-def _stored(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _storage_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type.storage_type
     return _readable(pa.chunked_array([chunk.storage for chunk in column.chunks], kind))
 
@@ -211,9 +211,9 @@ def _is_uuid(kind: pa.DataType) -> bool:
 
 _Conversion: TypeAlias = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 _CONVERSIONS: Final[tuple[tuple[Callable[[pa.DataType], bool], _Conversion], ...]] = (
-    (pa.types.is_dictionary, _decoded),
+    (pa.types.is_dictionary, _decode_dictionary),
     (_is_uuid, _texts),
-    (lambda kind: isinstance(kind, pa.BaseExtensionType), _stored),
+    (lambda kind: isinstance(kind, pa.BaseExtensionType), _storage_column),
     (pa.types.is_float16, lambda column: column.cast(pa.float32())),
     (pa.types.is_uint64, _signed),
     (pa.types.is_interval, _texts),
@@ -231,7 +231,7 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
         raise UsageError(f"{definition.name}: a column op needs times, and a static table has none")
     nested = schema.nested.get(definition.name, ())
     arrays = {schema.relations[position].path.partition(".")[0] for position in nested}
-    table = _fitted(table, definition, arrays, time)
+    table = _select_columns(table, definition, arrays, time)
     reader = ArrowReader(definition.name, relation, schema, table.schema)
     first = 0
     for batch in table.combine_chunks().to_batches(ROWS):
@@ -271,11 +271,11 @@ def sampled_columns(name: str, table: pa.Table) -> dict[str, list[object]]:
         del columns[column]
     samples = Samples()
     for row in zip(*columns.values(), strict=True):
-        samples.add("", SampleRow(None, dict(zip(columns, map(_sampled, row), strict=True))))
+        samples.add("", SampleRow(None, dict(zip(columns, map(_sample_value, row), strict=True))))
     return samples.tables().get("", {column: [] for column in columns})
 
 
-def _sampled(value: object) -> object:
+def _sample_value(value: object) -> object:
     if isinstance(value, Unreadable):
         return None
     # pandas stores whole numbers as floats if there are NULLs.
@@ -284,7 +284,7 @@ def _sampled(value: object) -> object:
     return value
 
 
-def _fitted(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
+def _select_columns(table: pa.Table, relation: Relation, arrays: Collection[str], time: int) -> pa.Table:
     """The columns that are read. Whole floats become integers, as pandas has no integers beside NULL.
 
     ``arrays``: columns with rows of other relations.

@@ -78,7 +78,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     """The objects among the first lines that are not empty."""
     with opened(path) as file:
         for _, line in zip(range(PEEK_LINES), file, strict=False):
-            item = _parsed(line)
+            item = _parse(line)
             if type(item) is dict and item:
                 yield item
 
@@ -97,7 +97,7 @@ def _shape(item: dict[str, Any]) -> tuple[LinesHold, Any]:
     return (LinesHold.CHANGES, changed_table(item)) if is_change(item) else (LinesHold.ROWS, None)
 
 
-def _parsed(line: bytes) -> Any:
+def _parse(line: bytes) -> Any:
     try:
         return loads(line.removeprefix(BOM))
     except orjson.JSONDecodeError:
@@ -117,7 +117,7 @@ class LineReader:
     def __init__(self, split: Split, schema: Schema) -> None:
         self._split = split
         self._schema = schema
-        self._of_changes: bool | None = None
+        self._has_changes: bool | None = None
         self._records: BareRowReader | RecordReader
         self._nested: NestedReader | None = None
         self._changes: ChangeReader | None
@@ -146,7 +146,7 @@ class LineReader:
             try:
                 item = loads(line)
             except ValueError:
-                yield from self._unreadable(line, offset, number)
+                yield from self._non_json_items(line, offset, number)
             else:
                 try:
                     if self._nested is None:
@@ -154,12 +154,12 @@ class LineReader:
                     else:
                         yield from self._nested.records(item, offset)
                 except MalformedError as error:
-                    yield from self._unusual(item, error, line, offset, number)
+                    yield from self._non_record_items(item, error, line, offset, number)
             offset += len(line)
             if offset >= end:
                 return
 
-    def _unreadable(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
+    def _non_json_items(self, line: bytes, offset: int, number: int) -> Iterator[Record | BadRecord]:
         """A line that is not JSON: blank, after a byte order mark, or bad."""
         text = line.removeprefix(BOM) if offset == 0 else line
         if not text.strip():
@@ -173,18 +173,18 @@ class LineReader:
         except orjson.JSONDecodeError as error:
             yield self._bad(line, offset, number, not_json(text, error))
         except MalformedError as error:
-            yield from self._unusual(item, error, line, offset, number)
+            yield from self._non_record_items(item, error, line, offset, number)
 
-    def _unusual(
+    def _non_record_items(
         self, item: Any, error: MalformedError, line: bytes, offset: int, number: int
     ) -> Iterator[Record | BadRecord]:
         """JSON that is not a record: a change event, a tombstone, or bad."""
         try:
-            yield from self._changed(item, error)
+            yield from self._change_records(item, error)
         except MalformedError as fault:
             yield self._bad(line, offset, number, str(fault))
 
-    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
+    def _change_records(self, item: Any, error: MalformedError) -> list[Record]:
         """The records of a change event, none for a tombstone. Raises ``error`` for other JSON."""
         records: list[Record] = []
         if item is not None:
@@ -198,10 +198,10 @@ class LineReader:
     @property
     def of_changes(self) -> bool:
         """True if the file has change events: only then are tombstones ignored."""
-        if self._of_changes is None:
+        if self._has_changes is None:
             holds = json_holds(self._split.path, self._schema, self._split.relation)
-            self._of_changes = holds is LinesHold.CHANGES
-        return self._of_changes
+            self._has_changes = holds is LinesHold.CHANGES
+        return self._has_changes
 
     def _bad(self, line: bytes, offset: int, number: int, reason: str) -> BadRecord:
         if self._lines_before is None:
@@ -216,11 +216,11 @@ class StreamedLines(LineReader):
 
     def __init__(self, name: str, schema: Schema) -> None:
         super().__init__(Split(Path(name), Format.JSON_LINES, None, 0, END, 0, 0), schema)
-        self._of_changes = False
+        self._has_changes = False
 
-    def _changed(self, item: Any, error: MalformedError) -> list[Record]:
-        records = super()._changed(item, error)
-        self._of_changes = True
+    def _change_records(self, item: Any, error: MalformedError) -> list[Record]:
+        records = super()._change_records(item, error)
+        self._has_changes = True
         return records
 
 
@@ -278,7 +278,9 @@ class ChunkReader:
         self._chunk_bytes = chunk_bytes
         # A row of a table, or one with a time attribute, is not plain.
         numbers = [
-            i for i, r in enumerate(schema.relations) if not r.table and r.time is None and _columns_once(r)
+            i
+            for i, r in enumerate(schema.relations)
+            if not r.table and r.time is None and _has_distinct_columns(r)
         ]
         is_only = len(numbers) == 1
         records = {_record(schema, schema.relations[number], only=is_only): number for number in numbers}
@@ -379,7 +381,7 @@ def reads_bare_columns(split: Split, schema: Schema) -> bool:
         relation.source is None
         and not has_time_field
         and not has_nested(schema, split.relation)
-        and _columns_once(relation)
+        and _has_distinct_columns(relation)
     )
 
 
@@ -484,7 +486,7 @@ def _fields(schema: Schema, relation: Relation) -> list[Any]:
     ]
 
 
-def _columns_once(relation: Relation) -> bool:
+def _has_distinct_columns(relation: Relation) -> bool:
     """True if no two attributes are read from one field."""
     return len({attribute.column for attribute in relation.attributes}) == len(relation.attributes)
 

@@ -76,7 +76,7 @@ def _whole_lines(file: IO[bytes], size: int) -> bytes:
     return block if block.endswith(b"\n") else block + file.readline()
 
 
-def _decoded(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
+def _decode_times(lines: bytes, decoders: _Decoders) -> npt.NDArray[Any] | None:
     """The times as written; None if some line is not one object, or the times are not all of one kind."""
     count = one_a_line(lines)
     for decoder, array_type in decoders if count else ():
@@ -131,10 +131,10 @@ def timed_blocks(split: Split) -> list[TimedBlock] | None:
                 return None
             blocks.append(TimedBlock(offset, end, first, last, size))
             offset = end
-    return blocks if _follow(blocks) else None
+    return blocks if _are_in_order(blocks) else None
 
 
-def _follow(blocks: Sequence[TimedBlock]) -> bool:
+def _are_in_order(blocks: Sequence[TimedBlock]) -> bool:
     nonempty = [block for block in blocks if block.first is not None]
     return all(a.last <= b.first for a, b in pairwise(nonempty))  # type: ignore[operator]  # both are known
 
@@ -145,7 +145,7 @@ def _times(lines: bytes, *, insertions: bool) -> tuple[int | None, int | None, i
     ``insertions``: deletions raise it as well.
     """
     check_fields = insertions and any(mark in lines for mark in _OTHERS)
-    times = _decoded(lines, _INSERTIONS if check_fields else _ANY)
+    times = _decode_times(lines, _INSERTIONS if check_fields else _ANY)
     if times is None or not (times.dtype == np.float64 or _sortable(times)):
         line_times = (_time(line, insertions) for line in lines.split(b"\n"))
         times = np.array([time for time in line_times if time is not None], dtype=np.int64)

@@ -34,7 +34,7 @@ class NestedReader:
 
     def __init__(self, schema: Schema, relation: int, source: str) -> None:
         self._schema, self._relation, self._source = schema, relation, source
-        self._outer = BareRowReader(schema, relation, self._heads(relation))
+        self._outer = BareRowReader(schema, relation, self._array_heads(relation))
         self._inner: dict[str, RowReader] = {}
         self._children: dict[int, list[tuple[int, str]]] = {}
         columns = {
@@ -43,7 +43,7 @@ class NestedReader:
             for attribute in definition.attributes
         }
         column_names = {column for _, column in columns}
-        self._numbered = {
+        self._located = {
             number
             for number, definition in enumerate(schema.relations)
             if (definition.name, PLACE) in columns or f"{definition.name}.{PLACE}" in column_names
@@ -62,14 +62,14 @@ class NestedReader:
         relation = self._schema.relations[self._relation]
         location = f"{self._source}:{position}"
         if relation.parent != relation.name:
-            return list(self._row(item, location, default_time))
+            return list(self._row_records(item, location, default_time))
         if type(item) is not dict:
             raise MalformedError(f"expected a JSON object with rows of {relation.name}, got {shown(item)}")
         elements = _elements(item, relation.path)
         return [
             record
             for number, element in enumerate(elements)
-            for record in self._row(element, f"{location}:{number}", default_time)
+            for record in self._row_records(element, f"{location}:{number}", default_time)
         ]
 
     def _add(self, relation: int) -> None:
@@ -85,25 +85,25 @@ class NestedReader:
             if number in self._children:  # relations that contain each other; arrays cannot
                 continue
             reader = RowReader(self._schema, number)
-            reader.known = {*reader.known, *self._heads(number), name}
+            reader.known = {*reader.known, *self._array_heads(number), name}
             self._inner[reader.relation.name] = reader
             self._add(number)
 
-    def _heads(self, relation: int) -> set[str]:
+    def _array_heads(self, relation: int) -> set[str]:
         name = self._schema.relations[relation].name
         nested_relations = [self._schema.relations[number] for number in self._schema.nested.get(name, ())]
         return {
             definition.path.partition(".")[0] for definition in nested_relations if definition.name != name
         }
 
-    def _row(self, item: Any, location: str, default_time: int | None) -> Iterator[Record]:
-        if self._relation in self._numbered and type(item) is dict and not self._outer.truncates(item):
+    def _row_records(self, item: Any, location: str, default_time: int | None) -> Iterator[Record]:
+        if self._relation in self._located and type(item) is dict and not self._outer.truncates(item):
             item = {**item, PLACE: location}
         record = self._outer.record(item, default_time)
         yield record
-        yield from self._below(self._relation, item, location, record)
+        yield from self._inner_records(self._relation, item, location, record)
 
-    def _below(
+    def _inner_records(
         self, relation: int, item: dict[str, Any], outer_location: str, outer: Record
     ) -> Iterator[Record]:
         name = self._schema.relations[relation].name
@@ -112,7 +112,7 @@ class NestedReader:
             if outer.truncates:
                 if not reader.table:
                     yield reader.truncation(outer.time)
-                yield from self._below(number, item, outer_location, outer)
+                yield from self._inner_records(number, item, outer_location, outer)
                 continue
             for index, element in enumerate(_elements(item, path)):
                 if type(element) is not dict:
@@ -121,11 +121,11 @@ class NestedReader:
                     )
                 inner = {**element, name: item}
                 location = f"{outer_location}:{index}"
-                if number in self._numbered:
+                if number in self._located:
                     inner[PLACE] = location
                 row = reader.deletion(inner) if outer.delete else reader.insertion(inner)
                 yield reader.record(row, outer.time, delete=outer.delete and not reader.table)
-                yield from self._below(number, inner, location, outer)
+                yield from self._inner_records(number, inner, location, outer)
 
 
 def nested_rows(
@@ -150,7 +150,7 @@ def as_json(row: Mapping[str, Any]) -> Any:
         return _with_long_integers(row, str(error))
     value = orjson.loads(encoded)
     if b"null" in encoded:
-        _keep_missing(value, row)
+        _restore_missing(value, row)
     return value
 
 
@@ -162,7 +162,7 @@ def _with_long_integers(row: Mapping[str, Any], reason: str) -> Any:
         raise MalformedError(reason) from None
 
 
-def _keep_missing(decoded: Any, original: Any) -> None:
+def _restore_missing(decoded: Any, original: Any) -> None:
     """Restore the numbers of ``original`` for which JSON has null, so that readers count them."""
     entries: Iterable[tuple[Any, Any]]
     if isinstance(decoded, dict) and isinstance(original, Mapping) and len(decoded) == len(original):
@@ -175,7 +175,7 @@ def _keep_missing(decoded: Any, original: Any) -> None:
         if isinstance(value, float) and decoded[key] is None:
             decoded[key] = value
         else:
-            _keep_missing(decoded[key], value)
+            _restore_missing(decoded[key], value)
 
 
 def _text(value: object) -> str:

@@ -182,7 +182,7 @@ class ArrowReader:
     def chunk(self, batch: pa.RecordBatch, first: int) -> Chunk:
         """Like ``items``, as columns if all rows are plain."""
         relation = self._relation
-        if relation is not None and _has_plain_values(batch.select(_checked(relation)), relation):
+        if relation is not None and _has_plain_values(batch.select(_checked_columns(relation)), relation):
             with suppress(pa.ArrowInvalid):  # a text is not UTF-8
                 return Chunk(columns_batch(batch, self._number, relation))
         if self._columns is not None and self._columns.usable and len(batch):
@@ -193,10 +193,10 @@ class ArrowReader:
 
     def _raw(self, row: Sequence[Any]) -> bytes:
         present = {name: value for name, value in zip(self._names, row, strict=True) if value is not None}
-        return orjson.dumps(present, default=_shown)
+        return orjson.dumps(present, default=_to_text)
 
 
-def _shown(value: object) -> str:
+def _to_text(value: object) -> str:
     return digits(value) if isinstance(value, Decimal) else repr(value)
 
 
@@ -302,7 +302,7 @@ def _conversion(kind: pa.DataType, target: AttributeType) -> Convert:
     """The conversion of Python values of an Arrow column to the type ``target``."""
     instant = _instant(kind)
     if instant is not None:
-        return instant if target is AttributeType.TIMESTAMP else _refusing(target, instant)
+        return instant if target is AttributeType.TIMESTAMP else _refusal_conversion(target, instant)
 
     def convert(value: Any) -> Value:
         return conversion(target, type(value))(value)
@@ -310,7 +310,7 @@ def _conversion(kind: pa.DataType, target: AttributeType) -> Convert:
     return convert
 
 
-def _refusing(target: AttributeType, instant: Callable[[Any], int]) -> Convert:
+def _refusal_conversion(target: AttributeType, instant: Callable[[Any], int]) -> Convert:
     """Refuses times, but accepts missing ones, since a column without values has no known type."""
     refuse = conversion(target, object)
 
@@ -375,7 +375,7 @@ def batches(
 
 def columns_batch(batch: pa.RecordBatch, number: int, relation: Relation) -> RecordBatch:
     """Plain rows of the relation at position ``number``, as columns. Raises ArrowInvalid."""
-    columns = [_stored(batch.column(a.name), a.type) for a in relation.attributes]
+    columns = [_to_stored(batch.column(a.name), a.type) for a in relation.attributes]
     return RecordBatch.of_block(ArrowBlock(number, columns), _times(batch, relation))
 
 
@@ -395,7 +395,7 @@ def table_batches(path: Path, relation: Relation) -> Iterator[pa.RecordBatch] | 
 def _stored_batches(path: Path, relation: Relation, names: list[str]) -> Iterator[pa.RecordBatch]:
     with opened(path) as file:
         for batch in file.iter_batches(1 << 16, columns=names):
-            columns = [_stored(batch.column(a.name), a.type) for a in relation.attributes]
+            columns = [_to_stored(batch.column(a.name), a.type) for a in relation.attributes]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -405,7 +405,7 @@ def _is_ordered(path: Path, relation: Relation) -> bool:
     with opened(path) as file:
         if not _has_plain_columns(file.schema_arrow, relation):
             return False
-        for batch in file.iter_batches(1 << 16, columns=_checked(relation)):
+        for batch in file.iter_batches(1 << 16, columns=_checked_columns(relation)):
             if not _has_plain_values(batch, relation):
                 return False
             times = np.concatenate([[last], _times(batch, relation)])
@@ -415,7 +415,7 @@ def _is_ordered(path: Path, relation: Relation) -> bool:
     return True
 
 
-def _checked(relation: Relation) -> list[str]:
+def _checked_columns(relation: Relation) -> list[str]:
     """The columns whose values may not be plain."""
     return sorted({relation.time or "time", *(a.name for a in relation.attributes if a.type in _RANGED)})
 
@@ -457,7 +457,7 @@ def _in_range(column: pa.Array) -> bool:
     return extremes["min"] is None or (extremes["min"] >= EARLIEST and extremes["max"] <= LATEST)
 
 
-def _stored(column: pa.Array, kind: AttributeType) -> pa.Array:
+def _to_stored(column: pa.Array, kind: AttributeType) -> pa.Array:
     """The column in the type of blocks. Raises ArrowInvalid for a text that is not UTF-8."""
     stored_type = STORED[kind]
     values = column if column.type == stored_type else column.cast(stored_type)

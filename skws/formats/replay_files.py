@@ -61,7 +61,7 @@ def sorted_batches(
                 pending = []
         last_batch = _by_time(pending)
         if runs is None:
-            yield from _cut(last_batch, BATCH)
+            yield from _pieces(last_batch, BATCH)
         else:
             runs.add(last_batch)
             yield from runs.merged()
@@ -75,7 +75,7 @@ def _by_time(batches: list[RecordBatch]) -> RecordBatch:
     return batch.take(np.argsort(batch.time, kind="stable")) if (np.diff(batch.time) < 0).any() else batch
 
 
-def _cut(batch: RecordBatch, size: int) -> Iterator[RecordBatch]:
+def _pieces(batch: RecordBatch, size: int) -> Iterator[RecordBatch]:
     for begin in range(0, len(batch), size):
         yield batch.take(slice(begin, begin + size)).compact()
 
@@ -89,7 +89,7 @@ class _Runs:
 
     def __init__(self, size: int, most: int) -> None:
         self._size = size
-        self._most = most
+        self._runs_together = most
         self._runs: list[_Run] = []
         self._spool = Spool()
 
@@ -99,22 +99,23 @@ class _Runs:
             _, latest, *_ = self._runs[-1][-1] if self._runs else (0, LATEST + 1)
             if batch.time[0] < latest:
                 self._runs.append([])
-            self._runs[-1] += self._written([batch])
+            self._runs[-1] += self._write([batch])
 
     def merged(self) -> Iterator[RecordBatch]:
         """The records of all runs."""
-        while len(self._runs) > self._most:
+        while len(self._runs) > self._runs_together:
             # Only neighbours are merged, which preserves the order of arrival.
             groups = [
-                self._runs[first : first + self._most] for first in range(0, len(self._runs), self._most)
+                self._runs[first : first + self._runs_together]
+                for first in range(0, len(self._runs), self._runs_together)
             ]
-            self._runs = [list(self._written(self._merged(group))) for group in groups]
-        return self._merged(self._runs)
+            self._runs = [list(self._write(self._merge(group))) for group in groups]
+        return self._merge(self._runs)
 
     def close(self) -> None:
         self._spool.close()
 
-    def _merged(self, runs: Sequence[_Run]) -> Iterator[RecordBatch]:
+    def _merge(self, runs: Sequence[_Run]) -> Iterator[RecordBatch]:
         entries = [
             (piece, (number, index)) for number, run in enumerate(runs) for index, piece in enumerate(run)
         ]
@@ -122,8 +123,8 @@ class _Runs:
             (piece[0], position, unpack(self._spool.read(*piece[2:]))) for piece, position in sorted(entries)
         )
 
-    def _written(self, batches: Iterable[RecordBatch]) -> Iterator[tuple[int, int, int, int]]:
-        for part in chain.from_iterable(_cut(batch, self._size) for batch in batches):
+    def _write(self, batches: Iterable[RecordBatch]) -> Iterator[tuple[int, int, int, int]]:
+        for part in chain.from_iterable(_pieces(batch, self._size) for batch in batches):
             blob = pack(part)
             yield part.time.item(0), part.time.item(-1), self._spool.append(blob), len(blob)
 
@@ -193,7 +194,7 @@ class Replay:
             yield batch
 
     def _batches(self, policy: BadRecordLog, progress: Progress) -> Iterator[RecordBatch]:
-        if self.in_order and self._columnar:
+        if self.in_order and self._is_columnar:
             return parquet().batches(self._streams, self.schema, _Meter(progress).advance)
         arrivals = self.arrivals(policy, progress)
         return arrivals if self.in_order else sorted_batches(arrivals)
@@ -206,29 +207,29 @@ class Replay:
         """
         if not self._has_streams:
             return False
-        if self._columnar:
+        if self._is_columnar:
             return parquet().plain(self._streams, self.schema)
         return all(reads_columns(split, self.schema) for split in self.splits) and in_order(self.splits)
 
     def parts(self) -> Iterator[Replay]:
         """A replay for each split if they follow one another in order of time; otherwise a single replay."""
-        if not self.in_order or self._columnar:
+        if not self.in_order or self._is_columnar:
             yield self
             return
         for split in self.splits:
-            yield self._of((split,))
+            yield self._sub_replay((split,))
 
     def since(self, part: int) -> Replay:
-        return self._of(self.splits[part:]) if part else self
+        return self._sub_replay(self.splits[part:]) if part else self
 
-    def _of(self, splits: Sequence[Split]) -> Replay:
+    def _sub_replay(self, splits: Sequence[Split]) -> Replay:
         """The replay of some splits, which are in order of time."""
         replay = Replay(splits, self.schema)
         replay.__dict__["in_order"] = True
         return replay
 
     @property
-    def _columnar(self) -> bool:
+    def _is_columnar(self) -> bool:
         return all(s.format is Format.PARQUET and s.relation is not None for s in self.splits)
 
     @property
@@ -250,7 +251,7 @@ class _Meter:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._done = 0
+        self._bytes_done = 0
 
     def chunks(self, split: Split, schema: Schema) -> Iterator[Chunk]:
         bytes_read = 0
@@ -258,11 +259,11 @@ class _Meter:
         def advance(count: int) -> None:
             nonlocal bytes_read
             bytes_read = min(bytes_read + count, split.size)
-            self._progress(self._done + bytes_read)
+            self._progress(self._bytes_done + bytes_read)
 
         yield from chunks(split, schema, advance)
         self.advance(split.size)
 
     def advance(self, count: int) -> None:
-        self._done += count
-        self._progress(self._done)
+        self._bytes_done += count
+        self._progress(self._bytes_done)

@@ -52,11 +52,11 @@ _Plan: TypeAlias = tuple[tuple[int, ...], Steps]
 
 def needed(schema: Schema, relation: Relation) -> frozenset[str]:
     """The attributes that every row must have, possibly NULL: the attributes of the key and of joins."""
-    return frozenset(relation.key) | _joined(schema).get(relation.name, frozenset())
+    return frozenset(relation.key) | _join_attributes(schema).get(relation.name, frozenset())
 
 
 @lru_cache(maxsize=64)
-def _joined(schema: Schema) -> Mapping[str, frozenset[str]]:
+def _join_attributes(schema: Schema) -> Mapping[str, frozenset[str]]:
     """The attributes of each relation that joins compare."""
     names: defaultdict[str, set[str]] = defaultdict(set)
     for position, join in enumerate(schema.joins):
@@ -94,7 +94,7 @@ class RowReader:
         """The names that fields of a row may have."""
         self.fails = schema.unknown is Unknown.FAIL
         self.passed_over: Counter[str] = Counter()
-        self._unknown: dict[str, str] = {}
+        self._unknown_reasons: dict[str, str] = {}
 
     def _time_column(self) -> int | None:
         if self.relation.table or self.relation.time is None:
@@ -110,7 +110,7 @@ class RowReader:
     def insertion(self, row: Any) -> Row:
         """The row of a JSON object with every needed attribute; other missing attributes are NULL."""
         if self._origins is not None:
-            return self._placed(self._origins, row, self._needed)
+            return self._row_by_origin(self._origins, row, self._needed)
         try:
             values = self._get(row)
             if len(row) == self._width:
@@ -122,7 +122,7 @@ class RowReader:
     def deletion(self, row: Any) -> Row:
         """The row of a deletion; if the relation has a key, the key is enough."""
         if self._origins is not None:
-            return self._placed(self._origins, row, self._key)
+            return self._row_by_origin(self._origins, row, self._key)
         return self.convert(self.complete(row, self._key))
 
     def wanted(self, *, delete: bool) -> frozenset[str]:
@@ -151,7 +151,7 @@ class RowReader:
         for name in unknown:
             self.unknown(name)
 
-    def _placed(self, origins: Origins, row: Any, required: Collection[str]) -> Row:
+    def _row_by_origin(self, origins: Origins, row: Any, required: Collection[str]) -> Row:
         """The row of a JSON object in which some attributes have other names, or are nested."""
         self._check_names(row)
         values: list[Value] = []
@@ -173,9 +173,9 @@ class RowReader:
         """Pass over values of an attribute that the relation lacks, unless the schema refuses them."""
         if self.fails:
             raise self.no_attribute(name)
-        if name not in self._unknown:
-            self._unknown[name] = str(self.no_attribute(name))
-        self.passed_over[self._unknown[name]] += values
+        if name not in self._unknown_reasons:
+            self._unknown_reasons[name] = str(self.no_attribute(name))
+        self.passed_over[self._unknown_reasons[name]] += values
 
     def missing_value(self, name: str, error: MalformedError) -> Value:
         """The value in place of one that is missing because of ``error``; raises any other error."""
@@ -201,10 +201,10 @@ class RowReader:
         for column in integers:
             # A call for each integer would take twice the time.
             if not SMALLEST <= values[column] <= LARGEST:
-                return self._converted(values, ((column, integer_of_int),))
-        return self._converted(values, steps) if steps else values
+                return self._apply(values, ((column, integer_of_int),))
+        return self._apply(values, steps) if steps else values
 
-    def _converted(self, values: tuple[Any, ...], steps: Steps) -> Row:
+    def _apply(self, values: tuple[Any, ...], steps: Steps) -> Row:
         row = list(values)
         for column, step in steps:
             try:
@@ -428,7 +428,7 @@ class BareRowReader:
         self._reader = RowReader(schema, relation)
         if extra_names:
             self._reader.known = {*self._reader.known, *extra_names}
-        self._own = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
+        self._record_fields = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
@@ -436,13 +436,13 @@ class BareRowReader:
 
     def record(self, item: Any, default_time: int | None = None) -> Record:
         """The record of a JSON value; ``default_time`` is its time if it has none. Raises MalformedError."""
-        if type(item) is not dict or self._own.isdisjoint(item):
+        if type(item) is not dict or self._record_fields.isdisjoint(item):
             return self._reader.record(self._reader.insertion(item), default_time)
-        row = {name: value for name, value in item.items() if name not in self._own}
-        record_fields = {name: value for name, value in item.items() if name in self._own}
+        row = {name: value for name, value in item.items() if name not in self._record_fields}
+        record_fields = {name: value for name, value in item.items() if name in self._record_fields}
         flat = Flat.of(record_fields)
         if flat is not None:
-            return self._flattened(row, flat, default_time)
+            return self._flat_record(row, flat, default_time)
         time_value = record_fields.get("time")
         if self.truncates(record_fields):
             return _truncation(self._reader, row, time_value, default_time)
@@ -452,9 +452,9 @@ class BareRowReader:
 
     def truncates(self, item: Any) -> bool:
         """True if a JSON value is a truncation, which has no row."""
-        return type(item) is dict and "op" in self._own and item.get("op") == TRUNCATE
+        return type(item) is dict and "op" in self._record_fields and item.get("op") == TRUNCATE
 
-    def _flattened(self, row: dict[str, Any], flat: Flat, default_time: int | None) -> Record:
+    def _flat_record(self, row: dict[str, Any], flat: Flat, default_time: int | None) -> Record:
         """The record of a flattened change event; without a time, it gets its time of arrival, or 0."""
         time = flat.time or default_time or 0
         key_names = self._reader.relation.key
@@ -504,29 +504,29 @@ def typed_rows(
     kinds = [attribute.type for attribute in reader.relation.attributes]
     for number, row in enumerate(values, first):
         try:
-            yield _typed(reader, kinds, row)
+            yield _typed_row(reader, kinds, row)
         except MalformedError as error:
             raise SourceError(f"{database}: row {number:,}: {error}") from None
 
 
-def _typed(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any, ...]) -> Row:
+def _typed_row(reader: RowReader, kinds: Sequence[AttributeType], row: tuple[Any, ...]) -> Row:
     values: list[Value] = []
     for column, (kind, value) in enumerate(zip(kinds, row, strict=True)):
         try:
-            values.append(_stored(kind, value))
+            values.append(_database_value(kind, value))
         except MalformedError as error:
             values.append(reader.missing_value(reader.names[column], error))
     return tuple(values)
 
 
-def _stored(kind: AttributeType, value: Any) -> Value:
+def _database_value(kind: AttributeType, value: Any) -> Value:
     """A value of SQLite, whose columns may have any type: an empty text is NULL, a text may be a number."""
     if kind not in _TEXTS:
         return None if value == "" else conversion(kind, type(value))(value)
-    return _written(value) if type(value) is float else conversion(kind, type(value))(value)
+    return _number_text(value) if type(value) is float else conversion(kind, type(value))(value)
 
 
-def _written(value: bool | float) -> str:
+def _number_text(value: bool | float) -> str:
     """A number in the form of JSON."""
     if not isfinite(value):
         raise MissingError(NOT_FINITE)
@@ -546,7 +546,7 @@ def reached(value: Any, path: str) -> Any:
     that are nested too deeply for Python.
     """
     try:
-        return _reached(value, path)
+        return _find_value(value, path)
     except RecursionError:
         raise _too_deep() from None
 
@@ -555,16 +555,16 @@ def _too_deep() -> MalformedError:
     return MalformedError(f"expected a text, or an array of texts, got {TOO_DEEP}")
 
 
-def _reached(value: Any, path: str) -> Any:
+def _find_value(value: Any, path: str) -> Any:
     if isinstance(value, list):
-        inner_values = [inner for item in value if (inner := _reached(item, path)) is not MISSING]
+        inner_values = [inner for item in value if (inner := _find_value(item, path)) is not MISSING]
         return inner_values if inner_values else MISSING
     if not isinstance(value, Mapping):
         return MISSING
     if path in value:
         return value[path]
     head, dot, inner_path = path.partition(".")
-    return _reached(value[head], inner_path) if dot and head in value else MISSING
+    return _find_value(value[head], inner_path) if dot and head in value else MISSING
 
 
 DEEPEST: Final = 8
@@ -600,13 +600,13 @@ def taken(attribute: Attribute, value: Any) -> Value:
     if isinstance(value, datetime | date):
         value = value.isoformat()
     if isinstance(value, list):
-        return _taken_together(attribute, list(_leaves(value)))
+        return _join_leaves(attribute, list(_leaves(value)))
     if attribute.type in _TEXTS and isinstance(value, bool | float):
-        return _written(value)
+        return _number_text(value)
     return conversion(attribute.type, type(value))(value)
 
 
-def _taken_together(attribute: Attribute, leaves: list[Any]) -> Value:
+def _join_leaves(attribute: Attribute, leaves: list[Any]) -> Value:
     """The value of an array. Raises MissingError with the other elements if some are missing."""
     present = [leaf for leaf in leaves if not _is_no_number(leaf)]
     if len(present) <= 1:
@@ -656,14 +656,14 @@ class Origins:
         names = {part for a in relation.attributes if a.origin for part in (a.origin, _head(a.origin))}
         self.known = names | {a.name for a in relation.attributes}
         """The names that fields of records may have."""
-        self._places = [
+        self._locations = [
             (a.origin, a.name if a.name not in names else None) if a.origin else (None, a.name)
             for a in relation.attributes
         ]
 
     def values(self, row: Mapping[str, Any]) -> list[Any]:
         """The values of all attributes in order; MISSING for absent ones."""
-        return [self._value(row, origin, name) for origin, name in self._places]
+        return [self._value(row, origin, name) for origin, name in self._locations]
 
     @staticmethod
     def _value(row: Mapping[str, Any], origin: str | None, name: str | None) -> Any:

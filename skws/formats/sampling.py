@@ -92,8 +92,8 @@ class Samples:
         self.skipped: list[NoRecordsError] = []
         self.notes: list[str] = []
         self._arrays: dict[str, str] = {}
-        self._around: dict[str, list[int]] = {}
-        self._beside: dict[str, tuple[str, ...]] = {}
+        self._outer_rows: dict[str, list[int]] = {}
+        self._outer_names: dict[str, tuple[str, ...]] = {}
 
     def skip(self, reason: str) -> None:
         """Count a bad record."""
@@ -120,8 +120,8 @@ class Samples:
             self.unreadable += count
             return
         if document and count == 1 and bare[0].json:
-            bare = self._unwrapped(relation, bare[0])
-            if len(bare) == 1 and (wrapped := _keyed(bare[0].values)) is not None:
+            bare = self._unwrap(relation, bare[0])
+            if len(bare) == 1 and (wrapped := _keyed_objects(bare[0].values)) is not None:
                 path, size = wrapped
                 jq_path = "".join(f"[{orjson.dumps(name).decode()}]" for name in path)
                 entries = (
@@ -136,18 +136,18 @@ class Samples:
         for row in bare:
             self.add(relation, row)
 
-    def _unwrapped(self, relation: str, row: SampleRow) -> list[SampleRow]:
+    def _unwrap(self, relation: str, row: SampleRow) -> list[SampleRow]:
         """The rows that an object wraps, at the path used for earlier ones; otherwise the object as a row."""
         known_path = self._arrays.get(relation)
         if relation in self._rows and known_path is None:
             return [row]
-        path = (_wrapped(row.values) or "") if known_path is None else known_path.partition(".")[2]
+        path = (_array_path(row.values) or "") if known_path is None else known_path.partition(".")[2]
         elements = reached(row.values, path) if path else MISSING
         if not isinstance(elements, list):
             return [row]
         if known_path is None:
             self._arrays[relation] = f"{relation}.{path}"
-            self._beside[relation] = tuple(leaves(without(row.values, {path: None})))
+            self._outer_names[relation] = tuple(leaves(without(row.values, {path: None})))
         return [SampleRow(None, element, json=True) for element in elements if isinstance(element, dict)]
 
     def add(self, relation: str, row: SampleRow) -> None:
@@ -165,7 +165,7 @@ class Samples:
         for path, elements in nested.items():
             child = as_name(f"{relation}_{path}")
             self._arrays[child] = f"{relation}.{path}"
-            outer_rows = self._around.setdefault(child, [])
+            outer_rows = self._outer_rows.setdefault(child, [])
             for element in elements[: SAMPLE_ROWS - len(outer_rows)]:
                 count = len(self._rows.get(child, ()))
                 self.add(child, SampleRow(child, element, json=True))
@@ -188,7 +188,7 @@ class Samples:
                     f"{PLACE}{number}" for number in range(len(self._rows[nested.parent]))
                 ]
             values = outer[nested.parents]
-            tables[child] = {nested.own: [values[n] for n in self._around[child]], **tables[child]}
+            tables[child] = {nested.own: [values[n] for n in self._outer_rows[child]], **tables[child]}
         return tables
 
     @cached_property
@@ -198,7 +198,7 @@ class Samples:
         for child, origin in self._arrays.items():
             parent = origin.partition(".")[0]
             if parent == child:
-                nested_relations[child] = Nested(origin, beside=self._beside[child])
+                nested_relations[child] = Nested(origin, beside=self._outer_names[child])
                 continue
             key = self._key(parent)
             nested_relations[child] = Nested(origin, f"{parent}.{key}", key)
@@ -245,7 +245,7 @@ def sample(paths: Sequence[Path]) -> Samples:
     return samples
 
 
-def _wrapped(item: Mapping[str, Any]) -> str | None:
+def _array_path(item: Mapping[str, Any]) -> str | None:
     """The path to the rows in an object that only wraps them: it has one list, of objects, and no name."""
     arrays_by_path = arrays(item)
     if len(arrays_by_path) != 1 or _lists(item) != 1 or any(name.lower() in _OWN for name in item):
@@ -253,13 +253,13 @@ def _wrapped(item: Mapping[str, Any]) -> str | None:
     return next(iter(arrays_by_path))
 
 
-def _keyed(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ...], int] | None:
+def _keyed_objects(item: Mapping[str, Any], depth: int = DEEPEST) -> tuple[tuple[str, ...], int] | None:
     """The path to an object whose values are several objects of one form, and their number."""
     inner = [value for value in item.values() if isinstance(value, Mapping)]
     if len(inner) == len(item) >= _MANY_OBJECTS and set.intersection(*map(set, inner)):
         return (), len(inner)
     for name, value in item.items() if depth else ():
-        if isinstance(value, Mapping) and (inner_result := _keyed(value, depth - 1)) is not None:
+        if isinstance(value, Mapping) and (inner_result := _keyed_objects(value, depth - 1)) is not None:
             return (name, *inner_result[0]), inner_result[1]
     return None
 
@@ -321,23 +321,23 @@ def _json_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
                     skip(f"{file}:{number}: {not_json(line, error)}")
                 continue
             if isinstance(item, dict) and item:
-                yield from _of_record(item)
+                yield from _rows_of_record(item)
             elif item is not None:
                 skip(f"{file}:{number}: expected a JSON object, got {shown(item)}")
 
 
-def _of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
+def _rows_of_record(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row of a record or a change event, or a bare row; none for a deletion, which may be only a key."""
     if isinstance(item.get("row"), dict) and isinstance(item.get("relation"), str):
         if item.get("op") not in ("-", TRUNCATE):
             yield SampleRow(item["relation"], item["row"], item.get("time") is not None)
     elif is_change(item):
-        yield from _of_change(item)
+        yield from _rows_of_change(item)
     else:
-        yield from _of_bare(item)
+        yield from _rows_of_bare(item)
 
 
-def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
+def _rows_of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
     """A bare row, without the extra fields of flattened change events; none for a deletion."""
     flat = Flat.of(item)
     if flat is None:
@@ -347,7 +347,7 @@ def _of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
         yield SampleRow(None, row, timed=True, update=flat.updated)
 
 
-def _of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
+def _rows_of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row after a change event; none for a deletion."""
     _, schema, event = unwrapped(item)
     table, after = changed_table(item), event.get("after") if isinstance(event, dict) else None
@@ -364,12 +364,12 @@ def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
         except csv.Error as error:
             skip(f"{file}: the header: {csv_fault(error)}")
             return
-        records = _whole(file, reader, layout._replace(width=len(header)), skip)
+        records = _csv_records(file, reader, layout._replace(width=len(header)), skip)
         rows = (dict(zip(header, (f or None for f in fields), strict=True)) for fields in records)
-        yield from _flat(rows, header, skip)
+        yield from _rows_of_columns(rows, header, skip)
 
 
-def _whole(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[list[str]]:
+def _csv_records(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Iterator[list[str]]:
     while True:
         try:
             fields = next(reader, None)
@@ -391,13 +391,15 @@ def _parquet_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
             for batch in opened_file.iter_batches()
             for row in zip(*map(parquet().python_values, batch.columns), strict=True)
         )
-        yield from _flat(rows, names, skip)
+        yield from _rows_of_columns(rows, names, skip)
 
 
-def _flat(rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip) -> Iterator[SampleRow]:
+def _rows_of_columns(
+    rows: Iterable[Mapping[str, Any]], header: Sequence[str], skip: _Skip
+) -> Iterator[SampleRow]:
     """Rows of columns: bare rows, or records whose attributes are among the columns or in ``row``."""
     if "relation" not in header:
-        bare = (bare_row for row in rows for bare_row in _of_bare(row))
+        bare = (bare_row for row in rows for bare_row in _rows_of_bare(row))
         yield from islice(bare, SAMPLE_ROWS)  # all are of one relation
         return
     for row in rows:

@@ -160,10 +160,10 @@ def _file(paths: Sequence[Path], schema: Schema, explicit: int | None) -> _File:
         else explicit
     )
     kind = format_of(paths[-1])
-    return _File(paths[-1], kind, _bare(paths[-1], kind, schema, relation))
+    return _File(paths[-1], kind, _bare_relation(paths[-1], kind, schema, relation))
 
 
-_WAYS: Final = {
+_ADVICE: Final = {
     ".log": "; if its lines are JSON, give it a name with .jsonl",
     ".sql": "; load a dump into a database, and search that",
     ".xls": "; save its sheets as .csv",
@@ -178,7 +178,7 @@ def format_of(path: Path) -> Format:
     is_compressed = suffixes[-1:] != [] and suffixes[-1] in files.PACKED_SUFFIXES
     kind = SUFFIXES.get((suffixes[-2:-1] if is_compressed else suffixes[-1:] or [""])[0] if suffixes else "")
     if kind is None or (is_compressed and kind not in PACKED):
-        advice = _WAYS.get("".join(suffixes[-1:]), "")
+        advice = _ADVICE.get("".join(suffixes[-1:]), "")
         raise NoRecordsError(f"{path}: unknown format; replay files end in {_known_suffixes()}{advice}")
     return kind
 
@@ -192,7 +192,7 @@ def relation_named(path: Path, schema: Schema) -> int | None:
     return positions.get(stem.casefold(), positions.get(as_name(stem).casefold()))
 
 
-def _bare(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
+def _bare_relation(path: Path, kind: Format, schema: Schema, relation: int | None) -> int | None:
     """``relation`` if the file contains bare rows, None if its records name their relation."""
     names_them = names_relations(path, kind, schema, relation)
     if names_them is None:
@@ -249,10 +249,10 @@ def chunks(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[
         from skws.formats import csv_columns  # noqa: PLC0415 - Arrow is slow to import
 
         return csv_columns.chunks(split, schema, advance)
-    return _gathered(read_split(split, schema, advance))
+    return _chunked(read_split(split, schema, advance))
 
 
-def _gathered(items: Iterator[Record | BadRecord]) -> Iterator[Chunk]:
+def _chunked(items: Iterator[Record | BadRecord]) -> Iterator[Chunk]:
     while batch_items := list(islice(items, BATCH)):
         yield Chunk.of(batch_items)
 
@@ -336,7 +336,7 @@ class Packer:
         self._number = 0
         self._tables = [number for number, r in enumerate(schema.relations) if r.table]
         self._keys = [relation.key_of for relation in schema.relations]
-        self._held: list[RecordBatch] = []
+        self._pending: list[RecordBatch] = []
         self._sorted = True
 
     def records(self, batch: RecordBatch) -> Iterator[tuple[PackedPiece, bytes]]:
@@ -347,10 +347,10 @@ class Packer:
         if not len(batch):
             return
         first = int(batch.time[0])
-        in_order = not self._held or first >= int(self._held[-1].time[-1])
+        in_order = not self._pending or first >= int(self._pending[-1].time[-1])
         self._sorted &= in_order and not (np.diff(batch.time) < 0).any()
-        self._held.append(batch)
-        if sum(map(len, self._held)) >= (BATCH if self._sorted else MEMORY_RECORDS):
+        self._pending.append(batch)
+        if sum(map(len, self._pending)) >= (BATCH if self._sorted else MEMORY_RECORDS):
             yield from self.rest()
 
     def bad(self, records: Sequence[BadRecord]) -> Iterator[tuple[PackedPiece, bytes]]:
@@ -360,19 +360,19 @@ class Packer:
 
     def rest(self) -> Iterator[tuple[PackedPiece, bytes]]:
         """The last pieces, when the split has been read."""
-        pending, in_order = self._held, self._sorted
-        self._held, self._sorted = [], True
+        pending, in_order = self._pending, self._sorted
+        self._pending, self._sorted = [], True
         if not pending:
             return
         if in_order:
-            yield self._packed(pending)
+            yield self._pack_piece(pending)
             return
         batch = concat_batches(pending)
         batch = batch.take(np.argsort(batch.time, kind="stable"))
         for begin in range(0, len(batch), _MIXED):
-            yield self._packed([batch.take(slice(begin, begin + _MIXED))])
+            yield self._pack_piece([batch.take(slice(begin, begin + _MIXED))])
 
-    def _packed(self, batches: list[RecordBatch]) -> tuple[PackedPiece, bytes]:
+    def _pack_piece(self, batches: list[RecordBatch]) -> tuple[PackedPiece, bytes]:
         check()
         size = sum(map(len, batches))
         deleting_batches = [batch for batch in batches if batch.delete is not None]

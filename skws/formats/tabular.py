@@ -75,18 +75,18 @@ class ColumnReader:
         record_fields = (
             OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
         )
-        self._own = {name: columns.index(name) for name in record_fields if name in columns}
-        self._json = self._own.get("row")
-        self._flat = [(name, column) for name, column in self._own.items() if name in FLAT]
+        self._record_columns = {name: columns.index(name) for name in record_fields if name in columns}
+        self._json = self._record_columns.get("row")
+        self._flat = [(name, column) for name, column in self._record_columns.items() if name in FLAT]
         self._layouts: dict[str, _AttributeColumns] = {}
 
     def record(self, values: Sequence[Any]) -> Record:
         """The record of one row. Raises MalformedError."""
-        name = self._bare.name if self._bare is not None else self._given(values, "relation")
+        name = self._bare.name if self._bare is not None else self._field(values, "relation")
         reader = self._readers.get(name) if isinstance(name, str) else None
         if reader is None:
             raise no_relation(name, self._schema)
-        op = self._given(values, "op")
+        op = self._field(values, "op")
         if op == TRUNCATE:
             return self._truncation(reader, values)
         flat = Flat.of({name: values[column] for name, column in self._flat}) if self._flat else None
@@ -94,7 +94,7 @@ class ColumnReader:
         if delete:
             refuse_deletion(reader)
         row = self._row(reader, values, delete=delete)
-        time_value = self._given(values, "time") if reader.takes_time(delete=delete) else None
+        time_value = self._field(values, "time") if reader.takes_time(delete=delete) else None
         record_time = (None if flat is None else flat.time) if time_value is None else self._time(time_value)
         return reader.record(row, record_time, delete=delete)
 
@@ -103,14 +103,14 @@ class ColumnReader:
         return notes(self._readers, source)
 
     def _truncation(self, reader: RowReader, values: Sequence[Any]) -> Record:
-        fields = {self._own.get(name) for name in ("relation", "time", "op")}
+        fields = {self._record_columns.get(name) for name in ("relation", "time", "op")}
         if any(value is not None for column, value in enumerate(values) if column not in fields):
             raise truncated_row(reader)
-        time_value = self._given(values, "time")
+        time_value = self._field(values, "time")
         return reader.truncation(None if time_value is None else self._time(time_value))
 
-    def _given(self, values: Sequence[Any], name: str) -> Any:
-        column = self._own.get(name)
+    def _field(self, values: Sequence[Any], name: str) -> Any:
+        column = self._record_columns.get(name)
         return None if column is None else values[column]
 
     def _row(self, reader: RowReader, values: Sequence[Any], *, delete: bool) -> Row:
@@ -119,13 +119,13 @@ class ColumnReader:
             return reader.deletion(row) if delete else reader.insertion(row)
         layout = self._layouts.get(reader.relation.name)
         if layout is None:
-            layout = _AttributeColumns(reader, self.columns, self._own.keys(), self._convert)
+            layout = _AttributeColumns(reader, self.columns, self._record_columns.keys(), self._convert)
             self._layouts[reader.relation.name] = layout
         return layout.row(values, delete=delete)
 
     def _json_row(self, values: Sequence[Any]) -> Any:
         for column, name in enumerate(self.columns):
-            if name not in self._own and values[column] is not None:
+            if name not in self._record_columns and values[column] is not None:
                 raise MalformedError(f"unexpected column {shown(name)} beside 'row'{nearest(name, OWN)}")
         text = values[self._json or 0]
         if not isinstance(text, str | bytes):
@@ -158,34 +158,34 @@ class _AttributeColumns:
         attributes = reader.relation.attributes
         columns_of_attributes = [column_of(attribute, indices) for attribute in attributes]
         used_names = {column for column, _ in filter(None, columns_of_attributes)}
-        self._foreign = tuple(i for name, i in indices.items() if name not in used_names)
-        self._takes = tuple(
+        self._unknown_columns = tuple(i for name, i in indices.items() if name not in used_names)
+        self._conversions = tuple(
             (-1, _null)
             if location is None
-            else (indices[location[0]], _taking(a, location[1], convert, indices[location[0]]))
+            else (indices[location[0]], _conversion(a, location[1], convert, indices[location[0]]))
             for a, location in zip(attributes, columns_of_attributes, strict=True)
         )
         self._empty = bool(indices) and not used_names
         missing = [
             a.name for a, location in zip(attributes, columns_of_attributes, strict=True) if location is None
         ]
-        self._lacks = {
+        self._missing = {
             delete: next((name for name in missing if name in reader.wanted(delete=delete)), None)
             for delete in (False, True)
         }
 
     def row(self, values: Sequence[Any], *, delete: bool) -> Row:
         """The row from the values of all columns. Raises MalformedError."""
-        for column in self._foreign:
+        for column in self._unknown_columns:
             if values[column] is not None:
                 if self._empty:
                     raise self._reader.no_attribute(self._columns[column])
                 self._reader.unknown(self._columns[column])
-        missing = self._lacks[delete]
+        missing = self._missing[delete]
         if missing is not None:
             raise self._reader.missing(missing)
         row: list[Value] = []
-        for column, convert in self._takes:
+        for column, convert in self._conversions:
             value = values[column]
             try:
                 row.append(None if value is None else convert(value))
@@ -194,7 +194,7 @@ class _AttributeColumns:
         return tuple(row)
 
 
-def _taking(attribute: Attribute, path: str | None, convert: ConvertColumn, column: int) -> Convert:
+def _conversion(attribute: Attribute, path: str | None, convert: ConvertColumn, column: int) -> Convert:
     if path is not None:
         return within(attribute, path)
     return lenient(attribute, convert(column, attribute))
@@ -263,7 +263,7 @@ class CsvLayout(NamedTuple):
     def _at(cls, lines: Sequence[str], line_number: int, delimiters: str) -> CsvLayout:
         """The layout with the header at a line."""
         delimiter = max(delimiters, key=lines[line_number].count)
-        widths = [len(_trimmed(fields)) for fields in _lenient(lines[line_number:], delimiter)]
+        widths = [len(_trim(fields)) for fields in _lenient(lines[line_number:], delimiter)]
         name_count, rows = (widths[0] if widths else 0), Counter(widths[1:])
         width, count = rows.most_common(1)[0] if rows else (name_count, 0)
         return cls(
@@ -295,7 +295,7 @@ class CsvLayout(NamedTuple):
         return lines[self.before].startswith("#") and lines[self.before][1:2] in ("#", "!", " ", "\t")
 
 
-def _trimmed(fields: list[str]) -> list[str]:
+def _trim(fields: list[str]) -> list[str]:
     """The fields, without empty ones at the end."""
     while fields and not fields[-1].strip():
         fields.pop()
@@ -390,9 +390,9 @@ class CsvReader:
     ) -> None:
         self._split = split
         self._schema = schema
-        self._layout, self._file = (layout, file) if layout is not None else _kept_mark(file)
-        self._told = not self._layout.passed_over
-        self._taken: list[bytes] = []
+        self._layout, self._file = (layout, file) if layout is not None else _layout_with_mark(file)
+        self._is_noted = not self._layout.passed_over
+        self._lines_of_record: list[bytes] = []
         self._line = 1
         self._offset = 0
         self._flat: ColumnReader | None = None
@@ -400,7 +400,7 @@ class CsvReader:
     @property
     def end(self) -> int:
         """The offset of the end of the latest record."""
-        return self._offset + sum(map(len, self._taken))
+        return self._offset + sum(map(len, self._lines_of_record))
 
     @property
     def names(self) -> Sequence[str]:
@@ -419,15 +419,15 @@ class CsvReader:
     def pass_by(self, lines: Sequence[bytes]) -> None:
         """Skip lines that have been read in another way; called between two records."""
         self._advance()
-        self._taken += lines
+        self._lines_of_record += lines
         self._advance()
 
     def notes(self) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
         source = str(self._split.path)
         passed_over = [] if self._flat is None else self._flat.notes(source)
-        if not self._told:
-            self._told = True
+        if not self._is_noted:
+            self._is_noted = True
             reason = f"text before the header in {self._split.path.name}"
             passed_over.append(BadRecord(source, 0, 0, b"", reason, passed_over=self._layout.passed_over))
         return passed_over
@@ -451,8 +451,8 @@ class CsvReader:
     def _texts(self) -> Iterator[str]:
         """The lines as text; bytes that are not UTF-8 become lone surrogates, which ``check_utf8`` finds."""
         for line in self._file:
-            is_first = self._offset == 0 and not self._taken
-            self._taken.append(line)
+            is_first = self._offset == 0 and not self._lines_of_record
+            self._lines_of_record.append(line)
             yield as_text(line.removeprefix(BOM) if is_first else line)
 
     def _header(self, fields: list[str]) -> None:
@@ -468,16 +468,16 @@ class CsvReader:
         return flat.record([field or None for field in fields])
 
     def _bad(self, reason: str) -> BadRecord:
-        raw = b"".join(self._taken).rstrip(b"\r\n")
+        raw = b"".join(self._lines_of_record).rstrip(b"\r\n")
         return BadRecord(str(self._split.path), self._line, self._offset, raw, reason)
 
     def _advance(self) -> None:
-        self._line += len(self._taken)
-        self._offset += sum(map(len, self._taken))
-        self._taken.clear()
+        self._line += len(self._lines_of_record)
+        self._offset += sum(map(len, self._lines_of_record))
+        self._lines_of_record.clear()
 
 
-def _kept_mark(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
+def _layout_with_mark(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
     """Like ``begun``, with the byte order mark, which counts in offsets."""
     lines = iter(file)
     head = list(islice(lines, HEAD_LINES))

@@ -174,11 +174,11 @@ class _Entries(NamedTuple):
     first: int
     index_number: int
     joined: Joined
-    some: slice
+    bounds: slice
 
     def hashed(self) -> tuple[Hashes, Ints]:
         """The hash and the slot of each entry."""
-        rows, values = self.joined.entries(self.some)
+        rows, values = self.joined.entries(self.bounds)
         return index_hashes(np.full(len(values), self.index_number), values), self.table.places(
             rows
         ) + self.first
@@ -187,7 +187,7 @@ class _Entries(NamedTuple):
 def _save_entries(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets, space: int) -> None:
     """Write the index by join value; the entries of one run are in memory at a time."""
     groups = _runs_of_entries(tables, key_sets)
-    sizes = [sum(part.some.stop - part.some.start for part in group) for group in groups]
+    sizes = [sum(part.bounds.stop - part.bounds.start for part in group) for group in groups]
     runs = [run_of(size) for size in sizes]
     extra = space * key_sets.width
     hash_filter = HashFilter(sum(sizes) + extra)

@@ -73,12 +73,13 @@ def make_index(
             raise SourceError(f"table {relation.name}: more than {MOST:,} rows")
         report("reading", size, None)
     rows = TableRows(pa.memory_map(str(data_file(folder, "rows"))), 0)
-    superseded, occurrences = _repeated(rows, relation, size)
+    superseded, occurrences = _find_repetitions(rows, relation, size)
     is_superseded = np.zeros(size, dtype=bool)
     is_superseded[superseded] = True
     for number, columns in enumerate(key_sets):
         report(f"joins {number + 1} of {len(key_sets)} of", size, size)
-        _save_joined(folder, number, _gathered(rows, size, lambda b: join_values(b, columns)), is_superseded)  # noqa: B023
+        values = _values_of_rows(rows, size, lambda b: join_values(b, columns))  # noqa: B023
+        _save_join_index(folder, number, values, is_superseded)
     texts = _save_words(folder, relation, rows, is_superseded, lambda done: report("words of", done, size))
     save(folder, "gone", superseded)
     save(folder, "occurrences", occurrences)
@@ -108,14 +109,14 @@ def make_parts(
         reader = RowReader(schema, number)
         rows_read = 0
 
-        def reading(doing: str, size: int, _of: int | None, before: int = rows_before) -> None:
+        def report_reading(doing: str, size: int, _of: int | None, before: int = rows_before) -> None:
             nonlocal rows_read
             if doing == "reading":
                 rows_read = size
                 report(before + size)
 
         columns = KeySets(schema).columns[number]
-        make_index(subfolder, relation, columns, batches(reader), reader.passed_over, reading)
+        make_index(subfolder, relation, columns, batches(reader), reader.passed_over, report_reading)
         rows_before += rows_read
     save_database_slots(folder, schema)
 
@@ -138,14 +139,14 @@ def _batch(rows: list[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _gathered(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints:
+def _values_of_rows(rows: TableRows, size: int, values: Callable[[Any], Ints]) -> Ints:
     all_values = np.empty(size, dtype=np.int64)
     for first, block in rows.parts():
         all_values[first : first + len(block)] = values(block)
     return all_values
 
 
-def _save_joined(folder: Path, number: int, values: Ints, is_superseded: Flags) -> None:
+def _save_join_index(folder: Path, number: int, values: Ints, is_superseded: Flags) -> None:
     """Index the values of all rows except superseded ones."""
     rows = np.flatnonzero((values != NULL) & ~is_superseded)
     rows = rows[np.argsort(values[rows], kind="stable")]
@@ -173,9 +174,9 @@ def _save_words(
     return texts
 
 
-def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Ints]:
+def _find_repetitions(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Ints]:
     """Rows whose key is repeated later, and (row, number of equal rows before it) for rows without a key."""
-    values = _gathered(rows, size, lambda block: row_identities(block, relation))
+    values = _values_of_rows(rows, size, lambda block: row_identities(block, relation))
     order = np.argsort(values, kind="stable")
     equal = values[order[1:]] == values[order[:-1]]
     is_repeated = np.zeros(size, dtype=bool)
@@ -185,7 +186,7 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
     superseded: list[int] = []
     occurrences: list[tuple[int, int]] = []
     current, seen = None, dict[tuple[Any, ...], int]()
-    for number, value, row in _each(rows, suspects, values):
+    for number, value, row in _numbered_rows(rows, suspects, values):
         if value != current:
             current, seen = value, {}
         key = relation.key_of(row)
@@ -204,7 +205,9 @@ def _repeated(rows: TableRows, relation: Relation, size: int) -> tuple[Ints, Int
     )
 
 
-def _each(rows: TableRows, numbers: Ints, values: Ints) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+def _numbered_rows(
+    rows: TableRows, numbers: Ints, values: Ints
+) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
     for first in range(0, len(numbers), PART):
         part_numbers = numbers[first : first + PART]
         part_rows = rows.take(part_numbers).rows(np.arange(len(part_numbers)))
@@ -215,7 +218,7 @@ _REMEDY: Final = "the source of a table must have only rows of that table, whate
 _FORMAT: Final = 9
 _SPACE: Final = 1 << 20
 """The space for tuples of a stream after the rows of tables; beyond it, all columns are copied."""
-_MADE: Final = "index:"
+_INDEX_PREFIX: Final = "index:"
 """Replaces a source by the file of its index, for processes that must see the same rows."""
 
 
@@ -226,7 +229,7 @@ def digest(text: str) -> str:
 
 def open_tables(schema: Schema, report: ReportProgress = unreported) -> list[TableIndex]:
     """The indexes of all tables with a source; made if missing. Raises SkwsError."""
-    return [_opened(schema, number, report) for number in sourced(schema)]
+    return [_open_table(schema, number, report) for number in sourced(schema)]
 
 
 def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Record]:
@@ -250,15 +253,15 @@ def pinned(schema: Schema, report: ReportProgress = unreported, bad: BadRecordLo
     if bad is not None:
         bad.take(passed_over(tables))
     for index in tables:
-        source = f"{_MADE}{index.path}"
+        source = f"{_INDEX_PREFIX}{index.path}"
         relations[index.relation] = replace(relations[index.relation], source=source)
     return replace(schema, relations=tuple(relations))
 
 
-def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
+def _open_table(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
     relation = schema.relations[number]
-    if relation.source and relation.source.startswith(_MADE):
-        path = Path(relation.source.removeprefix(_MADE))
+    if relation.source and relation.source.startswith(_INDEX_PREFIX):
+        path = Path(relation.source.removeprefix(_INDEX_PREFIX))
         if not path.is_file():
             raise SourceError(
                 f"table {relation.name}: its index {path} is not on this machine: set {CACHE} to a folder"
@@ -284,7 +287,7 @@ def _opened(schema: Schema, number: int, report: ReportProgress) -> TableIndex:
                     to, relation, columns, source.batches(), source.passed_over, report_rows
                 ),
             ):
-                _forget_others(path)
+                _delete_others(path)
                 forget_old(subfolder)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
@@ -311,7 +314,7 @@ def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
         ) from None
 
 
-def _forget_others(path: Path) -> None:
+def _delete_others(path: Path) -> None:
     """Delete the indexes of earlier states, except the latest, which may still be in use."""
     others = [other for other in path.parent.glob("*.index") if other != path]
     for other in sorted(others, key=lambda path: path.stat().st_mtime)[:-1]:
@@ -328,7 +331,7 @@ def database_index(
 
     Raises UsageError if ``file`` is another kind of file, SourceError.
     """
-    path = file if file is not None else _cached(database, schema)
+    path = file if file is not None else _cache_path(database, schema)
     if path.exists() and not _is_index(path):
         raise UsageError(f"--index {path}: the file is not an index; expected an index or a new name")
     states = [_state(database, schema, number) for number in range(len(schema.relations))]
@@ -374,7 +377,7 @@ def passed_over(tables: Iterable[TableIndex]) -> Iterator[BadRecord]:
             yield BadRecord(str(table.path), 0, 0, b"", reason, passed_over=count)
 
 
-def _cached(database: Database, schema: Schema) -> Path:
+def _cache_path(database: Database, schema: Schema) -> Path:
     """A file for each database and schema; the index of newer data replaces it."""
     folder = cache_folder(DATABASES) / digest(f"{database.identity} {schema!r}")
     try:
@@ -392,14 +395,14 @@ def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> bool:
 
     Returns True if it was made.
     """
-    if _has(path, mark):
+    if _has_mark(path, mark):
         return False
     with packed(path, mark) as folder:
         make(folder)
     return True
 
 
-def _has(path: Path, mark: str) -> bool:
+def _has_mark(path: Path, mark: str) -> bool:
     with suppress(OSError):
         return mark_of(path) == mark
     return False
@@ -433,14 +436,14 @@ def table_source(schema: Schema, number: int) -> TableSource:
     """The source of a relation that names one. Raises UsageError, SourceError."""
     address = schema.relations[number].source or ""
     if is_postgres(address) or is_sqlite(address):
-        return _InDatabase(database_at(address), schema, number)
+        return _DatabaseTable(database_at(address), schema, number)
     if "://" in address:
         raise UsageError(f"{redacted(address)}: expected files, sqlite:FILE or postgresql://... for a table")
-    return _Files(Path(address), schema, number)
+    return _FileTable(Path(address), schema, number)
 
 
 @dataclass(frozen=True)
-class _InDatabase:
+class _DatabaseTable:
     """The table of a database with the relation's name."""
 
     database: Database
@@ -468,7 +471,7 @@ def _batches_of(database: Database, reader: RowReader) -> Iterator[pa.RecordBatc
 
 
 @dataclass(frozen=True)
-class _Files:
+class _FileTable:
     """Bare rows in a file, or in all files of a folder; the names of the files do not matter."""
 
     path: Path
@@ -478,10 +481,10 @@ class _Files:
 
     @cached_property
     def _splits(self) -> list[Split]:
-        return plan(self.path, self._reading, relation=self.number)
+        return plan(self.path, self._reading_schema, relation=self.number)
 
     @cached_property
-    def _reading(self) -> Schema:
+    def _reading_schema(self) -> Schema:
         """The schema for reading: the relation has no source, so its rows are read as records.
 
         Unknown fields are errors, since nobody would see a note about them once the index is made.
@@ -508,7 +511,7 @@ class _Files:
                         yield from batches
                     if split.path in paths:
                         continue
-                records = bad.records(read_split(split, self._reading))
+                records = bad.records(read_split(split, self._reading_schema))
                 yield from as_batches(self._rows(split, records), arrow_schema(relation))
             self.passed_over.update(bad.passed_over)
 

@@ -43,7 +43,7 @@ class KeptIndex:
 @contextmanager
 def alone(folder: Path, source: str) -> Iterator[None]:
     """Hold the lock of an index's folder, created if missing, for the index of ``source``. Raises OSError."""
-    lock = _locked(folder)
+    lock = _lock(folder)
     try:
         os.utime(folder / _LOCK)
         (folder / _OF).write_text(redacted(source))
@@ -52,7 +52,7 @@ def alone(folder: Path, source: str) -> Iterator[None]:
         os.close(lock)
 
 
-def _locked(folder: Path) -> int:
+def _lock(folder: Path) -> int:
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
@@ -65,7 +65,9 @@ def _locked(folder: Path) -> int:
 
 def kept_indexes() -> list[KeptIndex]:
     """All indexes in the cache, the most recently used first."""
-    indexes = (_seen(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}"))
+    indexes = (
+        _read_entry(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}")
+    )
     return sorted(
         (index for index in indexes if index is not None), key=lambda index: index.used, reverse=True
     )
@@ -85,7 +87,7 @@ def clear() -> list[KeptIndex]:
     return [index for index in kept_indexes() if _remove(index)]
 
 
-def _seen(lock: Path) -> KeptIndex | None:
+def _read_entry(lock: Path) -> KeptIndex | None:
     folder = lock.parent
     try:
         size = sum(_BLOCK * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())

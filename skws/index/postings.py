@@ -264,9 +264,9 @@ class Postings:
     def __init__(self, file: IndexParts, prefix: str = "") -> None:
         self._chunk_first = file.array(f"{prefix}chunk_first")
         self._chunk_rows = file.array(f"{prefix}chunk_rows")
-        self._letters = file.array(f"{prefix}terms")
+        self._term_bytes = file.array(f"{prefix}terms")
         self._bounds = file.array(f"{prefix}term_bounds")
-        self._first = file.array(f"{prefix}term_first")
+        self._term_first = file.array(f"{prefix}term_first")
         self._chunks = file.array(f"{prefix}term_chunks")
 
     def containing(self, alternative: Alternative) -> Ints:
@@ -297,10 +297,10 @@ class Postings:
 
     def words(self) -> Iterator[tuple[str, int]]:
         """The searchable words by analyzer, with the number of rows that contain each."""
-        term_numbers = range(len(self._first) - 1)
+        term_numbers = range(len(self._term_first) - 1)
         first, last, lower = (bisect_left(term_numbers, mark, key=self._term) for mark in (b"W", b"X", b"w"))
         for number in (*term_numbers[first:last], *term_numbers[lower:]):
-            chunks = self._chunks[self._first[number] : self._first[number + 1]].astype(np.int64)
+            chunks = self._chunks[self._term_first[number] : self._term_first[number + 1]].astype(np.int64)
             begins = self._chunk_first[chunks]
             counts = self._chunk_first[chunks + 1] - begins
             rows = int(counts.sum())
@@ -323,35 +323,36 @@ class Postings:
         match alternative:
             case Term(stem=stem):
                 term = f"{_mark(alternative.analyzer, 's')}{stem}".encode()
-                first = bisect_left(range(len(self._first) - 1), term, key=self._term)
-                last = first + (first < len(self._first) - 1 and self._term(first) == term)
+                first = bisect_left(range(len(self._term_first) - 1), term, key=self._term)
+                last = first + (first < len(self._term_first) - 1 and self._term(first) == term)
             case Prefix(start=start):
-                first, last = self._beginning(start, alternative.analyzer)
+                first, last = self._prefix_range(start, alternative.analyzer)
             case _:
                 chunk_lists = [
-                    self._chunks[self._first[n] : self._first[n + 1]] for n in self._alike(alternative)
+                    self._chunks[self._term_first[n] : self._term_first[n + 1]]
+                    for n in self._similar_terms(alternative)
                 ]
                 return distinct(np.concatenate([NOTHING, *chunk_lists])).astype(np.int64)
-        return distinct(self._chunks[self._first[first] : self._first[last]]).astype(np.int64)
+        return distinct(self._chunks[self._term_first[first] : self._term_first[last]]).astype(np.int64)
 
-    def _beginning(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
+    def _prefix_range(self, start: str, analyzer: Analyzer) -> tuple[int, int]:
         """The numbers of the terms that are words with a prefix: the first, and the one after the last."""
-        term_numbers = range(len(self._first) - 1)
+        term_numbers = range(len(self._term_first) - 1)
         term = f"{_mark(analyzer, 'w')}{start}".encode()
         return bisect_left(term_numbers, term, key=self._term), bisect_left(
             term_numbers, term + b"\xff", key=self._term
         )
 
-    def _alike(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
+    def _similar_terms(self, alternative: Fuzzy | Wildcard) -> Iterator[int]:
         """The terms of words that resemble another, or match a wildcard; all candidates are compared."""
         if isinstance(alternative, Wildcard):
             pattern = alternative.form
-            first, last = self._beginning(re.split(r"[*?]", pattern, maxsplit=1)[0], alternative.analyzer)
+            first, last = self._prefix_range(re.split(r"[*?]", pattern, maxsplit=1)[0], alternative.analyzer)
             yield from (n for n in range(first, last) if has_form(self._word(n), pattern))
             return
         word, distance = alternative.word, alternative.distance
         fragments = parts(word, distance)
-        first, last = self._beginning("", alternative.analyzer)
+        first, last = self._prefix_range("", alternative.analyzer)
         mark = len(_mark(alternative.analyzer, "w"))
         # A letter takes one byte to four.
         sizes = np.diff(self._bounds[first : last + 1]).astype(np.int64) - mark
@@ -366,7 +367,7 @@ class Postings:
         return (term[1:] if term[:1] == b"w" else term.partition(b"\0")[2]).decode()
 
     def _term(self, number: int) -> bytes:
-        return self._letters[self._bounds[number] : self._bounds[number + 1]].tobytes()
+        return self._term_bytes[self._bounds[number] : self._bounds[number + 1]].tobytes()
 
 
 def _mark(analyzer: Analyzer, letter: str) -> str:

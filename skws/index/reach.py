@@ -40,12 +40,12 @@ class Tuples(NamedTuple):
     carrying: Flags
 
 
-class _Way(NamedTuple):
-    """An edge into an indexed table. ``through``: tuples at its near end can be inner nodes of a network."""
+class _Link(NamedTuple):
+    """An edge into an indexed table. ``is_inner``: tuples at its near end can be inner nodes of a network."""
 
     edge: Edge
     joined: Joined
-    through: bool
+    is_inner: bool
 
 
 class Reach:
@@ -57,8 +57,8 @@ class Reach:
     def __init__(self, schema: Schema, tables: Mapping[int, TableIndex]) -> None:
         self._tables = tables
         self._key_sets = KeySets(schema).source
-        self._ways = [
-            [_way(edge, near_edges, tables) for edge in near_edges if edge.target in tables]
+        self._links = [
+            [_link(edge, near_edges, tables) for edge in near_edges if edge.target in tables]
             for near_edges in edges_from(schema)
         ]
         self._steps: dict[int, int] = {}  # from a table to the next wanted one
@@ -69,12 +69,14 @@ class Reach:
         steps = {table: 0 if table in targets else _FAR for table in self._tables}
         for _ in self._tables:
             for table in self._tables:
-                steps[table] = min([steps[table], *(steps[way.edge.target] + 1 for way in self._ways[table])])
+                steps[table] = min(
+                    [steps[table], *(steps[link.edge.target] + 1 for link in self._links[table])]
+                )
         self._steps = steps
 
     def leads_on(self, table: int, nodes: int) -> bool:
         """True if wanted rows may be among the next ``nodes`` that are joined with a row of a table."""
-        return any(self._leads(way, nodes) for way in self._ways[table])
+        return any(self._leads_to_target(link, nodes) for link in self._links[table])
 
     def from_tuples(self, tuples: Tuples, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
         """The ``wanted`` rows that are in a network of at most ``max_nodes`` nodes with one of the tuples.
@@ -83,23 +85,23 @@ class Reach:
         """
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
         for relation in distinct(tuples.relation).tolist():
-            for way in self._ways[relation]:
+            for link in self._links[relation]:
                 for has_keywords, nodes in ((True, max_nodes - 1), (False, max_nodes - 2)):
-                    if not self._leads(way, nodes) or not (has_keywords or way.through):
+                    if not self._leads_to_target(link, nodes) or not (has_keywords or link.is_inner):
                         continue
                     flags = (tuples.relation == relation) & (tuples.carrying == has_keywords)
-                    values = tuples.keys[flags, self._key_sets[way.edge.id]]
-                    frontier[nodes - 1][way.edge.target].append(_partners(way, values))
-        return self._walked(frontier, max_nodes, wanted)
+                    values = tuples.keys[flags, self._key_sets[link.edge.id]]
+                    frontier[nodes - 1][link.edge.target].append(_partners(link, values))
+        return self._reachable(frontier, max_nodes, wanted)
 
     def from_rows(self, rows: Numbers, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
         """The ``wanted`` rows that are in a network of at most ``max_nodes`` rows with one of the rows."""
         frontier: Frontier = defaultdict(lambda: defaultdict(list))
         for table, numbers in rows.items():
             frontier[max_nodes - 1][table].append(numbers)
-        return self._walked(frontier, max_nodes, wanted)
+        return self._reachable(frontier, max_nodes, wanted)
 
-    def _walked(self, frontier: Frontier, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
+    def _reachable(self, frontier: Frontier, max_nodes: int, wanted: Callable[[int, Ints], Flags]) -> Numbers:
         """The ``wanted`` rows that are reached from the frontier.
 
         Rows after which the most nodes fit come first: a row that is reached again leads to no new row.
@@ -116,30 +118,30 @@ class Reach:
                         visited[table] = np.concatenate([visited[table], numbers])
                     else:
                         visited[table] = numbers
-                    self._walk(table, numbers, nodes, frontier[nodes - 1])
+                    self._follow_links(table, numbers, nodes, frontier[nodes - 1])
                 results[table].append(numbers[wanted(table, numbers)])
         return {table: distinct(np.concatenate(arrays)) for table, arrays in results.items()}
 
-    def _walk(self, table: int, numbers: Ints, nodes: int, next_rows: dict[int, list[Ints]]) -> None:
-        for way in self._ways[table]:
-            if self._leads(way, nodes):
-                values = self._tables[table].values(numbers, way.edge.source_columns)
-                next_rows[way.edge.target].append(_partners(way, values))
+    def _follow_links(self, table: int, numbers: Ints, nodes: int, next_rows: dict[int, list[Ints]]) -> None:
+        for link in self._links[table]:
+            if self._leads_to_target(link, nodes):
+                values = self._tables[table].values(numbers, link.edge.source_columns)
+                next_rows[link.edge.target].append(_partners(link, values))
 
-    def _leads(self, way: _Way, nodes: int) -> bool:
-        return self._steps[way.edge.target] < nodes
+    def _leads_to_target(self, link: _Link, nodes: int) -> bool:
+        return self._steps[link.edge.target] < nodes
 
 
-def _way(edge: Edge, near_edges: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Way:
+def _link(edge: Edge, near_edges: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Link:
     # An edge to at most one tuple gives no tuple two neighbours.
-    through = not edge.at_most_one or any(other.id != edge.id for other in near_edges)
-    return _Way(edge, tables[edge.target].by(edge.target_columns), through)
+    is_inner = not edge.at_most_one or any(other.id != edge.id for other in near_edges)
+    return _Link(edge, tables[edge.target].by(edge.target_columns), is_inner)
 
 
-def _partners(way: _Way, values: Ints) -> Ints:
+def _partners(link: _Link, values: Ints) -> Ints:
     """Distinct rows, unordered."""
     values = distinct(values)
-    return way.joined.partners(values[values != NULL])
+    return link.joined.partners(values[values != NULL])
 
 
 class StandingKeywordRows:
@@ -155,7 +157,7 @@ class StandingKeywordRows:
         self._sizes: dict[int, int] = {}
         self._lazy: dict[int, Matcher] = {}
         # By row: the number of queries that insert it when it is reached. Other tables take no memory.
-        self._waiting: dict[int, npt.NDArray[np.uint16]] = {}
+        self._lazy_counts: dict[int, npt.NDArray[np.uint16]] = {}
 
     @property
     def lazy(self) -> frozenset[int]:
@@ -169,7 +171,7 @@ class StandingKeywordRows:
 
     def waiting(self, table: int, numbers: Ints) -> Flags:
         """Flags the rows that are inserted when they are reached."""
-        counts = self._waiting.get(table)
+        counts = self._lazy_counts.get(table)
         flags: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
         return flags
 
@@ -181,9 +183,9 @@ class StandingKeywordRows:
         self._lazy[query] = matcher
         for relation, table in self._tables.items():
             if table.bound(matcher):
-                counts = self._waiting.setdefault(relation, np.zeros(table.size, dtype=np.uint16))
+                counts = self._lazy_counts.setdefault(relation, np.zeros(table.size, dtype=np.uint16))
                 counts += table.carrying(matcher)
-        self._reach.want(self._waiting)
+        self._reach.want(self._lazy_counts)
         return {}
 
     def remove(self, query: int) -> Numbers:
@@ -193,13 +195,13 @@ class StandingKeywordRows:
         removed: Numbers = {}
         if matcher is None:
             return removed
-        for relation, counts in list(self._waiting.items()):
+        for relation, counts in list(self._lazy_counts.items()):
             flags = self._tables[relation].carrying(matcher)
             np.subtract(counts, flags, out=counts)
             removed[relation] = np.flatnonzero(flags & (counts == 0))
             if not counts.any():
-                del self._waiting[relation]
-        self._reach.want(self._waiting)
+                del self._lazy_counts[relation]
+        self._reach.want(self._lazy_counts)
         return removed
 
     def seeds(self, matcher: Matcher, size: int) -> Numbers:

@@ -111,13 +111,13 @@ class Joined:
 
     def partners(self, values: Ints) -> Ints:
         """The rows with any of some values, which are distinct and in order."""
-        first, counts = self._found(values)
+        first, counts = self._ranges(values)
         rows: Ints = self._rows[ranges(first, counts)].astype(np.int64)
         return rows
 
     def counts(self, values: Ints) -> Ints:
         """The number of rows with each value."""
-        return self._found(values)[1]
+        return self._ranges(values)[1]
 
     def __len__(self) -> int:
         """The number of rows with a value."""
@@ -127,7 +127,7 @@ class Joined:
         """Rows with a value, and their values; ``some``: a slice of these, in order of values."""
         return self._rows[some].astype(np.int64), self._values[some]
 
-    def _found(self, values: Ints) -> tuple[Ints, Ints]:
+    def _ranges(self, values: Ints) -> tuple[Ints, Ints]:
         first = np.searchsorted(self._values, values)
         matches = np.flatnonzero(first < len(self._values))
         matches = matches[self._values[first[matches]] == values[matches]]
@@ -151,11 +151,11 @@ class TableIndex:
         self._size: int = meta["rows"]
         self._rows = TableRows(file.data(f"{prefix}rows"), relation)
         self._postings = Postings(file, prefix)
-        self._gone: Ints = file.array(f"{prefix}gone")
-        self._satisfying: dict[Condition, Flags] = {}
+        self._superseded: Ints = file.array(f"{prefix}gone")
+        self._flags_by_condition: dict[Condition, Flags] = {}
         self.occurrences: Ints = file.array(f"{prefix}occurrences")
         """The rows with equal rows before them, in order, each with the number of these."""
-        self._joined = {
+        self._join_indexes = {
             tuple(definition.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
         }
@@ -166,7 +166,7 @@ class TableIndex:
         }
 
     def __len__(self) -> int:
-        return self._size - len(self._gone)
+        return self._size - len(self._superseded)
 
     @property
     def size(self) -> int:
@@ -180,12 +180,12 @@ class TableIndex:
     def every(self) -> Ints:
         """The numbers of all rows that count."""
         is_current = np.ones(self._size, dtype=bool)
-        is_current[self._gone] = False
+        is_current[self._superseded] = False
         return np.flatnonzero(is_current)
 
     def places(self, numbers: Ints) -> Ints:
         """The indices of some rows among all rows that count."""
-        return numbers - np.searchsorted(self._gone, numbers) if len(self._gone) else numbers
+        return numbers - np.searchsorted(self._superseded, numbers) if len(self._superseded) else numbers
 
     def blocks(self) -> Iterator[ArrowBlock]:
         """All rows by number, in parts of PART."""
@@ -193,7 +193,7 @@ class TableIndex:
 
     def by(self, columns: tuple[int, ...]) -> Joined:
         """The rows by the values of columns that the schema joins on."""
-        return self._joined[columns]
+        return self._join_indexes[columns]
 
     def occurrence(self, numbers: Ints) -> dict[int, int]:
         """The number of equal rows before each row, if there are any; by position in ``numbers``."""
@@ -219,7 +219,7 @@ class TableIndex:
         flags = np.zeros(self._size, dtype=bool)
         if matcher.names[self.relation] & bits:
             flags[:] = True
-            flags[self._gone] = False
+            flags[self._superseded] = False
             return flags
         for alternative in self._alternatives(matcher, bits):
             if isinstance(alternative, Condition):
@@ -241,30 +241,30 @@ class TableIndex:
 
     def _alternatives(self, matcher: Matcher, bits: int) -> Iterator[Alternative]:
         for bit, alternative in matcher.alternatives():
-            if bit & bits and self._concerned(alternative):
+            if bit & bits and self._concerns(alternative):
                 yield alternative
 
-    def _concerned(self, alternative: Alternative) -> bool:
+    def _concerns(self, alternative: Alternative) -> bool:
         if isinstance(alternative, Condition):
             return alternative.relation == self.relation
         return any(alternative.applies(self.relation, column) for column in self.texts)
 
     def satisfying(self, condition: Condition) -> Flags:
         """Flags exactly the rows that satisfy a condition on this relation; do not change the array."""
-        cached = self._satisfying.get(condition)
+        cached = self._flags_by_condition.get(condition)
         if cached is not None:
             return cached
-        if len(self._satisfying) >= _CONDITIONS:
-            self._satisfying.clear()
-        flags = self._satisfying[condition] = np.zeros(self._size, dtype=bool)
+        if len(self._flags_by_condition) >= _CONDITIONS:
+            self._flags_by_condition.clear()
+        flags = self._flags_by_condition[condition] = np.zeros(self._size, dtype=bool)
         for first, block in self._rows.parts():
             flags[first : first + len(block)] = satisfying(condition, block)
-        flags[self._gone] = False
+        flags[self._superseded] = False
         return flags
 
     def containing(self, alternative: Alternative) -> Ints:
         """The rows that may satisfy a predicate, in order."""
-        if not self._concerned(alternative):
+        if not self._concerns(alternative):
             return NOTHING
         if isinstance(alternative, Condition):
             return np.flatnonzero(self.satisfying(alternative))

@@ -51,7 +51,7 @@ def row_identities(block: Block, relation: Relation) -> Ints:
     columns = range(len(relation.attributes))
     if not relation.key:
         return _identities(block, columns)
-    has_key = np.logical_and.reduce([present for _, present in _all(block, relation.key_columns)])
+    has_key = np.logical_and.reduce([present for _, present in _code_columns(block, relation.key_columns)])
     key_identities = _identities(block, relation.key_columns)
     return key_identities if has_key.all() else np.where(has_key, key_identities, _identities(block, columns))
 
@@ -71,7 +71,7 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
     Equal values give equal integers. NULLs are equal to each other if there are several columns; for one
     column the integer of NULL is undefined. Different integers of a single column stay different.
     """
-    parts = [_all(block, columns) for block in blocks]
+    parts = [_code_columns(block, columns) for block in blocks]
     present = [np.logical_and.reduce([flags for _, flags in block_columns]) for block_columns in parts]
     if len(columns) == 1:
         codes = [block_columns[0][0] for block_columns in parts]
@@ -85,7 +85,7 @@ def identity_values(blocks: Sequence[Block], columns: Sequence[int]) -> tuple[In
 
 def _identities(block: Block, columns: Sequence[int]) -> Ints:
     """One integer per row for the values of some columns; NULLs are equal to each other."""
-    return _combined([np.where(present, codes, _ABSENT) for codes, present in _all(block, columns)])
+    return _combined([np.where(present, codes, _ABSENT) for codes, present in _code_columns(block, columns)])
 
 
 def _length_or_value(block: Block, column: int) -> Ints:
@@ -111,7 +111,7 @@ def text_hashes(texts: Texts) -> Hashes:
     return hashes * _SPREAD
 
 
-def _all(block: Block, columns: Sequence[int]) -> list[tuple[Ints, Flags]]:
+def _code_columns(block: Block, columns: Sequence[int]) -> list[tuple[Ints, Flags]]:
     return [_column(block, column) for column in columns]
 
 
@@ -176,10 +176,10 @@ class JoinValues:
     def __init__(self, schema: Schema, key_sets: KeySets) -> None:
         self._schema = schema
         # Indexes on disk need values that are the same in every process.
-        self._lasting = any(relation.source for relation in schema.relations)
+        self._stable = any(relation.source for relation in schema.relations)
         self._key_sets = key_sets
-        self._told_apart = [self._tells_apart(edge) for edge in edges(schema)]
-        self._all_told_apart = True
+        self._exact_edges = [self._is_exact(edge) for edge in edges(schema)]
+        self._values_exact = True
 
     def of(self, rows: Rows) -> Ints:
         """An array with a line per row: the integers of the key sets of its relation, then NULL."""
@@ -191,24 +191,24 @@ class JoinValues:
 
     def begin_with_stored(self, *, told_apart: bool) -> None:
         """Begin with the values of an index. ``told_apart``: equal integers among them are equal values."""
-        self._lasting = True
-        self._all_told_apart &= told_apart
+        self._stable = True
+        self._values_exact &= told_apart
 
     @property
     def all_exact(self) -> bool:
         """True if ``exact`` holds for all edges."""
-        return self._all_told_apart and all(self._told_apart)
+        return self._values_exact and all(self._exact_edges)
 
     def exact(self, edge: int) -> bool:
         """True if equal integers imply equal values for the columns of an edge."""
-        return self._all_told_apart and self._told_apart[edge]
+        return self._values_exact and self._exact_edges[edge]
 
     def _column(self, blocks: Sequence[Block], columns: tuple[int, ...]) -> Ints:
         """The join values of all rows of some blocks of one relation."""
-        if self._lasting:
+        if self._stable:
             join_columns = [join_values(block, columns) for block in blocks]
-            told_apart = len(columns) > 1 or all(_tells_least_apart(b.integers(columns[0])) for b in blocks)
-            self._all_told_apart &= told_apart
+            told_apart = len(columns) > 1 or all(_lacks_null_code(b.integers(columns[0])) for b in blocks)
+            self._values_exact &= told_apart
             return np.concatenate(join_columns) if len(join_columns) != 1 else join_columns[0]
         if len(columns) > 1:
             tuples = zip(*(_values(blocks, column) for column in columns), strict=True)
@@ -222,11 +222,11 @@ class JoinValues:
             integers, present = with_nulls
         is_null_code = integers == NULL if present is None else (integers == NULL) & present
         if is_null_code.any():  # the integer that represents NULL is also a value
-            self._all_told_apart = False
+            self._values_exact = False
             integers = np.where(is_null_code, hash(int(NULL)), integers)
         return integers if present is None else np.where(present, integers, NULL)
 
-    def _tells_apart(self, edge: Edge) -> bool:
+    def _is_exact(self, edge: Edge) -> bool:
         ends = ((edge.source, edge.source_columns), (edge.target, edge.target_columns))
         return all(
             len(columns) == 1
@@ -255,7 +255,7 @@ def _values(blocks: Sequence[Block], column: int) -> Iterable[Value]:
     return chain.from_iterable(block.values(column) for block in blocks)
 
 
-def _tells_least_apart(integers: Ints | None) -> bool:
+def _lacks_null_code(integers: Ints | None) -> bool:
     """False if a value is the integer that represents NULL."""
     return integers is None or not (integers == NULL).any()
 

@@ -104,11 +104,13 @@ def parse_source(
     horizon = ANY_TIME if ahead is None else Horizon(ahead)
     if text.startswith(KAFKA):
         return _kafka(text, clock or SystemClock(), horizon)
-    source = _unbounded(text, folder, clock or SystemClock(), resumable, horizon)
+    source = _source_without_horizon(text, folder, clock or SystemClock(), resumable, horizon)
     return source if source.bounded or ahead is None else BoundedSource(source, horizon)
 
 
-def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, horizon: Horizon) -> Source:
+def _source_without_horizon(
+    text: str, folder: Path | None, clock: Clock, resumable: bool, horizon: Horizon
+) -> Source:
     """A source other than Kafka's; only a database's gets the horizon."""
     if text == "-":
         return StdinSource()
@@ -116,7 +118,7 @@ def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, ho
         return _database(text, folder, clock, resumable, horizon)
     if text.startswith(_REPLAY):
         return _replay(text.removeprefix(_REPLAY), clock)
-    plugin_source = _of_extension(text)
+    plugin_source = _plugin_source(text)
     if plugin_source is not None:
         return plugin_source
     scheme, colon, _ = text.partition("://")
@@ -131,7 +133,7 @@ def _unbounded(text: str, folder: Path | None, clock: Clock, resumable: bool, ho
     return FilesSource(Path(path), clock)
 
 
-def _of_extension(text: str) -> Source | None:
+def _plugin_source(text: str) -> Source | None:
     """The source of another package for the scheme of ``text``; a file of that name takes precedence."""
     scheme, colon, _ = text.partition(":")
     if not colon or scheme == "file" or Path(text).exists():

@@ -35,7 +35,7 @@ _PROBES: Final = 256  # positions at which a plan reads the time of a record
 
 
 @dataclass(frozen=True, slots=True)
-class Among:
+class BatchContext:
     """How a file relates to the others of its batch.
 
     ``partition``: its number. ``static``: relations whose rows are left out. ``unread``: see
@@ -57,11 +57,11 @@ class FilePart(FeedPart):
 
     split: Split
     position: FilePosition
-    among: Among
+    context: BatchContext
 
     @property
     def partition(self) -> int | None:
-        return self.among.partition
+        return self.context.partition
 
     @property
     def lasting(self) -> bool:
@@ -69,31 +69,31 @@ class FilePart(FeedPart):
 
     @property
     def until(self) -> int | None:
-        return self.among.unread
+        return self.context.unread
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
         path = self._path()
         for chunk in chunks(replace(self.split, path=path), schema):
-            yield chunk.without(self.among.static)
-        if not self._is_at(path):  # truncated or replaced since the plan
-            raise self._gone()
+            yield chunk.without(self.context.static)
+        if not self._is_copied_at(path):  # truncated or replaced since the plan
+            raise self._change_error()
 
     def _path(self) -> Path:
         planned_path = self.split.path
-        if self._is_at(planned_path):
+        if self._is_copied_at(planned_path):
             return planned_path
         try:
-            return next(filter(self._is_at, sorted(planned_path.parent.iterdir())))
+            return next(filter(self._is_copied_at, sorted(planned_path.parent.iterdir())))
         except (StopIteration, OSError):
-            raise self._gone() from None
+            raise self._change_error() from None
 
-    def _is_at(self, path: Path) -> bool:
+    def _is_copied_at(self, path: Path) -> bool:
         try:
             return self.position.holds_at(path, whole=self.split.format is Format.PARQUET)
         except OSError:  # no file, or gone
             return False
 
-    def _gone(self) -> SourceError:
+    def _change_error(self) -> SourceError:
         return SourceError(f"{self.split.path} is gone or has changed since its records were planned")
 
 
@@ -136,7 +136,7 @@ class Backlogs:
             source_file.name: _row_groups(source_file.path) for source_file in files if source_file.whole
         }
         self._lines = {f.name: _line_bytes(f.path, positions[f.name].at) for f in files if not f.whole}
-        self.records = sum(map(self._waiting, files))
+        self.records = sum(map(self._unread_records, files))
 
     def ends(self, limit: int) -> dict[str, FilePosition]:
         """The positions after about ``limit`` records, at one time in all files.
@@ -163,16 +163,16 @@ class Backlogs:
                     )
         return {
             source_file.name: self._positions[source_file.name].moved(
-                source_file, ends[source_file.name], done=self._done(source_file, ends)
+                source_file, ends[source_file.name], done=self._is_done(source_file, ends)
             )
             for source_file in self._files
             if source_file.name in ends
         }
 
-    def _done(self, source_file: SourceFile, ends: Mapping[str, int]) -> bool:
+    def _is_done(self, source_file: SourceFile, ends: Mapping[str, int]) -> bool:
         return source_file.whole and ends[source_file.name] == self._groups[source_file.name][-1]
 
-    def _waiting(self, source_file: SourceFile) -> float:
+    def _unread_records(self, source_file: SourceFile) -> float:
         offset = self._positions[source_file.name].at
         if source_file.whole:
             return self._groups[source_file.name][-1] - offset
@@ -270,7 +270,7 @@ def parts_of(
     schema: Schema,
     first: int,
     position: FilePosition,
-    context: Among,
+    context: BatchContext,
     number: int,
 ) -> list[FilePart] | None:
     """At most ``number`` parts from ``first`` to a position; None if the file cannot be divided there.

@@ -84,9 +84,9 @@ class Lookout:
         self._root = root
         self._schema = schema
         self._clock = clock or SystemClock()
-        self._last = Listing((), ())
+        self._listing = Listing((), ())
         self._due = 0
-        self._known: dict[str, SourceFile] = {}
+        self._files: dict[str, SourceFile] = {}
         self._unknown: set[str] = set()
         self._folders: dict[Path, int] = {}  # the times of their last changes
         self._hot: dict[str, int] = {}  # the time at which the last change of each was seen
@@ -99,36 +99,36 @@ class Lookout:
         try:
             now = self._clock.now()
             if everything or now >= self._due or self._folders_changed():
-                self._see(self._scanned(), now)
-                self._due = now + _PER_FILE * max(0, len(self._known) + len(self._folders) - _FEW)
-            elif changed := self._changed(now):
-                self._see([changed.get(file.name, file) for file in self._last.files], now)
+                self._update(self._scan(), now)
+                self._due = now + _PER_FILE * max(0, len(self._files) + len(self._folders) - _FEW)
+            elif changed := self._changed_files(now):
+                self._update([changed.get(file.name, file) for file in self._listing.files], now)
         except OSError as error:
             raise SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}") from None
-        return self._last
+        return self._listing
 
-    def _see(self, files: Sequence[SourceFile | None], now: int) -> None:
+    def _update(self, files: Sequence[SourceFile | None], now: int) -> None:
         current = tuple(file for file in files if file is not None)
-        earlier, unknown = self._known, tuple(sorted(self._unknown))
-        if current == self._last.files and unknown == self._last.unknown:
+        earlier, unknown = self._files, tuple(sorted(self._unknown))
+        if current == self._listing.files and unknown == self._listing.unknown:
             return
-        self._known = {file.name: file for file in current}
+        self._files = {file.name: file for file in current}
         self._hot |= {file.name: now for file in current if earlier.get(file.name) is not file}
         latest = sorted(self._hot.items(), key=lambda entry: entry[1])[-_MOST_HOT:]
-        self._hot = {name: time for name, time in latest if name in self._known and now - time <= _HOT}
-        self._last = Listing(current, unknown)
+        self._hot = {name: time for name, time in latest if name in self._files and now - time <= _HOT}
+        self._listing = Listing(current, unknown)
 
-    def _changed(self, now: int) -> dict[str, SourceFile | None]:
+    def _changed_files(self, now: int) -> dict[str, SourceFile | None]:
         """The files with recent growth that have changed again; None for one that was removed."""
-        hot = [self._known[name] for name, time in self._hot.items() if now - time <= _HOT]
-        current = {source_file.name: self._seen_again(source_file) for source_file in hot}
+        hot = [self._files[name] for name, time in self._hot.items() if now - time <= _HOT]
+        current = {source_file.name: self._recheck(source_file) for source_file in hot}
         return {
             source_file.name: current[source_file.name]
             for source_file in hot
             if current[source_file.name] is not source_file
         }
 
-    def _seen_again(self, source_file: SourceFile) -> SourceFile | None:
+    def _recheck(self, source_file: SourceFile) -> SourceFile | None:
         try:
             return self._file(source_file.path, source_file.name, None, source_file.path.stat())
         except FileNotFoundError:
@@ -142,11 +142,11 @@ class Lookout:
         except FileNotFoundError:
             return True
 
-    def _scanned(self) -> list[SourceFile]:
+    def _scan(self) -> list[SourceFile]:
         self._folders.clear()
         self._unknown.clear()
         if self._root.is_dir():
-            entries = self._within(self._root, "", None)
+            entries = self._files_below(self._root, "", None)
             return sorted(entries, key=lambda file: arrival(file.name))
         try:
             root_file = self._file(self._root, self._root.name, None, self._root.stat())
@@ -154,7 +154,7 @@ class Lookout:
             return []
         return [] if root_file is None else [root_file]
 
-    def _within(self, folder: Path, prefix: str, inherited: int | None) -> Iterator[SourceFile]:
+    def _files_below(self, folder: Path, prefix: str, inherited: int | None) -> Iterator[SourceFile]:
         own_relation = relation_named(folder, self._schema)
         relation = inherited if own_relation is None else own_relation
         try:
@@ -168,12 +168,12 @@ class Lookout:
                 state = entry.stat()
             except FileNotFoundError:
                 continue
-            if (earlier := self._known.get(name)) is not None and earlier.state == _state(state):
+            if (earlier := self._files.get(name)) is not None and earlier.state == _state(state):
                 yield earlier
                 continue
             path = folder / entry.name
             if stat.S_ISDIR(state.st_mode):
-                yield from self._within(path, f"{name}/", relation)
+                yield from self._files_below(path, f"{name}/", relation)
             elif (
                 stat.S_ISREG(state.st_mode) and (file := self._file(path, name, relation, state)) is not None
             ):
@@ -185,7 +185,7 @@ class Lookout:
         self, path: Path, name: str, inherited: int | None, status: os.stat_result
     ) -> SourceFile | None:
         """The existing object if nothing has changed; None for a file of unknown format."""
-        earlier = self._known.get(name)
+        earlier = self._files.get(name)
         state = _state(status)
         if earlier is not None and earlier.state == state:
             return earlier
@@ -290,8 +290,8 @@ class Positions:
     gone: Mapping[str, FilePosition] = field(default_factory=dict)
 
     def offset(self) -> Offset:
-        offset = {"files": _listed(sorted(self.files.items())), "next": self.next}
-        return {**offset, "gone": _listed(self.gone.items())} if self.gone else offset
+        offset = {"files": _encoded(sorted(self.files.items())), "next": self.next}
+        return {**offset, "gone": _encoded(self.gone.items())} if self.gone else offset
 
     @classmethod
     def of(cls, offset: Offset) -> Positions:
@@ -300,18 +300,18 @@ class Positions:
 
     @classmethod
     def _parse(cls, offset: Offset) -> Positions:
-        return cls(_parsed(offset["files"]), int(offset["next"]), _parsed(offset.get("gone", {})))
+        return cls(_decoded(offset["files"]), int(offset["next"]), _decoded(offset.get("gone", {})))
 
     @property
     def by_id(self) -> dict[int, FilePosition]:
         return {position.id: position for position in (*self.gone.values(), *self.files.values())}
 
 
-def _listed(positions: Iterable[tuple[str, FilePosition]]) -> dict[str, list[int]]:
+def _encoded(positions: Iterable[tuple[str, FilePosition]]) -> dict[str, list[int]]:
     return {name: list(map(int, position)) for name, position in positions}
 
 
-def _parsed(fields_by_name: Mapping[str, Sequence[int]]) -> dict[str, FilePosition]:
+def _decoded(fields_by_name: Mapping[str, Sequence[int]]) -> dict[str, FilePosition]:
     return {name: FilePosition._make(map(int, numbers)) for name, numbers in fields_by_name.items()}
 
 
@@ -327,7 +327,7 @@ class FileMatcher:
     """Matches the files of a folder with the positions of an offset, look by look."""
 
     def __init__(self) -> None:
-        self._held: dict[
+        self._checks: dict[
             int, tuple[FilePosition, tuple[int, int, int]]
         ] = {}  # by id: a position, and the file's state at its last check
         self._copies: dict[str, int] = {}  # by name of a waiting copy: the id of its file
@@ -350,12 +350,20 @@ class FileMatcher:
         notices: list[str] = []
         for name, position in positions.files.items():
             namesake, inode_match = files_by_name.get(name), files_by_inode.get(position.inode)
-            if namesake is not None and namesake.inode == position.inode and self._holds(position, namesake):
+            if (
+                namesake is not None
+                and namesake.inode == position.inode
+                and self._is_same_file(position, namesake)
+            ):
                 matches[name] = position
-            elif inode_match is not None and inode_match.name != name and self._holds(position, inode_match):
+            elif (
+                inode_match is not None
+                and inode_match.name != name
+                and self._is_same_file(position, inode_match)
+            ):
                 matches[inode_match.name] = position
                 notices.append(f"{name} was renamed to {inode_match.name}; following it there")
-            elif namesake is not None and self._holds(position, namesake):
+            elif namesake is not None and self._is_same_file(position, namesake):
                 matches[name] = position
             elif namesake is not None:
                 truncated[name] = position
@@ -367,17 +375,21 @@ class FileMatcher:
             if source_file.name not in matches and source_file.name not in truncated
         ]
         for source_file in new:
-            self._take_up_copy(source_file, matches, truncated, notices)
+            self._continue_in_copy(source_file, matches, truncated, notices)
         returned = {source_file.name: source_file for source_file in new if source_file.name not in matches}
         absent = {name: position for name, position in positions.gone.items() if name not in matches}
         for name, source_file in returned.items():
-            if name in absent and absent[name].at and self._holds(absent[name], source_file):
+            if name in absent and absent[name].at and self._is_same_file(absent[name], source_file):
                 matches[name] = absent[name]
                 notices.append(f"{name} is back; reading continues where it stopped")
-        notices += [_begun_anew(name, position, files_by_name[name]) for name, position in truncated.items()]
+        notices += [
+            _restart_notice(name, position, files_by_name[name]) for name, position in truncated.items()
+        ]
         next_id = positions.next
         for source_file in files:
-            if source_file.name not in matches and not self._awaits_cut(source_file, matches, files_by_name):
+            if source_file.name not in matches and not self._is_pending_copy(
+                source_file, matches, files_by_name
+            ):
                 matches[source_file.name] = FilePosition(next_id, inode=source_file.inode)
                 next_id += 1
         unmatched = {
@@ -385,23 +397,23 @@ class FileMatcher:
         }
         latest = dict(list(unmatched.items())[-_MOST_GONE:])
         # Rotation deletes the oldest files.
-        return Positions(matches, next_id, latest), notices + _gone(
+        return Positions(matches, next_id, latest), notices + _missing_notices(
             [name for name in missing if not arrival(name)[1]]
         )
 
-    def _holds(self, position: FilePosition, source_file: SourceFile) -> bool:
+    def _is_same_file(self, position: FilePosition, source_file: SourceFile) -> bool:
         """True if the file is still the one that was read; it is opened only after a change.
 
         Raises OSError.
         """
         state = position, source_file.state
-        if self._held.get(position.id) != state:
+        if self._checks.get(position.id) != state:
             if not position.holds_for(source_file):
                 return False
-            self._held[position.id] = state
+            self._checks[position.id] = state
         return True
 
-    def _take_up_copy(
+    def _continue_in_copy(
         self,
         source_file: SourceFile,
         matches: dict[str, FilePosition],
@@ -421,7 +433,7 @@ class FileMatcher:
                 )
                 return
 
-    def _awaits_cut(
+    def _is_pending_copy(
         self,
         source_file: SourceFile,
         matches: Mapping[str, FilePosition],
@@ -440,7 +452,7 @@ class FileMatcher:
         return True
 
 
-def _gone(names: list[str]) -> list[str]:
+def _missing_notices(names: list[str]) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
@@ -448,7 +460,7 @@ def _gone(names: list[str]) -> list[str]:
     return [f"{', '.join(names[:_NAMED])}{more} {verb} gone; the records read so far stay in the search"]
 
 
-def _begun_anew(name: str, position: FilePosition, source_file: SourceFile) -> str:
+def _restart_notice(name: str, position: FilePosition, source_file: SourceFile) -> str:
     if not source_file.whole and source_file.inode == position.inode and source_file.size < position.at:
         return (
             f"{name} was truncated from at least {position.at:,} to {source_file.size:,} bytes:"

@@ -31,7 +31,7 @@ from skws.sources.feed import (
     SystemClock,
     static_relations,
 )
-from skws.sources.file_parts import ROW_BYTES, Among, Backlogs, divides, first_unread, parts_of
+from skws.sources.file_parts import ROW_BYTES, Backlogs, BatchContext, divides, first_unread, parts_of
 from skws.sources.folder import (
     FileMatcher,
     FilePosition,
@@ -118,7 +118,7 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
             if isinstance(item, BadRecord):
                 if item.reason == OPEN_QUOTE:
                     return FilePortion(Chunk.of([*items, *reader.notes()]), offset)
-                item = _placed(item, source_file.path, start, header)  # noqa: PLW2901
+                item = _relocated(item, source_file.path, start, header)  # noqa: PLW2901
             items.append(item)
             offset = reader.end + start - size
             if len(items) >= limit:
@@ -141,7 +141,7 @@ def _whole_lines(file: IO[bytes], offset: int, end: int) -> Iterator[bytes]:
         yield line
 
 
-def _placed(record: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
+def _relocated(record: BadRecord, path: Path, start: int, header: list[bytes]) -> BadRecord:
     """A bad record with its line and offset in the file; the header and the part from ``start`` were read."""
     with opened(path) as file:
         lines = line_count(file, start)
@@ -223,9 +223,9 @@ class FilesFeed(Feed):
         check_path(root)
         self._root = root
         self._clock = clock
-        self._noticed: set[str] = set()
+        self._past_notices: set[str] = set()
         self.change_schema(schema)
-        self._tables_read: dict[str, tuple[int, int, int]] = {}
+        self._table_states: dict[str, tuple[int, int, int]] = {}
 
     def change_schema(self, schema: Schema) -> None:
         """Use a changed schema; files named after a new relation are read from their present position."""
@@ -254,14 +254,16 @@ class FilesFeed(Feed):
         if not self._static:
             return
         for source_file in self._lookout.look(everything=True).files:
-            self._tables_read[source_file.name] = source_file.state
+            self._table_states[source_file.name] = source_file.state
             if self._is_foreign(source_file):
                 continue
             own = self._is_table(source_file)
             if not own and source_file.relation(self._schema) is not None:
                 continue
             for item in (
-                whole_items(source_file, self._schema) if source_file.whole else self._grown(source_file)
+                whole_items(source_file, self._schema)
+                if source_file.whole
+                else self._growing_items(source_file)
             ):
                 if own or (isinstance(item, Record) and item.relation in self._static):
                     yield item
@@ -273,17 +275,19 @@ class FilesFeed(Feed):
             if self._idle is not None and self._idle[0] is listing and self._idle[1] is start:
                 return Batch(NOTHING, start)
             try:
-                return self._polled(listing, start, limit)
+                return self._read_batch(listing, start, limit)
             except (OSError, SourceError) as error:
                 if all(source_file.path.exists() for source_file in listing.files):
                     raise self._failure(error) from None
         raise SourceError(f"{self._root}: its files appear and disappear faster than they can be read")
 
-    def _polled(self, listing: Listing, start: Offset, limit: int) -> Batch:
-        notices = [line for name in listing.unknown for line in self._once(f"skipped {name}: unknown format")]
+    def _read_batch(self, listing: Listing, start: Offset, limit: int) -> Batch:
+        notices = [
+            line for name in listing.unknown for line in self._notice_once(f"skipped {name}: unknown format")
+        ]
         before = Positions.of(start)
         positions, moves = self._matcher.match(before, listing.files)
-        notices += self._all_gone(before, listing.files)
+        notices += self._missing_notices(before, listing.files)
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
         chunk, after = self._read_new(positions, files, limit, notices)
         ended_partitions = frozenset(
@@ -298,11 +302,11 @@ class FilesFeed(Feed):
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None unless all files with new records can be divided, and a quarter of ``limit`` waits."""
         try:
-            return self._planned(self._lookout.look(), start, limit)
+            return self._plan_batch(self._lookout.look(), start, limit)
         except (OSError, SourceError):  # A poll reports a file that was removed or is incomplete.
             return None
 
-    def _planned(self, listing: Listing, start: Offset, limit: int) -> BatchPlan | None:
+    def _plan_batch(self, listing: Listing, start: Offset, limit: int) -> BatchPlan | None:
         before = Positions.of(start)
         readable = [
             f for f in listing.files if (p := before.files.get(f.name)) is None or self._has_news(f, p)
@@ -314,7 +318,7 @@ class FilesFeed(Feed):
         if Backlogs({**start_positions, **before.files}, streams, self._schema).records * _WORTH < limit:
             return None
         positions, moves = self._matcher.match(before, listing.files)
-        notices = moves + self._all_gone(before, listing.files)
+        notices = moves + self._missing_notices(before, listing.files)
         files = [source_file for source_file in listing.files if source_file.name in positions.files]
         pending = self._pending(positions, files, notices)
         if not all(divides(source_file, self._schema) for source_file in pending):
@@ -327,7 +331,7 @@ class FilesFeed(Feed):
         return BatchPlan(end, backlogs.records > limit, tuple(notices))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
-        spans = list(self._stretches(start, end))
+        spans = list(self._spans(start, end))
         if not all(divides(source_file, self._schema) for _, source_file, _, _ in spans):
             return None
         sizes = [
@@ -335,17 +339,17 @@ class FilesFeed(Feed):
             for _, source_file, position, first in spans
         ]
         parts: list[FeedPart] = []
-        unread = self._unread(Positions.of(end))
+        unread = self._least_unread_time(Positions.of(end))
         for (name, source_file, position, first), size in zip(spans, sizes, strict=True):
             part_count = max(1, round(number * size / max(sum(sizes), 1)))
-            context = Among(partition_of(name), self._static, unread)
+            context = BatchContext(partition_of(name), self._static, unread)
             parts_of_file = parts_of(source_file, self._schema, first, position, context, part_count)
             if parts_of_file is None:
                 return None
             parts += parts_of_file
         return parts
 
-    def _unread(self, positions: Positions) -> int | None:
+    def _least_unread_time(self, positions: Positions) -> int | None:
         """The least time after the positions of all files, each of which is in order; None if there is none.
 
         A file may have no record between two offsets, because its next record is later than the time at which
@@ -364,11 +368,13 @@ class FilesFeed(Feed):
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same bytes. Raises SourceError if a file was removed or has changed."""
         return Chunk.concat(
-            _of_file(name, self._between(source_file, position, first).read.without(self._static))
-            for name, source_file, position, first in self._stretches(start, end)
+            _with_partition(
+                name, self._portion_between(source_file, position, first).read.without(self._static)
+            )
+            for name, source_file, position, first in self._spans(start, end)
         )
 
-    def _stretches(self, start: Offset, end: Offset) -> Iterator[tuple[str, SourceFile, FilePosition, int]]:
+    def _spans(self, start: Offset, end: Offset) -> Iterator[tuple[str, SourceFile, FilePosition, int]]:
         """The files with records between two offsets, each with its name then, its end position and start."""
         before, after = Positions.of(start).by_id, Positions.of(end)
         files = {matching.name: matching for matching in self._lookout.look(everything=True).files}
@@ -417,9 +423,9 @@ class FilesFeed(Feed):
         after = dict(positions.files)
         pending = self._pending(positions, files, notices)
         parts: list[Chunk] = []
-        for source_file, portion in self._shares(positions, pending, limit, notices):
+        for source_file, portion in self._portions(positions, pending, limit, notices):
             position = positions.files[source_file.name]
-            parts.append(_of_file(source_file.name, portion.read.without(self._static)))
+            parts.append(_with_partition(source_file.name, portion.read.without(self._static)))
             if len(parts[-1]) < len(portion.read):
                 notices += self._table_notice(source_file)
             if portion.at != position.at or portion.done:
@@ -428,7 +434,7 @@ class FilesFeed(Feed):
                 self._exhausted[position.id] = source_file.state
         return Chunk.concat(parts), after
 
-    def _shares(
+    def _portions(
         self, positions: Positions, pending: Sequence[SourceFile], limit: int, notices: list[str]
     ) -> list[tuple[SourceFile, FilePortion]]:
         """The next records of files, about ``limit`` in all, in the order of the files.
@@ -456,7 +462,7 @@ class FilesFeed(Feed):
         updated = [f for f in files if self._has_news(f, positions.files[f.name])]
         for source_file in updated:
             if self._is_foreign(source_file):
-                notices += self._once(
+                notices += self._notice_once(
                     f"{source_file.name} is skipped: its records name no relation, and no relation of schema"
                     f" {self._schema.name} has its name"
                 )
@@ -472,7 +478,7 @@ class FilesFeed(Feed):
         except SourceError as error:
             if position.at:
                 raise
-            notices += self._once(f"{error}; reading it once it is complete")
+            notices += self._notice_once(f"{error}; reading it once it is complete")
             return FilePortion(NOTHING, 0)
 
     def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
@@ -498,12 +504,12 @@ class FilesFeed(Feed):
             self._foreign[source_file.inode] = None if has_relations else source_file.state
         return has_relations is False
 
-    def _between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
+    def _portion_between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
         if source_file.whole:
             return WholeFiles(self._schema).part(position.id, source_file, first, position.at - first)
         return read_part(source_file, self._schema, first, end=position.at)
 
-    def _grown(self, source_file: SourceFile) -> Iterator[Item]:
+    def _growing_items(self, source_file: SourceFile) -> Iterator[Item]:
         """The present items of a growing file."""
         portion = read_part(source_file, self._schema, 0, limit=_PORTION)
         while len(portion.read):
@@ -514,19 +520,19 @@ class FilesFeed(Feed):
         return source_file.named in self._static and source_file.relation(self._schema) is not None
 
     def _table_notice(self, source_file: SourceFile) -> list[str]:
-        earlier_state = self._tables_read.get(source_file.name)
+        earlier_state = self._table_states.get(source_file.name)
         if earlier_state is None or earlier_state == source_file.state:
             return []
-        return self._once(
+        return self._notice_once(
             f"{source_file.name} has changed; rows of static tables are read again only at the next start"
         )
 
-    def _all_gone(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
+    def _missing_notices(self, before: Positions, files: tuple[SourceFile, ...]) -> list[str]:
         """The notice that all files are missing, each time that happens."""
         line = f"{self._root}: all files are gone; reading continues when they return"
         if before.files and not files:
-            return self._once(line)
-        self._noticed.discard(line)
+            return self._notice_once(line)
+        self._past_notices.discard(line)
         return []
 
     def _failure(self, error: OSError | SourceError) -> SourceError:
@@ -534,14 +540,14 @@ class FilesFeed(Feed):
             return error
         return SourceError(f"{error.filename or self._root}: cannot read: {error.strerror}")
 
-    def _once(self, line: str) -> list[str]:
-        if line in self._noticed:
+    def _notice_once(self, line: str) -> list[str]:
+        if line in self._past_notices:
             return []
-        self._noticed.add(line)
+        self._past_notices.add(line)
         return [line]
 
 
-def _of_file(name: str, chunk: Chunk) -> Chunk:
+def _with_partition(name: str, chunk: Chunk) -> Chunk:
     """A chunk of a file, with its partition; a file that replaces another one continues its partition."""
     return replace(chunk, partitions=np.full(len(chunk.records), partition_of(name), dtype=np.int64))
 

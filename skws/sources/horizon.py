@@ -90,12 +90,12 @@ def bounded(chunk: Chunk, latest: int, horizon: Horizon, name: str, schema: Sche
     if not len(records) or int(records.time.max()) <= latest:
         return chunk
 
-    def refused(record: Record) -> BadRecord:
+    def bad_record(record: Record) -> BadRecord:
         where = f"({schema.relations[record.relation].name})"
         return BadRecord(name, 0, 0, record_line(record, schema), horizon.reason(record.time, latest), where)
 
     is_good = records.time <= latest
-    return replace(chunk.only(is_good), bad=[*chunk.bad, *map(refused, records.take(~is_good).records())])
+    return replace(chunk.only(is_good), bad=[*chunk.bad, *map(bad_record, records.take(~is_good).records())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,9 @@ class BoundedFeed(OuterFeed):
         self._name = name
         self._schema = schema
         self._horizon = horizon
-        self._told = False
+        self._has_notified = False
         # A feed may recognize the offset object that it returned.
-        self._known: tuple[Offset, Offset] = ({}, {})
+        self._last_offsets: tuple[Offset, Offset] = ({}, {})
 
     def poll(self, start: Offset, limit: int) -> Batch:
         inner_start = self._own(start)
@@ -146,14 +146,16 @@ class BoundedFeed(OuterFeed):
         latest = self._horizon.latest()
         bounded_chunk = self._bounded(batch.read, latest)
         if bounded_chunk is batch.read:
-            end = start if batch.end is inner_start else self._marked(batch.end, RefusalMark.of(start))
+            end = start if batch.end is inner_start else self._with_mark(batch.end, RefusalMark.of(start))
             return batch if end is batch.end else replace(batch, end=end)
-        notices = batch.notices if self._told else (*batch.notices, self._notice(batch.read, bounded_chunk))
-        self._told = True
+        notices = (
+            batch.notices if self._has_notified else (*batch.notices, self._notice(batch.read, bounded_chunk))
+        )
+        self._has_notified = True
         return replace(
             batch,
             read=bounded_chunk,
-            end=self._marked(batch.end, RefusalMark.behind(RefusalMark.of(start), latest)),
+            end=self._with_mark(batch.end, RefusalMark.behind(RefusalMark.of(start), latest)),
             notices=notices,
         )
 
@@ -166,7 +168,7 @@ class BoundedFeed(OuterFeed):
         plan = self._feed.plan(self._own(start), limit)
         if plan is None:
             return None
-        return replace(plan, end=self._marked(plan.end, RefusalMark.behind(RefusalMark.of(start), latest)))
+        return replace(plan, end=self._with_mark(plan.end, RefusalMark.behind(RefusalMark.of(start), latest)))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         parts = self._feed.parts(self._own(start), self._own(end), number)
@@ -180,15 +182,15 @@ class BoundedFeed(OuterFeed):
     def _own(self, offset: Offset) -> Offset:
         if HORIZON not in offset:
             return offset
-        if offset is not self._known[0]:
-            self._known = offset, {name: value for name, value in offset.items() if name != HORIZON}
-        return self._known[1]
+        if offset is not self._last_offsets[0]:
+            self._last_offsets = offset, {name: value for name, value in offset.items() if name != HORIZON}
+        return self._last_offsets[1]
 
-    def _marked(self, inner_offset: Offset, mark: RefusalMark | None) -> Offset:
+    def _with_mark(self, inner_offset: Offset, mark: RefusalMark | None) -> Offset:
         if mark is None:
             return inner_offset
-        self._known = {**inner_offset, HORIZON: list(mark)}, inner_offset
-        return self._known[0]
+        self._last_offsets = {**inner_offset, HORIZON: list(mark)}, inner_offset
+        return self._last_offsets[0]
 
     def _bounded(self, chunk: Chunk, latest: int) -> Chunk:
         return bounded(chunk, latest, self._horizon, self._name, self._schema)

@@ -53,13 +53,13 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
     UsageError for a source that cannot be sampled; SourceError if it cannot be read; SchemaError for a stored
     file that is no schema.
     """
-    addresses = [_place(source) for source in sources]
+    addresses = [_address(source) for source in sources]
     data = _stamp(addresses)
-    path = _kept(addresses)
+    path = _existing_path(addresses)
     if path is None:
         inference = inferred(sources, followed=followed)
         own_paths = [path for path in _paths(addresses) if _is_own(path.parent)]
-        path = _keep(own_paths, lambda: _text(inference, data))
+        path = _store(own_paths, lambda: _text(inference, data))
         return InferredSchema(
             path,
             load_schema(path),
@@ -68,7 +68,7 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
     earlier = load_schema(path)
     note = f"schema: {from_here(path)}, from an earlier run; delete it to infer a new one"
     text = path.read_text(encoding="utf-8-sig")
-    if data is not None and _told(text, _DATA) == data:
+    if data is not None and _label_value(text, _DATA) == data:
         return InferredSchema(path, earlier, (note,))
     inference = inferred(sources, followed=followed, earlier=earlier)
     if parse_schema(inference.to_yaml()) == earlier:
@@ -79,14 +79,14 @@ def draft_of(sources: Sequence[str], *, followed: bool = True) -> InferredSchema
         )
     if data is None and _same_catalog(inference, earlier):
         return InferredSchema(path, earlier, (note,))
-    path = _keep([path], lambda: _text(inference, data))
+    path = _store([path], lambda: _text(inference, data))
     schema = load_schema(path)
     return InferredSchema(
         path,
         schema,
         (
             *summary(inference),
-            *_lost(earlier, schema),
+            *_lost_join_warnings(earlier, schema),
             f"schema: {from_here(path)}, inferred again to fit the data",
         ),
     )
@@ -97,36 +97,36 @@ def schema_for(sources: Sequence[str]) -> Schema:
 
     Raises the errors of ``draft_of``.
     """
-    addresses = [_place(source) for source in sources]
-    path = _kept(addresses)
+    addresses = [_address(source) for source in sources]
+    path = _existing_path(addresses)
     if path is None:
         return inferred(sources, followed=False).schema()
     earlier = load_schema(path)
     text = path.read_text(encoding="utf-8-sig")
     data = _stamp(addresses)
-    if _is_edited(text) or (data is not None and _told(text, _DATA) == data):
+    if _is_edited(text) or (data is not None and _label_value(text, _DATA) == data):
         return earlier
     inference = inferred(sources, followed=False, earlier=earlier)
     return earlier if data is None and _same_catalog(inference, earlier) else inference.schema()
 
 
-def _kept(addresses: Sequence[str]) -> Path | None:
+def _existing_path(addresses: Sequence[str]) -> Path | None:
     """The schema file of an earlier run, if there is one."""
     # Unlike ``Path.exists``, it accepts a name that is too long.
     return next((path for path in _paths(addresses) if os.path.exists(path)), None)
 
 
 def _is_edited(text: str) -> bool:
-    return _told(text, _DRAFT) != _digest(_body(text))
+    return _label_value(text, _DRAFT) != _digest(_body(text))
 
 
-def _lost(earlier: Schema, schema: Schema) -> Iterator[str]:
+def _lost_join_warnings(earlier: Schema, schema: Schema) -> Iterator[str]:
     """A warning about joins of the stored schema that the new one lacks."""
     names = [
         join.name for join in earlier.joins if not any(sides(join) == sides(other) for other in schema.joins)
     ]
     if names:
-        yield f"warning: joins removed, since their attributes are gone or differ in type: {_listed(names)}"
+        yield f"warning: joins removed, since their attributes are gone or differ in type: {_brief(names)}"
 
 
 def _same_catalog(inference: Inference, earlier: Schema) -> bool:
@@ -142,7 +142,7 @@ def _same_catalog(inference: Inference, earlier: Schema) -> bool:
     return bool(earlier.joins) and not declared and outline(inference.schema()) == outline(earlier)
 
 
-def _place(source: str) -> str:
+def _address(source: str) -> str:
     """The path or address without its speed. Raises UsageError."""
     if source == "-" or source.startswith(KAFKA):
         raise UsageError(
@@ -167,7 +167,7 @@ def inferred(
     ``name``: None for the name of the first source. ``earlier``: an earlier schema of the same data. Raises
     UsageError, SourceError, SchemaError.
     """
-    addresses = [_place(source) for source in sources]
+    addresses = [_address(source) for source in sources]
     if any(is_postgres(address) or is_sqlite(address) for address in addresses):
         if len(addresses) > 1:
             raise UsageError("a schema can be inferred from one database or from files, not from both")
@@ -231,7 +231,7 @@ def _user_folder() -> Path:
     return base / "skws" / "schemas"
 
 
-def _keep(paths: Sequence[Path], text: Callable[[], str]) -> Path:
+def _store(paths: Sequence[Path], text: Callable[[], str]) -> Path:
     """Write to the first path that can be written. Raises SourceError if there is none; SchemaError."""
     content = text()
     parse_schema(content)  # only a valid schema is stored
@@ -260,7 +260,7 @@ def _body(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith((_DATA, _DRAFT)))
 
 
-def _told(text: str, label: str) -> str | None:
+def _label_value(text: str, label: str) -> str | None:
     lines = (line.removeprefix(label) for line in text.splitlines()[:2] if line.startswith(label))
     return next((line.split(" - ")[0] for line in lines), None)
 
@@ -297,22 +297,22 @@ def summary(inference: Inference) -> Iterator[str]:
     """A few lines on the inferred schema."""
     schema = inference.schema()
     relations = [relation.name for relation in schema.relations]
-    yield f"inferred {counted(len(relations), 'relation')}: {_listed(relations)}"
+    yield f"inferred {counted(len(relations), 'relation')}: {_brief(relations)}"
     joins = [
         f"{finding.value.name} ({finding.confidence:.2f})"
         for finding in inference.joins
         if inference.accepts(finding)
     ]
     yield (
-        f"{counted(len(joins), 'join')}: {_listed(joins)}"
+        f"{counted(len(joins), 'join')}: {_brief(joins)}"
         if joins
         else ("no joins: no column refers to another; results are single rows until the schema names joins")
     )
     possible = [f"{candidate.on} ({candidate.reason})" for candidate in schema.possible]
     if possible:
-        yield f"possible joins, as comments: {_listed(possible)}"
+        yield f"possible joins, as comments: {_brief(possible)}"
     searched = [f"{r.name}.{name}" for r in schema.relations for name in r.search]
-    yield f"searched: {_listed(searched) or 'nothing (there are no text columns)'}"
+    yield f"searched: {_brief(searched) or 'nothing (there are no text columns)'}"
     yield f"window: {schema.window}" + (
         ", rows live until they are deleted" if schema.window == "none" else ""
     )
@@ -321,14 +321,14 @@ def summary(inference: Inference) -> Iterator[str]:
         values = [a.value.column for a in relation.attributes if is_value(a.value.column)]
         if values:
             yield (
-                f"warning: columns of {relation.name} are called {_listed(values)}: if these are values, add"
+                f"warning: columns of {relation.name} are called {_brief(values)}: if these are values, add"
                 " a line with the column names before them"
             )
     omissions = [*inference.left_out, *(omission for r in inference.relations for omission in r.left_out)]
     if omissions:
-        yield f"left out: {_listed([f'{omission.name!r} ({omission.reason})' for omission in omissions])}"
+        yield f"left out: {_brief([f'{omission.name!r} ({omission.reason})' for omission in omissions])}"
 
 
-def _listed(items: Sequence[str]) -> str:
+def _brief(items: Sequence[str]) -> str:
     more = f" and {len(items) - _SHOWN:,} more" if len(items) > _SHOWN else ""
     return f"{', '.join(items[:_SHOWN])}{more}"

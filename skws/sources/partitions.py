@@ -33,33 +33,33 @@ class PartitionEnds:
     def __init__(self, lateness: int, until: int | None = None) -> None:
         self._lateness = lateness
         self._until = until
-        self._ended: set[int] = set()
-        self._reached: dict[int | None, int] = {}
+        self._run_ends: set[int] = set()
+        self._ends: dict[int | None, int] = {}
 
     def take(self, times: Ints, partition: int | None = None) -> None:
         """Add times of records in order of arrival; ``partition``: None if it is unknown."""
         if not len(times):
             return
-        end = self._reached.get(partition, int(times[0]))
+        end = self._ends.get(partition, int(times[0]))
         before = np.maximum.accumulate(np.concatenate([[end], times]))
         if partition is not None or (times >= before[:-1] - self._lateness).all():
-            self._reached[partition] = int(before[-1])
+            self._ends[partition] = int(before[-1])
             return
         for time in times.tolist():
             if time < end - self._lateness:
-                self._ended.add(end)
+                self._run_ends.add(end)
                 end = time
             end = max(end, time)
-        self._reached[partition] = end
+        self._ends[partition] = end
 
     def all(self) -> Ints:
         """The distinct latest times, sorted."""
-        return np.array(sorted(self._ended.union(self._reached.values())), dtype=np.int64)
+        return np.array(sorted(self._run_ends.union(self._ends.values())), dtype=np.int64)
 
     def told(self) -> Ints:
         """The latest times as rows of a partition and a time; partition 0 if it is unknown."""
-        rows = [(0, time) for time in sorted(self._ended)]
-        rows += [(0 if partition is None else partition, time) for partition, time in self._reached.items()]
+        rows = [(0, time) for time in sorted(self._run_ends)]
+        rows += [(0 if partition is None else partition, time) for partition, time in self._ends.items()]
         ends = np.array(rows, dtype=np.int64).reshape(-1, 2)
         if self._until is not None:
             ends[:, 1] = np.minimum(ends[:, 1], self._until)
@@ -85,7 +85,7 @@ class AwaitedPartitions:
     """
 
     def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
-        self._known = {number: (end, last_seen) for number, end, last_seen in known}
+        self._partitions = {number: (end, last_seen) for number, end, last_seen in known}
         self._idle = idle
 
     def ends(self, rows: Ints, clock: int) -> Ints:
@@ -99,17 +99,17 @@ class AwaitedPartitions:
         batch_ends.pop(0, None)
         awaited = {
             number: (end, last_seen)
-            for number, (end, last_seen) in self._known.items()
+            for number, (end, last_seen) in self._partitions.items()
             if number not in batch_ends and clock - last_seen <= self._idle
         }
         continuing = {number: (end, clock) for number, end in batch_ends.items() if number & _GOES_ON}
-        self._known = awaited | continuing
+        self._partitions = awaited | continuing
         tracked_ends = [*batch_ends.values(), *(end for end, _ in awaited.values())]
         return np.concatenate([rows[rows[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
 
     @property
     def known(self) -> list[list[int]]:
-        return [[number, end, last_seen] for number, (end, last_seen) in sorted(self._known.items())]
+        return [[number, end, last_seen] for number, (end, last_seen) in sorted(self._partitions.items())]
 
 
 def final_of(ends: Ints, before: int, lateness: int, latest: int) -> int:
@@ -204,50 +204,52 @@ class PartitionedFeed(OuterFeed):
         self._clock = clock
         self._lateness = lateness
         self._idle = idle
-        self._heard: dict[int, int] = {}  # by partition: the time of its last records, by the clock
+        self._last_heard: dict[int, int] = {}  # by partition: the time of its last records, by the clock
         # A feed may recognise an offset by its identity.
-        self._known: tuple[Offset, Offset, StreamTime] = ({}, {}, StreamTime())
+        self._last_offset: tuple[Offset, Offset, StreamTime] = ({}, {}, StreamTime())
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        inner_start, before = self._parts_of(start)
+        inner_start, before = self._split(start)
         batch = self._feed.poll(inner_start, limit)
-        after = self._moved(before, batch)
+        after = self._stream_time_after(before, batch)
         if after is before and batch.end is inner_start:
             return batch if start is inner_start else replace(batch, end=start)
         if after == StreamTime():
             return batch
-        self._known = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
-        return replace(batch, end=self._known[0])
+        self._last_offset = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
+        return replace(batch, end=self._last_offset[0])
 
     def _own(self, offset: Offset) -> Offset:
-        return self._parts_of(offset)[0]
+        return self._split(offset)[0]
 
-    def _parts_of(self, offset: Offset) -> tuple[Offset, StreamTime]:
+    def _split(self, offset: Offset) -> tuple[Offset, StreamTime]:
         """The offset of the inner feed, and the stream time."""
         if STREAM_TIME not in offset:
             return offset, StreamTime()
-        if offset is not self._known[0]:
+        if offset is not self._last_offset[0]:
             inner_offset = {name: value for name, value in offset.items() if name != STREAM_TIME}
-            self._known = offset, inner_offset, StreamTime.of(offset)
-        return self._known[1:]
+            self._last_offset = offset, inner_offset, StreamTime.of(offset)
+        return self._last_offset[1:]
 
-    def _moved(self, before: StreamTime, batch: Batch) -> StreamTime:
+    def _stream_time_after(self, before: StreamTime, batch: Batch) -> StreamTime:
         """The stream time after a batch; ``before`` itself if nothing has changed."""
         batch_ends, now = latest_by_partition(batch.read), self._clock.now()
         if not (batch_ends or batch.ahead) and before.final is None:
             if not batch.answered:
-                self._heard.clear()
+                self._last_heard.clear()
             return before
         active = batch_ends.keys() | batch.ahead.keys() if batch.answered else {*before.reached, *batch_ends}
-        self._heard |= dict.fromkeys(active, now)
+        self._last_heard |= dict.fromkeys(active, now)
         idle = {
             partition
             for partition in before.reached
-            if now - self._heard.setdefault(partition, now) > self._idle
+            if now - self._last_heard.setdefault(partition, now) > self._idle
         }
         after = before.after(batch_ends, batch.ahead, idle | batch.over, self._lateness)
         # Idle partitions stay in the offset, too, as long as the others hold the stream time.
-        self._heard = {partition: self._heard[partition] for partition in {*before.reached, *after.reached}}
+        self._last_heard = {
+            partition: self._last_heard[partition] for partition in {*before.reached, *after.reached}
+        }
         return before if not (batch_ends or batch.ahead) and after.final == before.final else after
 
 

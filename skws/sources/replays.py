@@ -86,8 +86,8 @@ class TimeBuckets:
     def larger(self, other: TimeBuckets) -> TimeBuckets:
         """The larger of two counts in each bucket, for events of which some were counted in both."""
         larger = TimeBuckets(self._most)
-        larger.first = min(_known(self.first, other.first), default=None)
-        larger.last = max(_known(self.last, other.last), default=None)
+        larger.first = min(_defined(self.first, other.first), default=None)
+        larger.last = max(_defined(self.last, other.last), default=None)
         width = max(self._buckets[0], other._buckets[0])
         while larger.last is not None and larger.first is not None:
             if larger.last // width - larger.first // width < self._most:
@@ -123,22 +123,22 @@ class TimeBuckets:
         present, counts = self._buckets
         if present == width:
             return dict(counts)
-        return _summed(((bucket * present) // width, count) for bucket, count in counts.items())
+        return _sum_by_bucket(((bucket * present) // width, count) for bucket, count in counts.items())
 
 
-def _summed(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
+def _sum_by_bucket(counts: Iterable[tuple[int, int]]) -> dict[int, int]:
     sums: dict[int, int] = {}
     for bucket, count in counts:
         sums[bucket] = sums.get(bucket, 0) + count
     return sums
 
 
-def _known(*times: int | None) -> Iterable[int]:
+def _defined(*times: int | None) -> Iterable[int]:
     return [time for time in times if time is not None]
 
 
 _LATEST: Final = (1 << 62) - 1  # later than any time of a record
-_SOUGHT: Final = 16_384
+_SEEK_BATCH: Final = 16_384
 """The records of a batch while seeking an instant."""
 
 
@@ -147,19 +147,19 @@ class RecordTimeline:
 
     def __init__(self, batches: Iterator[RecordBatch]) -> None:
         self._batches = batches
-        self._first: RecordBatch | None = None
+        self._head: RecordBatch | None = None
 
     @property
     def next_time(self) -> int | None:
         """The time of the next record; None at the end."""
-        batch = self._front()
+        batch = self._head_batch()
         return None if batch is None else batch.time.item(0)
 
     def take(self, limit: int, until: int = _LATEST) -> RecordBatch:
         """The next records whose time is at most ``until``."""
         batches: list[RecordBatch] = []
         count = 0
-        while count < limit and (batch := self._front()) is not None:
+        while count < limit and (batch := self._head_batch()) is not None:
             due_count = min(int(np.searchsorted(batch.time, until, "right")), limit - count)
             if due_count:
                 batches.append(self._cut(batch, due_count))
@@ -170,7 +170,7 @@ class RecordTimeline:
 
     def skip_to(self, time: int, same: int) -> None:
         """Skip all records before ``time``, and at most ``same`` records of that time."""
-        while (batch := self._front()) is not None:
+        while (batch := self._head_batch()) is not None:
             before = int(np.searchsorted(batch.time, time, "left"))
             same_count = int(np.searchsorted(batch.time, time, "right")) - before
             skipped = before + min(same, same_count)
@@ -180,20 +180,20 @@ class RecordTimeline:
             if skipped < len(batch):
                 return
 
-    def _front(self) -> RecordBatch | None:
-        while self._first is None:
+    def _head_batch(self) -> RecordBatch | None:
+        while self._head is None:
             batch = next(self._batches, None)
             if batch is None:
                 return None
-            self._first = batch if len(batch) else None
-        return self._first
+            self._head = batch if len(batch) else None
+        return self._head
 
     def _cut(self, batch: RecordBatch, index: int) -> RecordBatch:
         """Take the first records of the front batch."""
         if index == len(batch):
-            self._first = None
+            self._head = None
             return batch
-        head, self._first = batch.cut(index)
+        head, self._head = batch.cut(index)
         return head
 
 
@@ -237,7 +237,7 @@ class ReplayFeed(Feed):
         self._speed = speed
         self._clock = clock
         self._memory_records = memory_records
-        self._bad: list[BadRecord] = []
+        self._bad_records: list[BadRecord] = []
         self._records = RecordTimeline(iter(()))
         # The time of the first record and the time of its return; they determine those of all others.
         self._origin: tuple[int, int] | None = None
@@ -261,13 +261,13 @@ class ReplayFeed(Feed):
         """The bad records, and the records that are due."""
         self._seek(_Position.of(start))
         now = self._clock.now()
-        bad, self._bad = self._bad[:limit], self._bad[limit:]
+        bad, self._bad_records = self._bad_records[:limit], self._bad_records[limit:]
         records = NO_RECORDS
         if (first := self._records.next_time) is not None:
             self._origin = self._origin or (first, now)
             records = self._records.take(limit - len(bad), self._due_until(now))
         self._position = self._position.after(len(bad), records.time)
-        ended = not self._bad and self._records.next_time is None
+        ended = not self._bad_records and self._records.next_time is None
         notices, self._notices = self._notices, ()
         return Batch(Chunk(records, bad), self._position.offset(), notices, ended=ended)
 
@@ -291,15 +291,15 @@ class ReplayFeed(Feed):
         """
         if start is not None:
             self._position = _Position(0, start)
-            self._bad, self._records = self._items_after(self._position)
+            self._bad_records, self._records = self._items_after(self._position)
             self._open = True
         self._seek(self._position)
         self._origin = (now, self._clock.now())
         while True:
-            records = self._records.take(_SOUGHT, now)
+            records = self._records.take(_SEEK_BATCH, now)
             self._position = self._position.after(0, records.time)
             yield Batch(Chunk(records), self._position.offset())
-            if len(records) < _SOUGHT:
+            if len(records) < _SEEK_BATCH:
                 return
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
@@ -309,18 +309,18 @@ class ReplayFeed(Feed):
         return Chunk(records.take(count - len(bad)), bad)
 
     def close(self) -> None:
-        self._bad, self._records, self._scan = [], RecordTimeline(iter(())), None
+        self._bad_records, self._records, self._scan = [], RecordTimeline(iter(())), None
 
     def _seek(self, position: _Position) -> None:
         if not self._open or position != self._position:
             is_new = position != self._position
-            self._bad, self._records = self._items_after(position)
+            self._bad_records, self._records = self._items_after(position)
             self._position, self._open = position, True
             self._origin = None if is_new else self._origin
 
     def _items_after(self, position: _Position) -> tuple[list[BadRecord], RecordTimeline]:
         """The items after ``position``, which is found by its time, or by the number of bad records alone."""
-        bad, batches = self._all(position.time)
+        bad, batches = self._read_since(position.time)
         records = RecordTimeline(batches)
         if position.time is None:
             records.take(max(0, position.items - len(bad)))
@@ -335,20 +335,20 @@ class ReplayFeed(Feed):
         first, start = self._origin or (0, now)
         return min(_LATEST, first + int((now - start) * self._speed))
 
-    def _all(self, since: int | None = None) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
+    def _read_since(self, since: int | None = None) -> tuple[list[BadRecord], Iterator[RecordBatch]]:
         """The bad records, and the others in order of time; all are read before the first is returned.
 
         Unless there are few, they are then read a second time: of files in order of time, only the parts with
         records of the time ``since`` or later; other files are sorted again.
         """
-        scan = self._scan = self._scan or self._scanned()
+        scan = self._scan = self._scan or self._read_files()
         bad = list(scan.bad)
         if scan.kept is not None:
             return bad, iter(scan.kept)
         first_split = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
         return bad, self._replay.since(first_split).batches(_BadRecords())
 
-    def _scanned(self) -> _Scan:
+    def _read_files(self) -> _Scan:
         log, times = _BadRecords(), TimeBuckets()
         pending: list[RecordBatch] = []
         starts: list[int] = []

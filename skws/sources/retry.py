@@ -30,18 +30,18 @@ class Retry:
         self._notices: list[str] = []
         self._shown = shown
         self._clock = clock
-        self._since: int | None = None
+        self._failing_since: int | None = None
         self._next_try = 0
         self._wait = FIRST_WAIT
 
     @property
     def away(self) -> bool:
-        return self._since is not None
+        return self._failing_since is not None
 
     @property
     def too_early(self) -> bool:
         """True while it is not yet time to try again."""
-        return self._since is not None and self._clock.now() < self._next_try
+        return self._failing_since is not None and self._clock.now() < self._next_try
 
     @property
     def left(self) -> int:
@@ -66,18 +66,18 @@ class Retry:
     def failed(self, failure: SourceError) -> None:
         """Record a failed try. Raises SourceError if the server has been unreachable for too long."""
         now = self._clock.now()
-        if self._since is None:
-            self._since = now
-        if now - self._since > GIVE_UP:
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since > GIVE_UP:
             raise SourceError(f"{failure} (tried for {GIVE_UP // 1_000_000} seconds)")
         self._notices.append(f"{failure}; trying again in {self._wait / 1_000_000:g} s")
         self._next_try = now + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self) -> None:
-        if self._since is not None:
+        if self._failing_since is not None:
             self._notices.append(f"{self._shown}: connected again, continuing")
-        self._since, self._wait = None, FIRST_WAIT
+        self._failing_since, self._wait = None, FIRST_WAIT
 
     def wait(self) -> None:
         """Sleep until it is time to try again."""
@@ -125,14 +125,14 @@ class RetryingFeed(Feed):
         self._open()
 
     def start(self) -> Offset:
-        return self._opened().start()
+        return self._wait_until_open().start()
 
     @property
     def tables_pending(self) -> bool:
         return self._feed is not None and self._feed.tables_pending
 
     def tables(self) -> Iterator[Item]:
-        return self._opened().tables()
+        return self._wait_until_open().tables()
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """Empty while the server is unreachable, with a notice of each try."""
@@ -145,7 +145,7 @@ class RetryingFeed(Feed):
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Raises NotYetError while the server is unreachable; the caller starts again, and reports it."""
-        return self._again().replay(start, end)
+        return self._reopened().replay(start, end)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """None while the server is unreachable, which a poll reports."""
@@ -154,7 +154,7 @@ class RetryingFeed(Feed):
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         """Raises NotYetError like ``replay``."""
-        return self._again().parts(start, end, number)
+        return self._reopened().parts(start, end, number)
 
     def commit(self, end: Offset) -> None:
         """While the server is unreachable, nothing is read; a later commit includes this one."""
@@ -174,13 +174,13 @@ class RetryingFeed(Feed):
         if self._feed is not None:
             self._feed.close()
 
-    def _again(self) -> Feed:
+    def _reopened(self) -> Feed:
         if self._feed is None:
             self._feed = self._source.open(self._schema)
             self._retry.succeeded()
         return self._feed
 
-    def _opened(self) -> Feed:
+    def _wait_until_open(self) -> Feed:
         while (feed := self._open()) is None:
             self._retry.wait()
         return feed

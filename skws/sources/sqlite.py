@@ -122,7 +122,7 @@ class SqliteDatabase:
         Samples show text columns with numbers, and joins if no table declares a reference.
         """
         readable_columns = {
-            name: list(filter(self._usable(name), columns)) for name, columns in self._tables.items()
+            name: list(filter(self._column_filter(name), columns)) for name, columns in self._tables.items()
         }
         usable = {name: columns for name, columns in readable_columns.items() if _is_usable(name) and columns}
         if not usable:
@@ -141,7 +141,7 @@ class SqliteDatabase:
             for table, columns in usable.items()
             for column in columns
         }
-        self._agree(kinds, joins)
+        self._unify_types(kinds, joins)
         referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
         relations = tuple(self._relation(name, columns, kinds, referring) for name, columns in usable.items())
         left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
@@ -160,10 +160,10 @@ class SqliteDatabase:
                     f"{self.name}: table {table} has no column {attribute.column!r}"
                     f"{nearest(attribute.column, columns.values())}"
                 )
-        names = ", ".join(_quoted(attribute.column) for attribute in relation.attributes)
-        with self._opened() as connection:
+        names = ", ".join(_quote(attribute.column) for attribute in relation.attributes)
+        with self._connection() as connection:
             connection.text_factory = str
-            query = f"SELECT {names} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+            query = f"SELECT {names} FROM {_quote(table)}"  # noqa: S608 - names of the catalog
             try:
                 yield from connection.execute(query)
             except sqlite3.OperationalError:
@@ -178,7 +178,7 @@ class SqliteDatabase:
 
     @cached_property
     def _tables(self) -> dict[str, list[CatalogColumn]]:
-        with self._opened() as connection:
+        with self._connection() as connection:
             names = connection.execute(
                 "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
                 " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
@@ -191,7 +191,7 @@ class SqliteDatabase:
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
         """None for a view or virtual table that cannot be read at present."""
         try:
-            rows = connection.execute(f"PRAGMA table_xinfo({_quoted(table)})").fetchall()
+            rows = connection.execute(f"PRAGMA table_xinfo({_quote(table)})").fetchall()
         except sqlite3.OperationalError:
             return []
         return [
@@ -218,7 +218,7 @@ class SqliteDatabase:
             return "it cannot be read"
         return NO_ATTRIBUTES if _is_usable(table) else NO_RELATION
 
-    def _usable(self, table: str) -> Callable[[CatalogColumn], bool]:
+    def _column_filter(self, table: str) -> Callable[[CatalogColumn], bool]:
         classes = self._classes[table]
         return lambda column: _has_texts(column, classes) and column.name != ""
 
@@ -232,14 +232,14 @@ class SqliteDatabase:
 
     def _classes_of(self, table: str, columns: list[CatalogColumn]) -> dict[str, set[str]]:
         class_lists: list[str | None] = []
-        with self._opened() as connection:
+        with self._connection() as connection:
             for first in range(0, len(columns), _AT_ONCE):
-                names = [_quoted(column.name) for column in columns[first : first + _AT_ONCE]]
+                names = [_quote(column.name) for column in columns[first : first + _AT_ONCE]]
                 expressions = (
                     f"group_concat(DISTINCT CASE WHEN {name} IS NOT '' THEN typeof({name}) END)"
                     for name in names
                 )
-                query = f"SELECT {', '.join(expressions)} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+                query = f"SELECT {', '.join(expressions)} FROM {_quote(table)}"  # noqa: S608 - names of the catalog
                 class_lists += connection.execute(query).fetchone()
         return {
             column.name: set((classes or "").split(",")) - {"", "null"}
@@ -288,25 +288,25 @@ class SqliteDatabase:
         other_classes = classes - _STORED.get(kind, set())
         if not other_classes or kind in _TEXTS:
             return True
-        with self._opened() as connection:
-            name, placeholders = _quoted(column), ", ".join("?" * len(other_classes))
+        with self._connection() as connection:
+            name, placeholders = _quote(column), ", ".join("?" * len(other_classes))
             rows = connection.execute(
-                f"SELECT DISTINCT {name} FROM {_quoted(table)}"  # noqa: S608 - names of the catalog
+                f"SELECT DISTINCT {name} FROM {_quote(table)}"  # noqa: S608 - names of the catalog
                 f" WHERE typeof({name}) IN ({placeholders}) AND {name} IS NOT '' LIMIT {LOOKED_AT}",
                 sorted(other_classes),
             )
             return all(_converts(value, kind) for (value,) in rows)
 
     def _has_long(self, table: str, column: str) -> bool:
-        name = _quoted(column)
-        with self._opened() as connection:
+        name = _quote(column)
+        with self._connection() as connection:
             rows = connection.execute(
-                f"SELECT 1 FROM {_quoted(table)} WHERE typeof({name}) = 'integer'"  # noqa: S608 - as above
+                f"SELECT 1 FROM {_quote(table)} WHERE typeof({name}) = 'integer'"  # noqa: S608 - as above
                 f" AND {name} NOT BETWEEN {-EXACT} AND {EXACT} LIMIT 1"
             )
             return rows.fetchone() is not None
 
-    def _agree(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
+    def _unify_types(self, kinds: _Kinds, joins: Sequence[Finding[Join]]) -> None:
         """Give columns that refer to each other comparable types, since SQLite compares any types.
 
         A text becomes a number if all of its values are numbers; otherwise both become texts.
@@ -334,21 +334,21 @@ class SqliteDatabase:
                         kinds[attribute] = Finding(kind, 0.9, "like the column with which it is compared")
 
     def _sample(self, table: str, column: str) -> list[object]:
-        with self._opened() as connection:
+        with self._connection() as connection:
             rows = connection.execute(
-                f"SELECT {_quoted(column)} FROM {_quoted(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
+                f"SELECT {_quote(column)} FROM {_quote(table)} LIMIT {SAMPLE_ROWS}"  # noqa: S608 - as above
             )
             return [value for (value,) in rows]
 
     def _first_rows(self, usable: dict[str, list[CatalogColumn]]) -> dict[str, dict[str, list[object]]]:
         """Values of the first rows by table and column, without views, which repeat the values of tables."""
         values_by_table: dict[str, dict[str, list[object]]] = {}
-        with self._opened() as connection:
+        with self._connection() as connection:
             kinds = {name: kind for _, name, kind, *_ in connection.execute("PRAGMA table_list")}
             for table in (table for table in usable if kinds[table] == "table"):
                 names = [column.name for column in usable[table]]
                 rows = connection.execute(
-                    f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}"  # noqa: S608 - as above
+                    f"SELECT {', '.join(map(_quote, names))} FROM {_quote(table)}"  # noqa: S608 - as above
                     f" LIMIT {SAMPLE_OF_DATABASE}"
                 ).fetchall()
                 values_by_table[table] = {
@@ -371,8 +371,8 @@ class SqliteDatabase:
                     yield Finding(join, 1.0, "a foreign key")
 
     def _references(self, table: str) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
-        with self._opened() as connection:
-            rows = connection.execute(f"PRAGMA foreign_key_list({_quoted(table)})").fetchall()
+        with self._connection() as connection:
+            rows = connection.execute(f"PRAGMA foreign_key_list({_quote(table)})").fetchall()
         for number in dict.fromkeys(row[0] for row in rows):
             key_rows = sorted((row for row in rows if row[0] == number), key=lambda row: row[1])
             yield key_rows[0][2], [(row[3], row[4]) for row in key_rows]
@@ -397,7 +397,7 @@ class SqliteDatabase:
         return tuple(on)
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _connection(self) -> Iterator[sqlite3.Connection]:
         try:
             uri = f"{self._path.resolve().as_uri()}?mode=ro"
             with closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -459,7 +459,7 @@ def _converts(value: Any, kind: AttributeType) -> bool:
     return not (kind is AttributeType.NUMBER and isinstance(value, str) and is_finer(value))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -28,16 +28,16 @@ class StdinFeed(Feed):
     def __init__(self, file: IO[bytes], schema: Schema) -> None:
         self._descriptor = file.fileno()
         self.change_schema(schema)
-        self._rest = bytearray()
-        self._searched = 0
+        self._buffer = bytearray()
+        self._search_start = 0
         self._lines = 0
         self._bytes = 0
         self._ended = False
-        self._streams = not self._static  # the rows of tables have ended, or there are no tables
+        self._in_stream = not self._static  # the rows of tables have ended, or there are no tables
 
     @property
     def tables_pending(self) -> bool:
-        return not self._streams
+        return not self._in_stream
 
     def change_schema(self, schema: Schema) -> None:
         self._schema = schema
@@ -50,38 +50,38 @@ class StdinFeed(Feed):
     def tables(self) -> Iterator[Item]:
         """The rows of static tables that have arrived, and bad records, before the first of a stream."""
         for _ in range(_PORTION):
-            lines = [] if self._streams else self._take(1)
+            lines = [] if self._in_stream else self._take(1)
             if not lines:
                 break
             items = self._items(lines)
             if any(isinstance(item, Record) and item.relation not in self._static for item in items):
-                self._streams = True
-                self._rest[:0] = lines[0]
+                self._in_stream = True
+                self._buffer[:0] = lines[0]
                 return
             self._advance(lines)
             yield from items
-        self._streams = self._streams or (self._ended and not self._rest)
+        self._in_stream = self._in_stream or (self._ended and not self._buffer)
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """Raises SourceError unless ``start`` is the current position."""
         if start.get("lines") != self._lines:
             raise SourceError(f"{NAME} is after line {self._lines}, and cannot go to {start!r}")
-        self._streams = True
+        self._in_stream = True
         lines = self._take(limit)
         items = self._items(lines)
         if any(isinstance(item, Record) and item.relation in self._static for item in items):
-            items = list(chain.from_iterable(map(self._streamed, lines)))
+            items = list(chain.from_iterable(map(self._stream_items, lines)))
         else:
             self._advance(lines)
-        return Batch(Chunk.of(items), {"lines": self._lines}, ended=self._ended and not self._rest)
+        return Batch(Chunk.of(items), {"lines": self._lines}, ended=self._ended and not self._buffer)
 
-    def _streamed(self, line: bytes) -> list[Item]:
+    def _stream_items(self, line: bytes) -> list[Item]:
         """The items of the next line; rows of static tables are bad here."""
-        items = [self._refused(item, line) for item in self._items([line])]
+        items = [self._refuse_table_row(item, line) for item in self._items([line])]
         self._advance([line])
         return items
 
-    def _refused(self, item: Item, line: bytes) -> Item:
+    def _refuse_table_row(self, item: Item, line: bytes) -> Item:
         if not isinstance(item, Record) or item.relation not in self._static:
             return item
         reason = (
@@ -91,7 +91,7 @@ class StdinFeed(Feed):
         return BadRecord(NAME, self._lines + 1, self._bytes, line.rstrip(b"\r\n"), reason)
 
     def _items(self, lines: list[bytes]) -> list[Item]:
-        return [self._placed(item) for item in self._reader.items(BytesIO(b"".join(lines)))]
+        return [self._relocated(item) for item in self._reader.items(BytesIO(b"".join(lines)))]
 
     def _advance(self, lines: list[bytes]) -> None:
         self._lines += len(lines)
@@ -106,29 +106,29 @@ class StdinFeed(Feed):
         """At most ``limit`` of the whole lines that have arrived; the last line needs no line end."""
         lines: list[bytes] = []
         while len(lines) < limit:
-            end = self._rest.find(b"\n", self._searched) + 1
+            end = self._buffer.find(b"\n", self._search_start) + 1
             if not end and self._fill():
                 continue
-            if not end and not (self._ended and self._rest):
+            if not end and not (self._ended and self._buffer):
                 break
-            end = end or len(self._rest)
-            lines.append(bytes(self._rest[:end]))
-            del self._rest[:end]
-            self._searched = 0
+            end = end or len(self._buffer)
+            lines.append(bytes(self._buffer[:end]))
+            del self._buffer[:end]
+            self._search_start = 0
         return lines
 
     def _fill(self) -> bool:
         """Read the input that has arrived; False if there is none, or the input has ended."""
-        self._searched = len(self._rest)
+        self._search_start = len(self._buffer)
         if self._ended or not readable(self._descriptor, 0):
             return False
         with explained(f"{NAME}: cannot read", SourceError):
             block = os.read(self._descriptor, _BLOCK)
         self._ended = not block
-        self._rest += block
+        self._buffer += block
         return True
 
-    def _placed(self, item: Item) -> Item:
+    def _relocated(self, item: Item) -> Item:
         if not isinstance(item, BadRecord):
             return item
         return replace(item, line=item.line + self._lines, offset=item.offset + self._bytes)

@@ -440,7 +440,7 @@ _mutant(
 _mutant(
     "partition-from-its-end",
     "a new partition is read from its end",
-    ("skws.sources.kafka.topic_feed:KafkaFeed._with_new", "begin, _ =", "_, begin ="),
+    ("skws.sources.kafka.topic_feed:KafkaFeed._with_new_partitions", "begin, _ =", "_, begin ="),
     source="kafka",
 )
 _mutant(

@@ -116,7 +116,7 @@ class World:
     @contextmanager
     def simulated(self) -> Iterator[None]:
         """A context in which files, random bytes and waits are those of the world."""
-        files._begins_packed.cache_clear()  # knowledge of files of another world
+        files._has_packed_head.cache_clear()  # knowledge of files of another world
         with ExitStack() as stack:
             stack.enter_context(installed(self.disk))
             for module in _READ_SCHEMAS:

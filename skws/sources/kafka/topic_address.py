@@ -87,8 +87,8 @@ class TopicAddress:
             _choice(StartPoint, options, "from", StartPoint.EARLIEST),
             _choice(Form, options, "format", Form.AUTO),
             _choice(Lost, options, "lost", Lost.FAIL),
-            _stated(options, "group", str),
-            _stated(options, "config", Path),
+            _optional(options, "group", str),
+            _optional(options, "config", Path),
         )
 
 
@@ -112,10 +112,10 @@ def _choice(kind: type[_Choice], options: dict[str, str], name: str, default: _C
         raise UsageError(f"{name}={options[name]}: expected {' or '.join(kind)}") from None
 
 
-_Stated = TypeVar("_Stated", str, Path)
+_Optional = TypeVar("_Optional", str, Path)
 
 
-def _stated(options: dict[str, str], name: str, kind: Callable[[str], _Stated]) -> _Stated | None:
+def _optional(options: dict[str, str], name: str, kind: Callable[[str], _Optional]) -> _Optional | None:
     if options.get(name) == "":
         raise UsageError(f"{name}= is empty")
     return kind(options[name]) if name in options else None

@@ -69,11 +69,11 @@ class KafkaFeed(Feed):
         self._client = Client(address, Settings.of(address))
         self._retry = Retry(address.shown, clock)
         self._notices: list[str] = []
-        self._readers: dict[str, TopicReader] = {}
+        self._topic_readers: dict[str, TopicReader] = {}
         self._static = static_relations(schema)
         self._static_rows = False
-        self._reading: PartitionReader | None = None
-        self._planned: dict[Partition, int] = {}  # the end of the last plan
+        self._partition_reader: PartitionReader | None = None
+        self._plan_ends: dict[Partition, int] = {}  # the end of the last plan
         self._latest = EARLIEST
         try:
             self._cluster = self._client.connected()
@@ -91,20 +91,20 @@ class KafkaFeed(Feed):
 
     def change_schema(self, schema: Schema) -> None:
         """Topics of new relations are read from their beginning."""
-        before = self._schema, self._readers
-        self._schema, self._readers = schema, {}
+        before = self._schema, self._topic_readers
+        self._schema, self._topic_readers = schema, {}
         try:
             self._topics = find_topics(self._address, schema, self._client)
             for topic in self._topics.streams:
                 self._topic_reader(topic)
         except KafkaException as error:
-            self._schema, self._readers = before
+            self._schema, self._topic_readers = before
             raise self._client.failure(error) from None
         except SourceError:
-            self._schema, self._readers = before
+            self._schema, self._topic_readers = before
             raise
         self._static = static_relations(schema)
-        self._reading = None
+        self._partition_reader = None
 
     def start(self) -> Offset:
         """The offsets of the first messages of every partition, or those after the last."""
@@ -127,18 +127,20 @@ class KafkaFeed(Feed):
         except KafkaException as error:
             raise self._client.failure(error) from None
         finally:
-            self._reading = None
+            self._partition_reader = None
 
     def poll(self, start: Offset, limit: int) -> Batch:
         """The messages that have arrived; none while the brokers are unreachable."""
-        position = self._checked(start)
+        position = self._parse_position(start)
         messages: list[Message] = []
         ahead: dict[int, int] | None = None
         # It never decreases, even if the clock is set back: an accepted record remains accepted.
-        self._latest = max(self._latest, self._horizon.latest(), *(r.latest for r in self._readers.values()))
+        self._latest = max(
+            self._latest, self._horizon.latest(), *(r.latest for r in self._topic_readers.values())
+        )
         try:
-            if self._answering():
-                reader, position = self._at(position)
+            if self._is_answering():
+                reader, position = self._reader_at(position)
                 messages = self._take(reader, limit)
                 has_refusals = any(message.refused for message in messages)
                 horizon = (
@@ -147,8 +149,8 @@ class KafkaFeed(Feed):
                 position = replace(position, next=reader.offsets(), horizon=horizon)
                 ahead = None if self._retry.away else reader.ahead()
         except KafkaException as error:
-            self._failed(error)
-        chunk, end = self._streamed(messages), position.offset()
+            self._handle_error(error)
+        chunk, end = self._stream_chunk(messages), position.offset()
         return Batch(chunk, end, self._take_notices(), ahead=ahead or {}, answered=ahead is not None)
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
@@ -156,17 +158,17 @@ class KafkaFeed(Feed):
 
         None while the brokers are unreachable, or if messages are gone, which a poll reports.
         """
-        position = self._checked(start)
+        position = self._parse_position(start)
         self._latest = max(self._latest, self._horizon.latest())
         try:
-            if not self._answering():
+            if not self._is_answering():
                 return None
-            if self._planned != position.next:
-                position = self._present(position)
-            position = self._with_new(position)
+            if self._plan_ends != position.next:
+                position = self._without_deleted(position)
+            position = self._with_new_partitions(position)
             ranges = {partition: self._client.reach(partition) for partition in position.next}
         except KafkaException as error:
-            self._failed(error)
+            self._handle_error(error)
             return None
         backlogs = {
             partition: max(0, end - position.next[partition]) for partition, (_, end) in ranges.items()
@@ -176,12 +178,12 @@ class KafkaFeed(Feed):
             backlogs[partition] and position.next[partition] < ranges[partition][0] for partition in ranges
         ):
             return None
-        share, self._reading = min(1.0, limit / total), None
+        share, self._partition_reader = min(1.0, limit / total), None
         ends = {
             partition: offset + ceil(backlogs[partition] * share)
             for partition, offset in position.next.items()
         }
-        self._planned = ends
+        self._plan_ends = ends
         horizon = position.horizon
         if self._horizon.ahead is not None:  # some may be refused later
             horizon = RefusalMark.behind(horizon, self._latest)
@@ -189,7 +191,7 @@ class KafkaFeed(Feed):
         return BatchPlan(end.offset(), total > limit, self._take_notices())
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
-        begins, ends = self._stretch(start, end)
+        begins, ends = self._span(start, end)
         groups: list[dict[Partition, int]] = [{} for _ in range(min(number, len(ends)))]
         sizes = [0] * len(groups)
         for partition in sorted(ends, key=lambda partition: begins[partition] - ends[partition]):
@@ -206,17 +208,17 @@ class KafkaFeed(Feed):
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
         """Reads the same messages; waits for the brokers if they are unreachable."""
-        return self.between(*self._stretch(start, end), latest_between(start, end))
+        return self.between(*self._span(start, end), latest_between(start, end))
 
     def between(self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int) -> Chunk:
         """The messages of each partition between two offsets; times after ``latest`` are refused."""
-        self._reading = None
-        return self._streamed(self._between(begins, ends, latest))
+        self._partition_reader = None
+        return self._stream_chunk(self._messages_between(begins, ends, latest))
 
-    def _stretch(self, start: Offset, end: Offset) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    def _span(self, start: Offset, end: Offset) -> tuple[dict[Partition, int], dict[Partition, int]]:
         """The first and last offsets of each partition that has messages between two offsets of the feed."""
-        first, last = self._checked(start), self._checked(end)
-        last = self._present(last)
+        first, last = self._parse_position(start), self._parse_position(end)
+        last = self._without_deleted(last)
         recreated = {topic for topic, name in last.ids.items() if first.ids.get(topic, name) != name}
         begins = {
             partition: last.first.get(partition, 0)
@@ -232,7 +234,7 @@ class KafkaFeed(Feed):
         if self._address.group is None:
             return
         try:
-            self._client.commit(self._checked(end).next)
+            self._client.commit(self._parse_position(end).next)
         except KafkaException as error:
             failure = self._client.failure(error)
             if not isinstance(failure, NotYetError):
@@ -240,7 +242,7 @@ class KafkaFeed(Feed):
 
     def backlog(self, offset: Offset) -> Backlog:
         """The number of waiting messages, as of the latest fetch."""
-        position = self._checked(offset).next
+        position = self._parse_position(offset).next
         backlogs = {
             partition: self._client.known_end(partition) - next_offset
             for partition, next_offset in position.items()
@@ -255,7 +257,7 @@ class KafkaFeed(Feed):
     def close(self) -> None:
         self._client.close()
 
-    def _checked(self, offset: Offset) -> TopicPosition:
+    def _parse_position(self, offset: Offset) -> TopicPosition:
         position = TopicPosition.of(offset)
         if position.cluster != self._cluster:
             raise SourceError(
@@ -265,28 +267,30 @@ class KafkaFeed(Feed):
         return position
 
     def _topic_reader(self, topic: str) -> TopicReader:
-        if topic not in self._readers:
-            self._readers[topic] = TopicReader(topic, self._schema, self._address.form, horizon=self._horizon)
-        return self._readers[topic]
+        if topic not in self._topic_readers:
+            self._topic_readers[topic] = TopicReader(
+                topic, self._schema, self._address.form, horizon=self._horizon
+            )
+        return self._topic_readers[topic]
 
-    def _at(self, position: TopicPosition) -> tuple[PartitionReader, TopicPosition]:
+    def _reader_at(self, position: TopicPosition) -> tuple[PartitionReader, TopicPosition]:
         """A reader at ``position``, and this position with newly found partitions."""
-        if self._reading is None or self._reading.offsets() != position.next:
-            self._reading = None
+        if self._partition_reader is None or self._partition_reader.offsets() != position.next:
+            self._partition_reader = None
             self._active_at = self._clock.now()
-            position = self._present(position)
-        position = self._with_new(position)
-        if self._reading is None:
-            self._reading = PartitionReader(self._client, self._topic_reader, position.next)
-        return self._reading, position
+            position = self._without_deleted(position)
+        position = self._with_new_partitions(position)
+        if self._partition_reader is None:
+            self._partition_reader = PartitionReader(self._client, self._topic_reader, position.next)
+        return self._partition_reader, position
 
-    def _with_new(self, position: TopicPosition) -> TopicPosition:
+    def _with_new_partitions(self, position: TopicPosition) -> TopicPosition:
         """``position``, with new partitions from their beginning."""
         now = self._clock.now()
         if now - self._discovered_at >= _DISCOVER_EVERY:
             self._topics = find_topics(self._address, self._schema, self._client)
             self._discovered_at = now
-            position = self._present(position)
+            position = self._without_deleted(position)
         for partition in [
             partition for partition in self._topics.partitions if partition not in position.next
         ]:
@@ -297,18 +301,18 @@ class KafkaFeed(Feed):
             }
             position = replace(position, next=position.next | {partition: begin}, first=first, ids=ids)
             self._notices.append(f"{partition[0]}[{partition[1]}] is new: reading it from its beginning")
-            if self._reading is not None:
-                self._reading.add(partition, begin)
+            if self._partition_reader is not None:
+                self._partition_reader.add(partition, begin)
         return position
 
-    def _present(self, position: TopicPosition) -> TopicPosition:
+    def _without_deleted(self, position: TopicPosition) -> TopicPosition:
         """``position`` without topics that were deleted, or deleted and created again, since.
 
         Offsets do not apply to the messages of another topic with the same name. Raises SourceError unless
         the address allows lost messages.
         """
         for topic in sorted({topic for topic, _ in position.next}):
-            reason = self._loss(topic, position)
+            reason = self._loss_reason(topic, position)
             if not reason:
                 continue
             message = f"{self._address.shown}: {reason} since the offset was saved"
@@ -317,11 +321,11 @@ class KafkaFeed(Feed):
                     f"{message} (start a new run, or read its new messages with ?lost=skip in the address)"
                 )
             self._notices.append(f"{message}; its unread messages are lost")
-            position, self._reading = position.without(topic), None
+            position, self._partition_reader = position.without(topic), None
         ids = {topic: name for topic, name in self._topics.ids.items() if (topic, 0) in position.next}
         return replace(position, ids=ids | position.ids)
 
-    def _loss(self, topic: str, position: TopicPosition) -> str:
+    def _loss_reason(self, topic: str, position: TopicPosition) -> str:
         size = self._topics.sizes.get(topic, 0)
         if not size:
             return f"topic {topic} was deleted"
@@ -345,7 +349,7 @@ class KafkaFeed(Feed):
                 self._skip_gap(gap, reader)
             except KafkaException as error:
                 # Keep the messages read so far; the client retries by itself.
-                self._failed(error)
+                self._handle_error(error)
                 break
             self._active_at = self._clock.now()
         self._check_brokers(reader)
@@ -356,7 +360,7 @@ class KafkaFeed(Feed):
         now = self._clock.now()
         for error in self._client.errors():
             if not self._retry.too_early:
-                self._failed(KafkaException(error))
+                self._handle_error(KafkaException(error))
         partitions = reader.dry()
         if not partitions:
             self._active_at = now
@@ -365,7 +369,7 @@ class KafkaFeed(Feed):
             self._retry.failed(SourceError(f"{self._address.shown}: no answer for {topic}[{number}]"))
             self._discovered_at = now - _DISCOVER_EVERY
 
-    def _answering(self) -> bool:
+    def _is_answering(self) -> bool:
         """True if the brokers answer; while they do not, they are asked only from time to time."""
         if not self._retry.away:
             return True
@@ -377,7 +381,7 @@ class KafkaFeed(Feed):
         self._client.errors()
         return True
 
-    def _failed(self, error: KafkaException) -> None:
+    def _handle_error(self, error: KafkaException) -> None:
         failure = self._client.failure(error)
         if gone(error.args[0]):
             # The next poll checks whether the topic was deleted.
@@ -386,7 +390,7 @@ class KafkaFeed(Feed):
             raise failure
         self._retry.failed(failure)
 
-    def _between(
+    def _messages_between(
         self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int
     ) -> list[Message]:
         if not ends:
@@ -394,20 +398,20 @@ class KafkaFeed(Feed):
         horizon = self._horizon.fixed(latest)
 
         @cache
-        def read_by(topic: str) -> TopicReader:
+        def reader_of(topic: str) -> TopicReader:
             return TopicReader(topic, self._schema, self._address.form, horizon=horizon)
 
-        reader = PartitionReader(self._client, read_by, begins, ends)
+        reader = PartitionReader(self._client, reader_of, begins, ends)
         while not reader.complete():
             try:
                 reader.fill(_WAIT_SECONDS)
                 for error in self._client.errors():
-                    self._failed(KafkaException(error))
+                    self._handle_error(KafkaException(error))
                     self._retry.wait()
             except GapError as gap:
                 self._skip_gap(gap, reader)
             except KafkaException as error:
-                self._failed(error)
+                self._handle_error(error)
                 self._retry.wait()
         return [message.bounded(latest) for message in reader.all()]
 
@@ -431,7 +435,7 @@ class KafkaFeed(Feed):
         self._notices.append(f"{message}; continuing at {first}")
         reader.skip_to(gap.partition, first)
 
-    def _streamed(self, messages: list[Message]) -> Chunk:
+    def _stream_chunk(self, messages: list[Message]) -> Chunk:
         chunk = chunk_of(messages)
         stream_chunk = chunk.without(self._static)
         if len(stream_chunk) < len(chunk) and not self._static_rows:
@@ -443,7 +447,7 @@ class KafkaFeed(Feed):
         return stream_chunk
 
     def _take_notices(self) -> tuple[str, ...]:
-        for reader in self._readers.values():
+        for reader in self._topic_readers.values():
             self._notices += reader.notices()
         notices = (*self._notices, *self._retry.take_notices())
         self._notices.clear()
@@ -480,11 +484,11 @@ class KafkaPart(FeedPart):
     ahead: int | None
 
     def read(self, schema: Schema) -> Iterator[Chunk]:
-        yield _connected(self.address, schema, self.ahead).between(self.begins, self.ends, self.latest)
+        yield _cached_feed(self.address, schema, self.ahead).between(self.begins, self.ends, self.latest)
 
 
 @lru_cache(maxsize=1)
-def _connected(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
+def _cached_feed(address: TopicAddress, schema: Schema, ahead: int | None) -> KafkaFeed:
     """A feed for consecutive parts read by one process, since connecting takes longer than reading a few."""
     return KafkaFeed(address, schema, SystemClock(), ANY_TIME if ahead is None else Horizon(ahead))
 

@@ -108,7 +108,7 @@ class TopicReader:
         if self._timeless and (time is None or not in_calendar):
             time, in_calendar = 0, True
         try:
-            items = self._tombstone(key, time) if value is None else self._read(_parsed(value), key, time)
+            items = self._tombstone(key, time) if value is None else self._read(_parse(value), key, time)
             if not in_calendar:
                 _refuse_time(items)
             return [*items, *self._notes()]
@@ -147,7 +147,7 @@ class TopicReader:
             case Form.ROWS if self._rows is not None:
                 return [self._rows.record(item, time)]
             case Form.DEBEZIUM:
-                return list(self._changed(item, key, time))
+                return list(self._change_records(item, key, time))
         return [self._records.record(item, time)]
 
     def _form_of(self, item: Any) -> Form:
@@ -162,7 +162,7 @@ class TopicReader:
             return Form.RECORDS
         return Form.DEBEZIUM if is_change(item) else Form.ROWS
 
-    def _changed(self, item: Any, key: bytes | None, time: int | None) -> list[Record]:
+    def _change_records(self, item: Any, key: bytes | None, time: int | None) -> list[Record]:
         try:
             return self._changes.records(item, time)
         except MalformedError:
@@ -177,7 +177,7 @@ class TopicReader:
             self._passed_over = True
             return []
         refuse_deletion(self._row)
-        row = self._row.deletion(_named(key, self._row.relation))
+        row = self._row.deletion(_key_fields(key, self._row.relation))
         return [self._row.record(row, time, delete=True)]
 
 
@@ -195,7 +195,7 @@ def _refuse_time(items: list[Item]) -> None:
             )
 
 
-def _named(raw: bytes | None, relation: Relation) -> dict[str, Any]:
+def _key_fields(raw: bytes | None, relation: Relation) -> dict[str, Any]:
     """The attributes of a key, which is an object or a single value.
 
     A single value of a text attribute is text, as most serializers write it: ``1.10`` is not ``1.1``.
@@ -224,7 +224,7 @@ def _text(raw: bytes) -> str:
     return (raw[_REGISTRY:] if raw[:1] == b"\0" else raw).decode(errors="replace")
 
 
-def _parsed(value: bytes) -> Any:
+def _parse(value: bytes) -> Any:
     value = value.removeprefix(BOM_UTF8)  # some libraries write a byte order mark
     try:
         return loads(value)
@@ -268,7 +268,7 @@ def _key(raw: bytes | None) -> Any:
     if raw is None:
         return None
     try:
-        return _parsed(raw)
+        return _parse(raw)
     except MalformedError:
         return _text(raw)
 
@@ -593,7 +593,7 @@ def table_rows(
     )
     for topic, partitions in topics.items():
         reader = TopicReader(topic, stream_schema, address.form, timeless=True)
-        yield from final_rows(in_order(_all(client, reader, partitions)), stream_schema)
+        yield from final_rows(in_order(_read_all(client, reader, partitions)), stream_schema)
 
 
 def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
@@ -618,7 +618,7 @@ def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
             yield Record(relation, 0, row)
 
 
-def _all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:
+def _read_all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:
     partition_reader = PartitionReader(
         client, lambda _: reader, {partition: client.reach(partition)[0] for partition in partitions}
     )

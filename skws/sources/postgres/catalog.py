@@ -190,7 +190,7 @@ class _Rows:
 
 def tables(conn: connection) -> dict[str, CatalogTable]:
     """The tables that the search path shows, by name. Raises psycopg2.Error."""
-    rows = _queried(conn)
+    rows = _read_catalog(conn)
     # A DEFERRABLE key is not part of a replica identity, and two rows may have the same one at once.
     primary: dict[bool, dict[int, tuple[str, ...]]] = {True: {}, False: {}}
     for oid, is_primary, _, is_immediate, numbers in rows.keys:
@@ -225,7 +225,7 @@ def tables(conn: connection) -> dict[str, CatalogTable]:
     }
 
 
-def _queried(conn: connection) -> _Rows:
+def _read_catalog(conn: connection) -> _Rows:
     with conn.cursor() as statement:
         statement.execute(_TABLES)
         rows = statement.fetchall()
@@ -304,8 +304,10 @@ def match_tables(
             continue
         table = tables.get(relation.stored)
         if resuming and table is not None and not relation.table:
-            missing += [f"{fault}: reading the log up to that change" for fault in _lacking(relation, table)]
-            faults += _unfit(relation, table)
+            missing += [
+                f"{fault}: reading the log up to that change" for fault in _missing_columns(relation, table)
+            ]
+            faults += _misfits(relation, table)
         else:
             faults += mismatches(relation, tables)
         if table is not None:
@@ -325,20 +327,20 @@ def match_tables(
 def mismatches(relation: Relation, tables: Mapping[str, CatalogTable]) -> Iterator[str]:
     """The reasons why a relation cannot be read; none if it can."""
     if relation.stored in tables:
-        yield from _lacking(relation, tables[relation.stored])
-        yield from _unfit(relation, tables[relation.stored])
+        yield from _missing_columns(relation, tables[relation.stored])
+        yield from _misfits(relation, tables[relation.stored])
     else:
         yield f"no table {relation.stored!r} in the search path{nearest(relation.stored, tables)}"
 
 
-def _lacking(relation: Relation, table: CatalogTable) -> Iterator[str]:
+def _missing_columns(relation: Relation, table: CatalogTable) -> Iterator[str]:
     columns = {column.name for column in table.columns}
     for attribute in relation.attributes:
         if attribute.column not in columns:
             yield f"{table.full_name} has no column {attribute.column!r}{nearest(attribute.column, columns)}"
 
 
-def _unfit(relation: Relation, table: CatalogTable) -> Iterator[str]:
+def _misfits(relation: Relation, table: CatalogTable) -> Iterator[str]:
     columns = {column.name: column for column in table.columns}
     for attribute in relation.attributes:
         column = columns.get(attribute.column)
@@ -406,12 +408,12 @@ def _first_rows(
         table = tables[relation.name]
         if not names or table.kind not in _WITH_ROWS:
             continue
-        values = _sampled(conn, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
+        values = _sample(conn, table, [SQL("left({}, 100)").format(as_text(table, n)) for n in names])
         values_by_table[relation.name] = dict(zip(names, values, strict=True))
     return values_by_table
 
 
-def _sampled(conn: connection, table: CatalogTable, columns: Sequence[Composable]) -> list[list[Any]]:
+def _sample(conn: connection, table: CatalogTable, columns: Sequence[Composable]) -> list[list[Any]]:
     """The values of each column in the first rows. Raises psycopg2.Error."""
     statement = SQL("SELECT {} FROM {} LIMIT {}").format(
         SQL(", ").join(columns), table.quoted, Literal(SAMPLE_OF_DATABASE)
@@ -428,7 +430,7 @@ def as_text(table: CatalogTable, column: str) -> Composable:
     return text.format(Identifier(column))
 
 
-def _exact(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
+def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
     """The numeric columns for which a double is not enough, by the catalog and the first rows."""
     referring = {place for pair in _references_of(tables) for place in pair}
     for table in tables.values():
@@ -469,7 +471,7 @@ def _first_numbers(
     if not columns or table.kind not in _WITH_ROWS:
         return [()] * len(columns)
     try:
-        return [*_sampled(conn, table, [Identifier(column.name) for column in columns])]
+        return [*_sample(conn, table, [Identifier(column.name) for column in columns])]
     except InsufficientPrivilege:
         conn.rollback()
         return [()] * len(columns)
@@ -509,7 +511,7 @@ def _fault(column: TableColumn) -> str:
     return "PostgreSQL does not replicate generated columns" if column.generated else ""
 
 
-def _left_out(column: TableColumn) -> Omission:
+def _omission(column: TableColumn) -> Omission:
     return Omission(f"{column.name} ({column.type})", _fault(column))
 
 
@@ -527,7 +529,7 @@ def _relation(table: CatalogTable, referring: Container[Place], exact: Container
         Finding(key, _SURE, _key_reason(table)) if key else None,
         _time(columns),
         f"changes of {table.unfollowed} cannot be followed" if table.unfollowed else "",
-        tuple(_left_out(column) for column in table.columns if _fault(column)),
+        tuple(_omission(column) for column in table.columns if _fault(column)),
     )
 
 
@@ -622,7 +624,7 @@ class PostgresDatabase:
                 catalog_tables = {name: _readable(table) for name, table in catalog_tables.items()}
             if not any(map(_usable, catalog_tables.values())):
                 raise SourceError(f"{self.name}: no tables in the search path to infer a schema from")
-            exact, integers = set(_exact(conn, catalog_tables)), _integers(catalog_tables)
+            exact, integers = set(_exact_columns(conn, catalog_tables)), _integers(catalog_tables)
             inference = _inference(catalog_tables, conn.info.dbname, exact)
             if not inference.joins:
                 inference = joined_by_values(inference, _first_rows(conn, inference, catalog_tables))

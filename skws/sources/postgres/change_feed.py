@@ -72,22 +72,22 @@ class PostgresFeed(Feed):
             folder or Path(self._own_folder.name if self._own_folder else ""), address.slot
         )
         self._spool_checked = False
-        self._stream = SlotStream(address, clock, self._check_published)
-        self._published = False  # the publication has been checked and is complete
+        self._stream = SlotStream(address, clock, self._check_publication)
+        self._is_publication_checked = False  # the publication has been checked and is complete
         self._reader: LogReader | None = None
         self._notices = list(self._tables.warnings)
-        self._followed = FollowedTables(self._tables.streams.values())
+        self._followed_tables = FollowedTables(self._tables.streams.values())
         self._next_look = 0
 
     def change_schema(self, schema: Schema) -> None:
         """Changes of new tables are read, but not their present rows."""
         with self._address.sql() as conn:
             matched = match_tables(schema, tables(conn), self._address.shown)
-            extend_publication(conn, self._address, _wanted(schema, matched))
-        self._schema, self._tables, self._published = schema, matched, True
-        self._followed = FollowedTables(matched.streams.values())
+            extend_publication(conn, self._address, _required_columns(schema, matched))
+        self._schema, self._tables, self._is_publication_checked = schema, matched, True
+        self._followed_tables = FollowedTables(matched.streams.values())
         self._notices += matched.warnings
-        self._drop()
+        self._disconnect()
 
     def start(self) -> Offset:
         """Creates the publication, the slot and the snapshot.
@@ -96,9 +96,9 @@ class PostgresFeed(Feed):
         """
         with self._address.sql() as conn:
             self._tables = match_tables(self._schema, tables(conn), self._address.shown)
-        self._followed = FollowedTables(self._tables.streams.values())
+        self._followed_tables = FollowedTables(self._tables.streams.values())
         position = _begin(self._address, self._schema, self._tables, self._spool)
-        self._published = True
+        self._is_publication_checked = True
         return replace(position, server=server_of(self._address)).offset()
 
     def tables(self) -> Iterator[Item]:
@@ -178,7 +178,7 @@ class PostgresFeed(Feed):
             self._spool_checked = True
 
     def _from_log(self, position: LogPosition, limit: int) -> tuple[Chunk, LogPosition]:
-        reader = self._at(position, self._horizon)
+        reader = self._reader_at(position, self._horizon)
         if reader is None:
             return NOTHING, position
         try:
@@ -198,7 +198,7 @@ class PostgresFeed(Feed):
             if not reader.waiting:
                 raise
             # Return the records before the fault first; the next poll raises it again.
-            self._drop()
+            self._disconnect()
         chunk = reader.chunk()
         self._notices += reader.notices
         reader.notices.clear()
@@ -218,23 +218,23 @@ class PostgresFeed(Feed):
             self._address.sql() as conn,
             conn.cursor() as cursor,
         ):
-            self._notices += self._followed.gone(cursor)
+            self._notices += self._followed_tables.gone(cursor)
 
     def _replay_log(self, first: LogPosition, last: LogPosition) -> Chunk:
         """All records between two positions of the log; restarts if the connection breaks."""
-        self._drop()
+        self._disconnect()
         # a commit time beyond the horizon did not raise the times of others
         horizon = self._horizon.fixed(last.time)
         while True:
-            reader = self._at(first, horizon)
+            reader = self._reader_at(first, horizon)
             try:
                 if reader is not None:
-                    return self._until(reader, last)
+                    return self._read_until(reader, last)
                 self._stream.wait()
             except psycopg2.Error as error:
                 self._on_error(error)
 
-    def _until(self, reader: LogReader, last: LogPosition) -> Chunk:
+    def _read_until(self, reader: LogReader, last: LogPosition) -> Chunk:
         while not reader.reached(last, self._stream.wal_end):
             message = self._stream.read(_WAIT_SECONDS)
             if message is None:
@@ -245,36 +245,36 @@ class PostgresFeed(Feed):
                 )
             else:
                 reader.take(message)
-        self._drop()
+        self._disconnect()
         return reader.chunk()
 
-    def _at(self, position: LogPosition, horizon: Horizon) -> LogReader | None:
+    def _reader_at(self, position: LogPosition, horizon: Horizon) -> LogReader | None:
         """A reader of the log from ``position``; None while the server is unreachable."""
         if self._reader is None or self._reader.position != position:
-            self._drop()
+            self._disconnect()
             if not self._stream.open(position):
                 return None
             server_position = replace(position, server=self._stream.server)
-            decoder = ChangeDecoder(self._schema, self._tables, self._called)
+            decoder = ChangeDecoder(self._schema, self._tables, self._current_name)
             self._reader = LogReader(decoder, server_position, horizon)
         return self._reader
 
-    def _called(self, oid: int) -> tuple[str, str] | None:
+    def _current_name(self, oid: int) -> tuple[str, str] | None:
         """The present name of a table. Raises psycopg2.Error, SourceError."""
         with self._address.sql() as conn, conn.cursor() as cursor:
             return name_of(cursor, oid)
 
-    def _check_published(self) -> None:
+    def _check_publication(self) -> None:
         """Check the publication, which may have been altered since the run began."""
-        if not self._published:
-            check_publication(self._address, _wanted(self._schema, self._tables))
-            self._published = True
+        if not self._is_publication_checked:
+            check_publication(self._address, _required_columns(self._schema, self._tables))
+            self._is_publication_checked = True
 
     def _on_error(self, error: psycopg2.Error) -> None:
         self._reader = None
         self._stream.failed(error)
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         self._reader = None
         self._stream.close()
 
@@ -345,14 +345,14 @@ def _begin(
 
     Raises SourceError; NotYetError if it is worth trying again.
     """
-    required = _wanted(schema, matched)
+    required = _required_columns(schema, matched)
     with address.sql() as conn:
         _check_level(conn)
         _drop_abandoned(conn, address)
         with conn.cursor() as cursor:
             state = slot_state(cursor, address.slot)
-        if state is not None and not _half_made(state, spool):
-            position = _existing(address, state, spool)
+        if state is not None and not _is_incomplete(state, spool):
+            position = _existing_start(address, state, spool)
             extend_publication(conn, address, required)
             return position
         if state is not None:
@@ -360,7 +360,7 @@ def _begin(
         try:
             ensure_publication(conn, address, required)
             # Before the slot: none of its changes may be older than the snapshot's rows.
-            time = _time(conn)
+            time = _server_time(conn)
             spool.begin()
             return _create(address, schema, matched, spool, time)
         except BaseException:
@@ -369,7 +369,7 @@ def _begin(
             raise
 
 
-def _wanted(schema: Schema, matched: MatchedTables) -> Wanted:
+def _required_columns(schema: Schema, matched: MatchedTables) -> Wanted:
     return {
         table: frozenset(attribute.column for attribute in schema.relations[position].attributes)
         & {column.name for column in table.columns}
@@ -438,12 +438,12 @@ def _copy_static(
         copy_tables(conn, matched.static, schema, spool.tables)
 
 
-def _half_made(state: SlotState, spool: SnapshotSpool) -> bool:
+def _is_incomplete(state: SlotState, spool: SnapshotSpool) -> bool:
     """True if an earlier run was killed before the slot and its snapshot were complete."""
     return state.active_pid is None and spool.begun.exists() and spool.point() is None
 
 
-def _existing(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) -> LogPosition:
+def _existing_start(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) -> LogPosition:
     """The start of an existing slot, which needs its snapshot, and nothing confirmed after it."""
     if state.active_pid is not None:
         raise SourceError(
@@ -474,7 +474,7 @@ def _check_level(conn: connection) -> None:
         )
 
 
-def _time(conn: connection) -> int:
+def _server_time(conn: connection) -> int:
     with conn.cursor() as cursor:
         cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
         (micros,) = cursor.fetchone() or (0,)

@@ -75,7 +75,7 @@ Name: TypeAlias = tuple[str, str]
 """Namespace and name of a table."""
 
 
-def _not_asked(oid: int) -> Name | None:  # noqa: ARG001 - the signature of a look-up
+def _no_name(oid: int) -> Name | None:  # noqa: ARG001 - the signature of a look-up
     return None
 
 
@@ -88,7 +88,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Followed:
+class _StreamTable:
     """The table of a relation with its present columns. ``places``: the columns of the attributes.
 
     ``numerics``: the positions of columns of the type ``numeric``, or of a domain over it.
@@ -112,26 +112,26 @@ class _Followed:
 class ChangeDecoder:
     """Makes records from changes for one schema; ``relation`` must precede the changes of a table.
 
-    ``called``: looks up the present name of a table by its number, since the log has an earlier name.
+    ``current_name``: looks up the present name of a table by its number, since the log has an earlier name.
     """
 
     def __init__(
-        self, schema: Schema, matched: MatchedTables, called: Callable[[int], Name | None] = _not_asked
+        self, schema: Schema, matched: MatchedTables, current_name: Callable[[int], Name | None] = _no_name
     ) -> None:
         self._schema = schema
-        self._called = called
+        self._current_name = current_name
         self._readers = {
             (table.namespace, table.name): RowReader(schema, position, by_origin=False)
             for position, table in matched.streams.items()
         }
         self._numerics = {(table.namespace, table.name): table.numerics for table in matched.streams.values()}
         self._oids = {table.oid: (table.namespace, table.name) for table in matched.streams.values()}
-        self._followed: dict[int, _Followed] = {}
+        self._tables: dict[int, _StreamTable] = {}
         self._unfit: dict[int, SourceError] = {}
         """The reason why no further change of a table can be read, by table."""
         self._roots = {table.oid: table for table in matched.streams.values() if table.kind == "p"}
-        self._described = 0  # the table of the last message, if it was a description
-        self._partial: dict[int, dict[int, Partition]] = defaultdict(dict)
+        self._last_described = 0  # the table of the last message, if it was a description
+        self._partial_partitions: dict[int, dict[int, Partition]] = defaultdict(dict)
         """Partitions whose logged old rows do not identify the tuple, by root and by number."""
 
     def relation(self, table: RelationMessage) -> list[str]:
@@ -141,14 +141,17 @@ class ChangeDecoder:
         """
         self._unfit.pop(table.oid, None)
         try:
-            return self._described_anew(table)
+            return self._update_table(table)
         except SourceError as error:
             self._unfit[table.oid] = error
             return []
 
-    def _described_anew(self, table: RelationMessage) -> list[str]:
+    def _update_table(self, table: RelationMessage) -> list[str]:
         former_oid = self._oids.get(table.oid)
-        if former_oid not in (None, (table.namespace, table.name)) and self._called(table.oid) == former_oid:
+        if (
+            former_oid not in (None, (table.namespace, table.name))
+            and self._current_name(table.oid) == former_oid
+        ):
             table = replace(table, namespace=former_oid[0], name=former_oid[1])  # renamed, and renamed back
         name = f"{table.namespace}.{table.name}"
         reader = self._readers.get((table.namespace, table.name))
@@ -159,36 +162,36 @@ class ChangeDecoder:
                     " rename the relation in the schema and resume"
                 )
             return self._partition(table)
-        self._described = table.oid
-        earlier = self._followed.get(table.oid)
-        self._followed[table.oid] = self._follow(reader, table)
+        self._last_described = table.oid
+        earlier = self._tables.get(table.oid)
+        self._tables[table.oid] = self._stream_table(reader, table)
         return [] if earlier is None else _differences(name, earlier.table, table)
 
     def _partition(self, table: RelationMessage) -> list[str]:
         """Set the identity that a partition logs; returns notices that were not reported at the start."""
-        root_table, root = self._roots.get(self._described), self._followed.get(self._described)
-        self._described = 0
+        root_table, root = self._roots.get(self._last_described), self._tables.get(self._last_described)
+        self._last_described = 0
         if root_table is None or root is None or _names(root.table) != _names(table):
             return []
         key = frozenset(column.name for column in table.columns if column.key)
         partition = Partition(table.namespace, table.name, table.identity, key)
         fault = partition.fault(root.reader.relation, root.name)
         if not fault:
-            self._partial[root.table.oid].pop(table.oid, None)
+            self._partial_partitions[root.table.oid].pop(table.oid, None)
             return []
-        self._partial[root.table.oid][table.oid] = partition
+        self._partial_partitions[root.table.oid][table.oid] = partition
         return [] if partition in root_table.partitions else [fault]
 
     def follows(self, oid: int) -> bool:
         """True if the schema has a table. Raises SourceError if it no longer fits the schema."""
-        self._described = 0
+        self._last_described = 0
         if oid in self._unfit:
             raise self._unfit[oid]
-        return oid in self._followed
+        return oid in self._tables
 
     def truncation(self, change: Truncate, moment: Moment) -> list[Item]:
         """The records of a truncation. Raises SourceError for a table that does not fit the schema."""
-        tables = [self._followed[oid] for oid in change.oids if self.follows(oid)]
+        tables = [self._tables[oid] for oid in change.oids if self.follows(oid)]
         return [table.reader.truncation(moment.time) for table in tables]
 
     def chunk(self, messages: Sequence[bytes], moments: Sequence[Moment]) -> Chunk:
@@ -201,10 +204,10 @@ class ChangeDecoder:
             by_table[message[1:5]].append(number)
         batches, orders, remaining = list[RecordBatch](), list[Ints](), list[int]()
         for numbers in by_table.values():
-            table = self._followed[table_of(messages[numbers[0]])]
+            table = self._tables[table_of(messages[numbers[0]])]
             decoded = None
             if len(numbers) >= _FEW:
-                ends_tuples = table.identifies and not self._partial.get(table.table.oid)
+                ends_tuples = table.identifies and not self._partial_partitions.get(table.table.oid)
                 table_messages = [messages[number] for number in numbers]
                 times = np.array([moments[number].time for number in numbers], dtype=np.int64)
                 decoded = _by_columns(table, table_messages, times, ends_tuples=ends_tuples)
@@ -234,25 +237,25 @@ class ChangeDecoder:
 
     def _items(self, message: bytes, moment: Moment) -> list[Item]:
         """The items of a row change. Raises SourceError for a malformed message."""
-        table = self._followed[table_of(message)]
+        table = self._tables[table_of(message)]
         match decode(message):
             case Insert() as change:
-                return [self._inserted(table, change.new, None, moment), *table.reader.notes(table.name)]
+                return [self._insertion(table, change.new, None, moment), *table.reader.notes(table.name)]
             case Delete() as change:
-                return [self._deleted(table, change, moment.time, moment)]
+                return [self._deletion(table, change, moment.time, moment)]
             case Update() as change:
-                return self._updated(table, change, moment)
+                return self._update(table, change, moment)
             case _:
                 return []
 
-    def _updated(self, table: _Followed, change: Update, moment: Moment) -> list[Item]:
-        new = self._inserted(table, change.new, change.old, moment)
+    def _update(self, table: _StreamTable, change: Update, moment: Moment) -> list[Item]:
+        new = self._insertion(table, change.new, change.old, moment)
         notes = list(table.reader.notes(table.name))
         # The deletion has the time of the new row; a later deletion would remove the new row of the same key.
         time = new.time if isinstance(new, Record) else moment.time
-        return [self._deleted(table, change, time, moment), new, *notes]
+        return [self._deletion(table, change, time, moment), new, *notes]
 
-    def _inserted(self, table: _Followed, new: Cells, old: Cells | None, moment: Moment) -> Item:
+    def _insertion(self, table: _StreamTable, new: Cells, old: Cells | None, moment: Moment) -> Item:
         reader = table.reader
         try:
             row = reader.insertion(
@@ -260,9 +263,9 @@ class ChangeDecoder:
             )
             return reader.record(row, moment.time if reader.takes_time(delete=False) else None)
         except MalformedError as error:
-            return self._bad(table, moment, _shown(table, new), str(error))
+            return self._bad(table, moment, _dead_letter_row(table, new), str(error))
 
-    def _deleted(self, table: _Followed, change: Update | Delete, time: int, moment: Moment) -> Item:
+    def _deletion(self, table: _StreamTable, change: Update | Delete, time: int, moment: Moment) -> Item:
         reader = table.reader
         old_cells = change.old if change.old is not None else change.key
         cells = old_cells or ()
@@ -279,13 +282,15 @@ class ChangeDecoder:
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
-            return self._bad(table, moment, _shown(table, cells), f"unknown which tuple was deleted: {error}")
+            return self._bad(
+                table, moment, _dead_letter_row(table, cells), f"unknown which tuple was deleted: {error}"
+            )
         finally:
             reader.passed_over.clear()  # counted when the row arrived
 
-    def _check_partitions(self, table: _Followed, old_cells: Cells | None) -> None:
+    def _check_partitions(self, table: _StreamTable, old_cells: Cells | None) -> None:
         """Raises MalformedError if an old row may belong to a partition that does not log its identity."""
-        for partition in self._partial.get(table.table.oid, {}).values():
+        for partition in self._partial_partitions.get(table.table.oid, {}).values():
             other_cells = (
                 cell
                 for column, cell in zip(table.table.columns, old_cells or (), strict=False)
@@ -297,7 +302,7 @@ class ChangeDecoder:
                     f" with another replica identity: {partition.advice(table.reader.relation)}"
                 )
 
-    def _follow(self, reader: RowReader, table: RelationMessage) -> _Followed:
+    def _stream_table(self, reader: RowReader, table: RelationMessage) -> _StreamTable:
         indices = {column.name: index for index, column in enumerate(table.columns)}
         column_names = {attribute.name: attribute.column for attribute in reader.relation.attributes}
         for name in column_names.values():
@@ -307,7 +312,7 @@ class ChangeDecoder:
                     f" leaves it out{nearest(name, indices)} (correct the schema and resume)"
                 )
         key = frozenset(column.name for column in table.columns if column.key)
-        return _Followed(
+        return _StreamTable(
             reader,
             table,
             tuple((name, indices[column]) for name, column in column_names.items()),
@@ -319,17 +324,17 @@ class ChangeDecoder:
             ),
         )
 
-    def _bad(self, table: _Followed, moment: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
+    def _bad(self, table: _StreamTable, moment: Moment, row: dict[str, str | None], reason: str) -> BadRecord:
         source = f"{table.name} at {lsn_text(moment.lsn)}"
         return BadRecord(source, moment.number, moment.lsn, orjson.dumps(row), reason)
 
 
-def _check_identity(table: _Followed) -> None:
+def _check_identity(table: _StreamTable) -> None:
     if not table.identifies:
         raise MalformedError(advice(table.reader.relation, table.written))
 
 
-def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
+def _value(table: _StreamTable, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
     """The text of a value; that of the old row if the value did not change and was not logged again.
 
     The padding of a ``char(n)`` is removed, as in PostgreSQL, and so are the trailing zeros of a ``numeric``.
@@ -351,7 +356,7 @@ def _value(table: _Followed, name: str, index: int, cells: Cells, old: Cells | N
     return without_zeros(text) if index in table.numerics else text
 
 
-def _shown(table: _Followed, cells: Cells) -> dict[str, str | None]:
+def _dead_letter_row(table: _StreamTable, cells: Cells) -> dict[str, str | None]:
     """The row for a dead letter, without values that were not logged."""
     return {
         column.name: cell if cell is None else cell.decode("utf-8", "replace")
@@ -375,7 +380,7 @@ def _differences(name: str, before: RelationMessage, after: RelationMessage) -> 
 
 
 def _by_columns(
-    table: _Followed, messages: Sequence[bytes], times: Ints, *, ends_tuples: bool
+    table: _StreamTable, messages: Sequence[bytes], times: Ints, *, ends_tuples: bool
 ) -> tuple[RecordBatch, Ints, Flags] | None:
     """Decodes changes of one table together; None if a value is unusual.
 
@@ -423,7 +428,7 @@ def _by_columns(
     return replace(batch, delete=deletes), positions, is_decoded
 
 
-def _typed(table: _Followed, index: int, texts: pa.Array, kind: AttributeType) -> pa.Array | None:
+def _typed(table: _StreamTable, index: int, texts: pa.Array, kind: AttributeType) -> pa.Array | None:
     """The values of a column in the form of an attribute, as by ``_value``; None if one is unusual."""
     try:
         if table.table.columns[index].padded:
@@ -448,9 +453,9 @@ class LogReader:
         self.notices: list[str] = []
         self.waiting = 0
         self._decoder = decoder
-        self._begun: BeginMessage | None = None
+        self._begin: BeginMessage | None = None
         self._number = 0
-        self._known = position.change
+        self._known_changes = position.change
         """Changes of the transaction that were read in an earlier connection."""
         self._chunks: list[Chunk] = []
         self._messages: list[bytes] = []
@@ -459,26 +464,26 @@ class LogReader:
 
     @property
     def in_transaction(self) -> bool:
-        return self._begun is not None
+        return self._begin is not None
 
     def take(self, message: bytes) -> None:
         """Reads a message; moves ``position``. Raises SourceError like the decoder."""
         if is_row_change(message):
-            self._changed(message)
+            self._take_change(message)
             return
         match decode(message):
             case BeginMessage() as begin:
-                self._begun, self._number = begin, 0
+                self._begin, self._number = begin, 0
             case Commit() as commit:
-                if not self._known_whole:
-                    self._known = 0
+                if not self._is_known:
+                    self._known_changes = 0
                     self.position = replace(self.position, lsn=commit.end, change=0)
-                self._begun = None
+                self._begin = None
             case RelationMessage() as table:
                 self._decode()
                 self.notices += self._decoder.relation(table)
             case Truncate() as truncate:
-                self._truncated(truncate)
+                self._take_truncation(truncate)
             case _:
                 pass
 
@@ -490,20 +495,20 @@ class LogReader:
 
     def skip_to(self, wal_end: int) -> None:
         """Advance to ``wal_end``, since nothing is committed before it."""
-        if not self.in_transaction and wal_end > self.position.lsn and self._known == 0:
+        if not self.in_transaction and wal_end > self.position.lsn and self._known_changes == 0:
             self.position = replace(self.position, lsn=wal_end, change=0)
 
     @property
-    def _known_whole(self) -> bool:
+    def _is_known(self) -> bool:
         """True if the transaction was read before: its commit is before the position."""
-        return self._begun is not None and self._begun.lsn < self.position.lsn
+        return self._begin is not None and self._begin.lsn < self.position.lsn
 
     def reached(self, last: LogPosition, wal_end: int) -> bool:
         """True if everything up to ``last``, a position of an earlier connection, has been read."""
         if last.change:
-            return self._begun is not None and self._begun.lsn >= last.lsn and self._number >= last.change
-        if self._begun is not None:
-            return self._begun.lsn >= last.lsn
+            return self._begin is not None and self._begin.lsn >= last.lsn and self._number >= last.change
+        if self._begin is not None:
+            return self._begin.lsn >= last.lsn
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
     def beyond(self, message: bytes, last: LogPosition) -> bool:
@@ -513,7 +518,7 @@ class LogReader:
         change = decode(message)
         return isinstance(change, Commit) and change.lsn >= last.lsn
 
-    def _changed(self, message: bytes) -> None:
+    def _take_change(self, message: bytes) -> None:
         moment = self._next_moment()
         if moment is None:
             return
@@ -525,7 +530,7 @@ class LogReader:
         if len(self._messages) >= _MANY:
             self._decode()
 
-    def _truncated(self, truncate: Truncate) -> None:
+    def _take_truncation(self, truncate: Truncate) -> None:
         moment = self._next_moment()
         if moment is None:
             return
@@ -536,11 +541,11 @@ class LogReader:
 
     def _next_moment(self) -> Moment | None:
         """The origin of the next change; None if it was read before."""
-        begin = self._begun
-        if begin is None or self._known_whole:
+        begin = self._begin
+        if begin is None or self._is_known:
             return None
         self._number += 1
-        if self._number <= self._known:
+        if self._number <= self._known_changes:
             return None
         # Commit times may differ from the order of commits; event time never decreases.
         return Moment(begin.lsn, max(self.position.time, begin.time), self._number)

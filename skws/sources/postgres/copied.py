@@ -51,9 +51,9 @@ class CopiedRows:
         bad: list[BadRecord] = []
         for number, relation_lines, row_numbers in _by_relation(lines):
             columns = _columns(relation_lines, len(self._readers[number].names))
-            batch = self._together(number, columns)
+            batch = self._columnar_batch(number, columns)
             if batch is None:
-                items = list(self._one_by_one(number, columns, offset))
+                items = list(self._row_items(number, columns, offset))
                 row_numbers = row_numbers[[type(item) is Record for item in items]]  # noqa: PLW2901 - without bad ones
                 chunk = Chunk.of(items)
                 batch = chunk.records
@@ -82,7 +82,7 @@ class CopiedRows:
                     ]
         return times
 
-    def _together(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
+    def _columnar_batch(self, number: int, columns: Sequence[pa.Array]) -> RecordBatch | None:
         """The records of rows as columns; None if a value is unusual."""
         reader, size = self._readers[number], len(columns[0])
         values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
@@ -98,7 +98,7 @@ class CopiedRows:
             ColumnBlock(number, stored_columns, reader.relation.search_columns), times
         )
 
-    def _one_by_one(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
+    def _row_items(self, number: int, columns: Sequence[pa.Array], offset: int) -> Iterator[Item]:
         reader = self._readers[number]
         for row in zip(*(column.to_pylist() for column in columns), strict=True):
             try:
@@ -151,15 +151,15 @@ def _columns(lines: bytes, number: int, only: int | None = None) -> list[pa.Arra
         ),
         memory_pool=pa.system_memory_pool(),  # Arrow's own pool keeps the memory of the largest piece
     )
-    return [_unescaped(array.combine_chunks()) for array in table.columns]
+    return [_unescape_column(array.combine_chunks()) for array in table.columns]
 
 
-def _unescaped(column: pa.Array) -> pa.Array:
+def _unescape_column(column: pa.Array) -> pa.Array:
     if b"\\" not in bytes(Texts.of([column]).data):
         return column
     texts = column.to_pylist()
-    return pa.array([text and _ESCAPED.sub(_meant, text) for text in texts], pa.string())
+    return pa.array([text and _ESCAPED.sub(_unescape, text) for text in texts], pa.string())
 
 
-def _meant(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     return _LETTERS.get(match[1], match[1])

@@ -62,7 +62,7 @@ _LOCATED: Final = {
 }
 _PORT: Final = "5432"
 _THIS_MACHINE: Final = ("", "localhost", "127.0.0.1", "::1")
-Connected = TypeVar("Connected", bound=connection)
+AnyConnection = TypeVar("AnyConnection", bound=connection)
 
 
 def transient(error: psycopg2.Error) -> bool:
@@ -99,7 +99,7 @@ class DatabaseAddress:
         if authority.count("@") > 1 or "@" in path:
             # libpq would mistake part of the password for a host or a port, and show it.
             raise UsageError(f"{shown}: in the user and the password, @ is written %40 and / is written %2F")
-        own_parameters, query_rest = _parted(query)
+        own_parameters, query_rest = _split_query(query)
         return cls(
             shown,
             _parameters(f"{base}?{query_rest}" if query_rest else base, shown),
@@ -154,7 +154,7 @@ class DatabaseAddress:
     def connected(self) -> connection:
         """A connection for SQL. Raises SourceError, NotYetError while the server is away."""
         try:
-            conn = self._opened(connection)
+            conn = self._connect(connection)
         except psycopg2.Error as error:
             raise self.failure(error) from None
         if conn.server_version < OLDEST:
@@ -167,7 +167,7 @@ class DatabaseAddress:
 
         Raises psycopg2.Error if it is worth trying again, else SourceError.
         """
-        return self._opened(LogicalReplicationConnection)
+        return self._connect(LogicalReplicationConnection)
 
     @contextmanager
     def sql(self) -> Iterator[connection]:
@@ -178,9 +178,9 @@ class DatabaseAddress:
         except psycopg2.Error as error:
             raise self.failure(error) from None
 
-    def _opened(self, kind: type[Connected]) -> Connected:
+    def _connect(self, kind: type[AnyConnection]) -> AnyConnection:
         try:
-            conn: Connected = psycopg2.connect(None, kind, **self._arguments())
+            conn: AnyConnection = psycopg2.connect(None, kind, **self._arguments())
         except psycopg2.OperationalError as error:
             # The message about the last of several hosts decides.
             if _AWAY.search(str(error).rpartition("connection to server ")[2]):
@@ -194,7 +194,7 @@ class DatabaseAddress:
         return {**arguments, "client_encoding": "UTF8", "options": options}
 
 
-def _parted(query: str) -> tuple[dict[str, str], str]:
+def _split_query(query: str) -> tuple[dict[str, str], str]:
     """Our parameters of a query, decoded, and the others unchanged for libpq."""
     parts = [part.partition("=") for part in query.split("&") if part]
     own_parameters = {name: unquote(value) for name, _, value in parts if name in OWN}

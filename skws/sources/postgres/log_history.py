@@ -43,7 +43,7 @@ def check_server(
             f" but this is {server.cluster}; start a new run"
         )
     end_of_log = (
-        _left_at(replicating, server, expected.timeline) if server.timeline > expected.timeline else end
+        _timeline_end(replicating, server, expected.timeline) if server.timeline > expected.timeline else end
     )
     if lsn > end_of_log or server.timeline < expected.timeline:
         raise SourceError(
@@ -52,7 +52,7 @@ def check_server(
         )
 
 
-def _left_at(replicating: cursor, server: LogHistory, timeline: int) -> int:
+def _timeline_end(replicating: cursor, server: LogHistory, timeline: int) -> int:
     """The position at which a server left an earlier timeline; 0 if it was never on it."""
     replicating.execute(f"TIMELINE_HISTORY {server.timeline}")
     _, text = replicating.fetchone() or ("", "")

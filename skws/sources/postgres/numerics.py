@@ -84,7 +84,9 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     texts = spread((attribute for attribute in exact if attribute not in doubles), pairs)
     types = dict.fromkeys(doubles.intersection(exact), AttributeType.NUMBER)
     types |= dict.fromkeys(texts, AttributeType.STRING)
-    return replace(inference, relations=tuple(_retyped(relation, types) for relation in inference.relations))
+    return replace(
+        inference, relations=tuple(_with_types(relation, types) for relation in inference.relations)
+    )
 
 
 def spread(places: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set[Place]:
@@ -95,7 +97,7 @@ def spread(places: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set
     return reachable
 
 
-def _retyped(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:
+def _with_types(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:
     def typed(finding: Finding[Attribute]) -> Finding[Attribute]:
         kind = types.get((relation.name, finding.value.name), finding.value.type)
         if kind is finding.value.type:

@@ -89,7 +89,7 @@ class ReplicationMessages:
         message = self._next()
         if message is None:
             if not _LIBPQ.PQconsumeInput(self._connection):
-                raise self._broken()
+                raise self._connection_error()
             message = self._next()
         while message is not None and message[0] == _KEEPALIVE:
             _, self.wal_end, _, reply = _KEEPALIVE_HEAD.unpack(message)
@@ -111,7 +111,7 @@ class ReplicationMessages:
         report = _REPORT.pack(b"r", self._flushed, self._flushed, self._flushed, now, reply)
         status = _LIBPQ.PQputCopyData(self._connection, report, len(report))
         if status <= 0 or _LIBPQ.PQflush(self._connection) < 0:
-            raise self._broken()
+            raise self._connection_error()
 
     def close(self) -> None:
         self._cursor.connection.close()
@@ -127,12 +127,12 @@ class ReplicationMessages:
                 _LIBPQ.PQfreemem(buffer)
         if size == 0:
             return None
-        raise self._ended() if size == -1 else self._broken()
+        raise self._end_error() if size == -1 else self._connection_error()
 
-    def _broken(self) -> StreamError:
+    def _connection_error(self) -> StreamError:
         return StreamError(_LIBPQ.PQerrorMessage(self._connection) or b"the connection broke", None)
 
-    def _ended(self) -> StreamError:
+    def _end_error(self) -> StreamError:
         result = _LIBPQ.PQgetResult(self._connection)
         try:
             text = _LIBPQ.PQresultErrorMessage(result) or b"the server ended the stream"
@@ -152,17 +152,17 @@ _WITH_TEXT: Final = frozenset((b"t", b"b"))  # kinds of values
 class Wire:
     """The fields of one message, in order; every method raises SourceError if the message is truncated."""
 
-    __slots__ = ("_at", "_payload")
+    __slots__ = ("_offset", "_payload")
 
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
-        self._at = 0
+        self._offset = 0
 
     def byte(self) -> int:
-        if self._at >= len(self._payload):
+        if self._offset >= len(self._payload):
             raise self._fault("is truncated")
-        self._at += 1
-        return self._payload[self._at - 1]
+        self._offset += 1
+        return self._payload[self._offset - 1]
 
     def int16(self) -> int:
         return self._number(_INT16)
@@ -177,17 +177,17 @@ class Wire:
         return self._number(_INT64)
 
     def take(self, count: int) -> bytes:
-        end = self._at + count
+        end = self._offset + count
         if count < 0 or end > len(self._payload):
             raise self._fault("is truncated")
-        data = self._payload[self._at : end]
-        self._at = end
+        data = self._payload[self._offset : end]
+        self._offset = end
         return data
 
     def cells(self) -> Cells:
         """The values of a row, after their number."""
         count = self.int16()
-        payload, offset, end = self._payload, self._at, len(self._payload)
+        payload, offset, end = self._payload, self._offset, len(self._payload)
         cells: list[Cell] = []
         for _ in range(count):
             kind = payload[offset : offset + 1]
@@ -196,7 +196,7 @@ class Wire:
                 if (first := offset + _INT32.size) <= end:
                     offset = first + _SIZE(payload, offset)[0]
                 if first > end or not first <= offset <= end:
-                    self._at = min(first, end)
+                    self._offset = min(first, end)
                     raise self._fault("is truncated")
                 cells.append(payload[first:offset])
             elif kind == b"n":
@@ -204,18 +204,18 @@ class Wire:
             elif kind == b"u":
                 cells.append(UNCHANGED)
             else:
-                self._at = offset - 1
+                self._offset = offset - 1
                 self.expect("n", "u", "t", "b")
-        self._at = offset
+        self._offset = offset
         return tuple(cells)
 
     def text(self) -> str:
         """The text up to the next zero byte."""
-        end = self._payload.find(b"\0", self._at)
+        end = self._payload.find(b"\0", self._offset)
         if end < 0:
             raise self._fault("is truncated")
-        data = self._payload[self._at : end]
-        self._at = end + 1
+        data = self._payload[self._offset : end]
+        self._offset = end + 1
         return data.decode("utf-8", "replace")
 
     def expect(self, *kinds: str) -> str:
@@ -227,20 +227,20 @@ class Wire:
 
     def finish(self) -> None:
         """Raises SourceError if anything is left over."""
-        if self._at != len(self._payload):
+        if self._offset != len(self._payload):
             raise self._fault("is longer than its kind")
 
     def _number(self, form: struct.Struct) -> int:
-        offset, self._at = self._at, self._at + form.size
-        if self._at > len(self._payload):
-            self._at = offset
+        offset, self._offset = self._offset, self._offset + form.size
+        if self._offset > len(self._payload):
+            self._offset = offset
             raise self._fault("is truncated")
         number: int = form.unpack_from(self._payload, offset)[0]
         return number
 
     def _fault(self, problem: str) -> SourceError:
         kind = chr(self._payload[0]) if self._payload else ""
-        return SourceError(f"a replication message {kind!r} {problem} at byte {self._at}")
+        return SourceError(f"a replication message {kind!r} {problem} at byte {self._offset}")
 
 
 EPOCH_MICROS: Final = 946_684_800_000_000

@@ -69,7 +69,7 @@ class Publication:
         return cls(name, left_out, via_root, parts)
 
     def lacking(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
-        return [table for table in tables if not self._has(table)]
+        return [table for table in tables if not self._publishes(table)]
 
     def check(self, required: Wanted) -> None:
         """Raises SourceError that lists the missing changes, with the statements that repair them."""
@@ -109,7 +109,7 @@ class Publication:
             elif missing:
                 yield f"leaves out columns of {table.full_name}: {', '.join(missing)}", *repairs
 
-    def _has(self, table: CatalogTable) -> bool:
+    def _publishes(self, table: CatalogTable) -> bool:
         if table.kind == "p" and not self.via_root:
             # The server lists the partitions, even if their root was added.
             return all((p.namespace, p.name) in self.parts for p in table.partitions if p.logged)

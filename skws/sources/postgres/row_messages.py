@@ -81,13 +81,13 @@ class RowMessages:
         self.whole: Flags = (first_row == _OLD) & ~self.inserts
         self.old_logged: Flags = self.whole | ((first_row == _KEY) & ~self.inserts)
         self.sound: Flags = (lengths >= _HEAD) & (self.old_logged | ((first_row == _NEW) & ~self.deletes))
-        self._at, self._ends = begins + _HEAD, ends
+        self._offsets, self._ends = begins + _HEAD, ends
         self.old = self._cells(self.old_logged)
         positions = np.flatnonzero(self.old_logged & self.updates & self.sound)
-        self.sound[positions] &= self._data.take(self._at[positions]) == _NEW
-        self._at[positions] += 1
+        self.sound[positions] &= self._data.take(self._offsets[positions]) == _NEW
+        self._offsets[positions] += 1
         self.new = self._cells(~self.deletes)
-        self.sound &= self._at == ends
+        self.sound &= self._offsets == ends
 
     def texts(self, cells: CellColumn) -> pa.Array:
         """Logged values as strings, which may not be UTF-8."""
@@ -102,10 +102,10 @@ class RowMessages:
         )
 
     def _cells(self, is_logged: Flags) -> list[CellColumn]:
-        """By column, the values of the rows at ``_at`` in some messages; moves ``_at`` to their ends."""
+        """By column, the values of the rows at ``_offsets``, in some messages; moves these to their ends."""
         cells = [CellColumn.null(len(is_logged)) for _ in range(self._columns)]
         positions = np.flatnonzero(is_logged & self.sound)
-        offsets, ends = self._at[positions], self._ends[positions]
+        offsets, ends = self._offsets[positions], self._ends[positions]
         sound: Flags = self._number(offsets, 2) == self._columns
         offsets += 2
         for column in cells:
@@ -118,7 +118,7 @@ class RowMessages:
             offsets += np.where(is_text, 5 + size, 1)
             sound &= (is_text | (kind == _IS_NULL) | (kind == _IS_UNCHANGED)) & (offsets <= ends)
         self.sound[positions] &= sound
-        self._at[positions] = offsets
+        self._offsets[positions] = offsets
         return cells
 
     def _number(self, offsets: Ints, size: int) -> Ints:

@@ -204,7 +204,7 @@ _READER: Final = "SELECT application_name FROM pg_stat_activity WHERE pid = %s"
 def drop_slot(address: DatabaseAddress) -> bool:
     """Drop the slot of an address; False if there is none. Raises SourceError, also while it is read."""
     with address.sql() as conn, conn, conn.cursor() as statement:
-        state = _released(statement, address.slot)
+        state = _state_after_release(statement, address.slot)
         if state is None:
             return False
         if state.active_pid is not None:
@@ -218,7 +218,7 @@ def drop_slot(address: DatabaseAddress) -> bool:
     return True
 
 
-def _released(statement: cursor, name: str) -> SlotState | None:
+def _state_after_release(statement: cursor, name: str) -> SlotState | None:
     """The state of a slot, after waiting for the server to notice that its reader has ended."""
     for _ in range(_RELEASE_TRIES):
         state = slot_state(statement, name)
@@ -258,7 +258,7 @@ class SlotStream:
         """The server to which the stream was last open."""
         self._messages: ReplicationMessages | None = None
         self._confirmed = 0
-        self._insisted = 0
+        self._reply_requests = 0
 
     @property
     def wal_end(self) -> int:
@@ -283,9 +283,9 @@ class SlotStream:
             readable(self._messages, seconds)
             payload = self._messages.read()
         if payload is None:
-            self._check_insisted(reply_requested=self._messages.asked > reply_requested)
+            self._check_stopping(reply_requested=self._messages.asked > reply_requested)
             return None
-        self._insisted = 0
+        self._reply_requests = 0
         return payload
 
     def request_status(self) -> None:
@@ -326,9 +326,9 @@ class SlotStream:
 
     def _open(self, start: LogPosition) -> None:
         try:
-            self._messages, self.server = self._released(start)
+            self._messages, self.server = self._open_after_release(start)
             self._check()
-            self._insisted = 0
+            self._reply_requests = 0
             if self._confirmed:
                 self._messages.report(self._confirmed)
         except psycopg2.Error as error:
@@ -338,7 +338,7 @@ class SlotStream:
             self.close()
             raise
 
-    def _released(self, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
+    def _open_after_release(self, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
         """A stream with its server, after waiting for the server to notice that the last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
@@ -349,13 +349,13 @@ class SlotStream:
             self._clock.sleep(_RELEASE_WAIT)
         return _streaming(self._address, start)
 
-    def _check_insisted(self, *, reply_requested: bool) -> None:
+    def _check_stopping(self, *, reply_requested: bool) -> None:
         """Disconnect if the server is stopping, as it would wait for confirmation of everything it sent.
 
         A stopping server requests replies immediately after each one; a running one every half minute.
         """
-        self._insisted = self._insisted + 1 if reply_requested else 0
-        if self._insisted >= _INSISTING:
+        self._reply_requests = self._reply_requests + 1 if reply_requested else 0
+        if self._reply_requests >= _INSISTING:
             raise psycopg2.OperationalError("the server is about to stop")
 
 
@@ -513,13 +513,13 @@ def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], commen
     # With inheriting tables, the server would refuse updates of tables that are not read here.
     names = SQL(", ").join(t.alone for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
-    with _needing_rights(statement, name, tables):
+    with _explain_rights(statement, name, tables):
         statement.execute(create.format(Identifier(name), names))
     statement.execute(SQL("COMMENT ON PUBLICATION {} IS {}").format(Identifier(name), Literal(comment)))
 
 
 @contextmanager
-def _needing_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]) -> Iterator[None]:
+def _explain_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]) -> Iterator[None]:
     """Raises SourceError that names the missing right, and how to get it."""
     try:
         yield
@@ -538,6 +538,6 @@ def _extend(statement: cursor, name: str, required: Wanted) -> None:
     """Add missing tables to a publication of skws, which others may have altered. Raises SourceError."""
     for table in Publication.read(statement, name).lacking(list(required)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
-        with _needing_rights(statement, name, [table]):
+        with _explain_rights(statement, name, [table]):
             statement.execute(add.format(Identifier(name), table.alone))
     Publication.read(statement, name).check(required)

@@ -201,7 +201,7 @@ class SnapshotSpool:
     def begin(self) -> None:
         """Remove the files of another run, and mark a new snapshot as begun."""
         self.remove()
-        with _written(self.begun):
+        with _new_file(self.begun):
             synced(self.folder)
 
     def point(self) -> tuple[int, int] | None:
@@ -238,8 +238,8 @@ class SnapshotSpool:
         """Sort the streams' rows by time, unless all have the snapshot's ``time``."""
         if not any(relation.time for relation in schema.relations if not relation.table):
             return
-        with _written(self.sorted) as file:
-            starts, ends = line_order(self.rows, self._copied(schema, time))
+        with _new_file(self.sorted) as file:
+            starts, ends = line_order(self.rows, self._rows_reader(schema, time))
             with self.rows.open("rb") as rows:
                 for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                     rows.seek(start)
@@ -272,7 +272,7 @@ class SnapshotSpool:
 
     def read_tables(self, schema: Schema) -> Iterator[Item]:
         """The rows of static tables. Raises SourceError."""
-        rows = self._copied(schema, 0)
+        rows = self._rows_reader(schema, 0)
         with _reading(self.tables), self.tables.open("rb") as file:
             for lines in _pieces(file):
                 yield from rows.read(lines, file.tell() - len(lines))
@@ -284,7 +284,7 @@ class SnapshotSpool:
         with _reading(self.rows), self.rows.open("rb") as file:
             file.seek(start)
             lines = file.read(end - start)
-        return self._copied(schema, time).read(lines, start)
+        return self._rows_reader(schema, time).read(lines, start)
 
     def lines_end(self, start: int, limit: int) -> int:
         """The offset after ``limit`` of the streams' rows from ``start`` on, or after the last.
@@ -300,7 +300,7 @@ class SnapshotSpool:
                 start, limit = start + len(lines), limit - len(ends)
         return start
 
-    def _copied(self, schema: Schema, time: int) -> CopiedRows:
+    def _rows_reader(self, schema: Schema, time: int) -> CopiedRows:
         # It loads Arrow, 40 MB that a run does not need after the snapshot.
         from skws.sources.postgres.copied import CopiedRows  # noqa: PLC0415
 
@@ -311,7 +311,7 @@ _COPY: Final = SQL("COPY (SELECT {}, {} FROM {}) TO STDOUT")
 _ITSELF: Final = SQL("{}")
 _UNPADDED: Final = SQL("{}::text")  # for a char(n)
 # The log has the changes of all rows: if policies hide rows from the role, the server refuses to copy.
-_ALL_ROWS: Final = "SET LOCAL row_security = off"
+_NO_ROW_SECURITY: Final = "SET LOCAL row_security = off"
 
 
 def copy_tables(conn: connection, tables: Mapping[int, CatalogTable], schema: Schema, path: Path) -> None:
@@ -319,8 +319,8 @@ def copy_tables(conn: connection, tables: Mapping[int, CatalogTable], schema: Sc
 
     Raises psycopg2.Error, SourceError if the file cannot be written or the role may not read all rows.
     """
-    with _written(path) as file, conn.cursor() as cursor:
-        cursor.execute(_ALL_ROWS)
+    with _new_file(path) as file, conn.cursor() as cursor:
+        cursor.execute(_NO_ROW_SECURITY)
         for position, table in tables.items():
             relation = schema.relations[position]
             expressions = {column.name: _UNPADDED for column in table.columns if column.type == "bpchar"}
@@ -331,12 +331,12 @@ def copy_tables(conn: connection, tables: Mapping[int, CatalogTable], schema: Sc
                 SQL(", ").join(expressions.get(name, _ITSELF).format(Identifier(name)) for name in names),
                 table.quoted if relation.table else table.alone,  # the rows that are logged under its name
             )
-            with _all_rows(conn, table):
+            with _explain_rights(conn, table):
                 cursor.copy_expert(statement.as_string(conn), file)
 
 
 @contextmanager
-def _all_rows(conn: connection, table: CatalogTable) -> Iterator[None]:
+def _explain_rights(conn: connection, table: CatalogTable) -> Iterator[None]:
     """Raises SourceError that says which right is missing."""
     try:
         yield
@@ -351,7 +351,7 @@ def _all_rows(conn: connection, table: CatalogTable) -> Iterator[None]:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[IO[bytes]]:
+def _new_file(path: Path) -> Iterator[IO[bytes]]:
     """A new file that only its owner may read, as it contains data of the database."""
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

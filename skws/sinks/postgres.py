@@ -62,7 +62,7 @@ class PostgresSink(DatabaseSink[cursor]):
         """Raises NotYetError if the server is unavailable, SourceError."""
         try:
             if self._connection is None:
-                self._connection = self._address.connected()
+                self._connection = self._address.connect()
             with self._connection as connected, connected.cursor() as statement:
                 return work(statement)
         except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:

@@ -186,7 +186,7 @@ def drop_slot_of(source: str, folder: Path | None = None) -> str:
     if not is_postgres(source):
         raise UsageError(f"--drop-slot needs a source postgresql://..., not {redacted(source)}")
     database = _postgres(source, folder, SystemClock(), ANY_TIME, resumable=True)
-    return database.drop_slot().told(database.address)
+    return database.drop_slot().notice(database.address)
 
 
 def _kafka(text: str, clock: Clock, horizon: Horizon) -> Source:

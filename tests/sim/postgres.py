@@ -520,7 +520,7 @@ class Replicating(Connected):
 class Stream(Cursor):
     """The stream of a slot: messages of transactions after its start, and after its confirmed position."""
 
-    asked = 0
+    reply_count = 0
 
     def __init__(self, connected: Replicating) -> None:
         super().__init__(connected)

@@ -73,9 +73,9 @@ def server_that_says(severity: str, code: str, text: str) -> Iterator[int]:
 )
 def test_what_a_server_answers(code: str, text: str, passes: bool) -> None:
     with server_that_says("FATAL", code, text) as port:
-        for connect in ("connected", "replicating"):
+        for connect in ("connect", "connect_for_replication"):
             address = DatabaseAddress.of(f"postgresql://joe:hush@127.0.0.1:{port}/x")
-            if passes and connect == "replicating":
+            if passes and connect == "connect_for_replication":
                 continue  # psycopg2's own error, for callers that retry
             with pytest.raises(SourceError, match=text.partition("(")[0]) as raised:
                 getattr(address, connect)()
@@ -102,7 +102,7 @@ def test_what_keeps_a_connection_from_coming_about(
 ) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nonesuch")
     with pytest.raises(SourceError, match=told) as raised:
-        DatabaseAddress.of(address.format(port=database.server.port)).connected()
+        DatabaseAddress.of(address.format(port=database.server.port)).connect()
     assert isinstance(raised.value, NotYetError) is passes
 
 

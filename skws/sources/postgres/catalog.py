@@ -31,7 +31,7 @@ from skws.sources.postgres.numerics import (
 )
 from skws.sources.postgres.numerics import identifies as identifies_rows
 from skws.sources.postgres.pgoutput import ReplicaIdentity
-from skws.sources.postgres.replica_identity import Partition, advice, faults, identifies, written
+from skws.sources.postgres.replica_identity import Partition, advice, faults, identifies, sql_name
 from skws_schema.errors import SourceError, nearest
 from skws_schema.infer.column_profile import EVENT, LATER, tokens
 from skws_schema.infer.infer import (
@@ -143,7 +143,7 @@ class CatalogTable:
         return frozenset(column.name for column in self.columns if column.type == NUMERIC)
 
     @property
-    def unfollowed(self) -> str:
+    def unlogged_reason(self) -> str:
         """The reason why its changes are not logged; empty if they are."""
         if self.kind not in _WITH_ROWS:
             return "a view or a foreign table"
@@ -154,9 +154,9 @@ class CatalogTable:
         return f"{self.namespace}.{self.name}"
 
     @property
-    def written(self) -> str:
+    def sql_name(self) -> str:
         """The full name in SQL, for messages."""
-        return written(self.namespace, self.name)
+        return sql_name(self.namespace, self.name)
 
     @property
     def quoted(self) -> Identifier:
@@ -164,14 +164,14 @@ class CatalogTable:
         return Identifier(self.namespace, self.name)
 
     @property
-    def alone(self) -> Composable:
+    def only(self) -> Composable:
         """The table for SQL, without tables that inherit from it; a root includes its partitions."""
         return SQL("ONLY {}").format(self.quoted) if self.kind == "r" else self.quoted
 
     @property
-    def alone_written(self) -> str:
-        """``alone`` for messages."""
-        return f"ONLY {self.written}" if self.children else self.written
+    def only_text(self) -> str:
+        """``only`` for messages."""
+        return f"ONLY {self.sql_name}" if self.children else self.sql_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,10 +348,10 @@ def _misfits(relation: Relation, table: CatalogTable) -> Iterator[str]:
             yield (
                 f"{table.full_name}.{column.name} is a generated column, which PostgreSQL does not replicate"
             )
-    if not relation.table and table.unfollowed:
-        logs = "" if table.logged else f"; ALTER TABLE {table.written} SET LOGGED logs them"
+    if not relation.table and table.unlogged_reason:
+        logs = "" if table.logged else f"; ALTER TABLE {table.sql_name} SET LOGGED logs them"
         yield (
-            f"{table.full_name} is {table.unfollowed}, whose changes cannot be followed"
+            f"{table.full_name} is {table.unlogged_reason}, whose changes cannot be followed"
             f" (`table: true` reads it once{logs})"
         )
 
@@ -362,17 +362,17 @@ def _warnings(relation: Relation, table: CatalogTable) -> Iterator[str]:
         yield (
             f"{table.full_name} logs no key of old rows: while it is in a publication, the"
             " server refuses all its updates and deletes, from every client"
-            f" (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
+            f" (ALTER TABLE {table.sql_name} REPLICA IDENTITY FULL)"
         )
     elif not identifies(relation, table.identity, table.identity_columns):
-        reason = advice(relation, table.written)
+        reason = advice(relation, table.sql_name)
         yield f"updates and deletes of {table.full_name} will be bad records: {reason}"
     key = {relation.attributes[column].column for column in relation.key_columns}
     if key and key == set(table.late_key):
         yield (
             f"{table.full_name} has a primary key that is DEFERRABLE: rows that swap their keys within a"
             f" transaction will be lost: remove the `key` of {relation.name} from the schema, and log whole"
-            f" rows (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
+            f" rows (ALTER TABLE {table.sql_name} REPLICA IDENTITY FULL)"
         )
     if table.children:
         yield (
@@ -528,7 +528,7 @@ def _relation(table: CatalogTable, referring: Container[Place], exact: Container
         attributes,
         Finding(key, _SURE, _key_reason(table)) if key else None,
         _time(columns),
-        f"changes of {table.unfollowed} cannot be followed" if table.unfollowed else "",
+        f"changes of {table.unlogged_reason} cannot be followed" if table.unlogged_reason else "",
         tuple(_omission(column) for column in table.columns if _fault(column)),
     )
 

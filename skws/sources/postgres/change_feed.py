@@ -22,7 +22,7 @@ from skws.sources.postgres.catalog import MatchedTables, match_tables, tables
 from skws.sources.postgres.changes import ChangeDecoder, LogReader
 from skws.sources.postgres.database_address import DatabaseAddress, is_abandoned, slots_of_this_host
 from skws.sources.postgres.presence import FollowedTables, name_of
-from skws.sources.postgres.publication import Wanted
+from skws.sources.postgres.publication import RequiredColumns
 from skws.sources.postgres.slot import (
     LogPosition,
     SlotState,
@@ -218,7 +218,7 @@ class PostgresFeed(Feed):
             self._address.sql() as conn,
             conn.cursor() as cursor,
         ):
-            self._notices += self._followed_tables.gone(cursor)
+            self._notices += self._followed_tables.dropped_notices(cursor)
 
     def _replay_log(self, first: LogPosition, last: LogPosition) -> Chunk:
         """All records between two positions of the log; restarts if the connection breaks."""
@@ -286,7 +286,7 @@ class Dropped:
     slot: bool
     readers: tuple[str, ...]
 
-    def told(self, address: DatabaseAddress) -> str:
+    def notice(self, address: DatabaseAddress) -> str:
         """A line for the user."""
         outcome = "dropped the slot" if self.slot else "there is no slot"
         note = f"; its publication is kept: {', '.join(self.readers)} may read it" if self.readers else ""
@@ -323,7 +323,7 @@ class PostgresSource(Source):
 
     def leave_nothing(self) -> str:
         """With ``snapshot=no`` a run resumes from the slot itself, so the slot remains."""
-        return self.drop_slot().told(self.address) if self.address.snapshot else ""
+        return self.drop_slot().notice(self.address) if self.address.snapshot else ""
 
     def drop_slot(self) -> Dropped:
         """Drops the slot, the snapshot, and the publication if skws made it and no other slot needs it.
@@ -369,7 +369,7 @@ def _begin(
             raise
 
 
-def _required_columns(schema: Schema, matched: MatchedTables) -> Wanted:
+def _required_columns(schema: Schema, matched: MatchedTables) -> RequiredColumns:
     return {
         table: frozenset(attribute.column for attribute in schema.relations[position].attributes)
         & {column.name for column in table.columns}
@@ -395,7 +395,7 @@ def _create(
     address: DatabaseAddress, schema: Schema, matched: MatchedTables, spool: SnapshotSpool, time: int
 ) -> LogPosition:
     try:
-        with closing(address.replicating()) as conn:
+        with closing(address.connect_for_replication()) as conn:
             lsn, snapshot = create_slot(conn, address)
             try:
                 if not address.snapshot:
@@ -440,7 +440,7 @@ def _copy_static(
 
 def _is_incomplete(state: SlotState, spool: SnapshotSpool) -> bool:
     """True if an earlier run was killed before the slot and its snapshot were complete."""
-    return state.active_pid is None and spool.begun.exists() and spool.point() is None
+    return state.active_pid is None and spool.marker.exists() and spool.point() is None
 
 
 def _existing_start(address: DatabaseAddress, state: SlotState, spool: SnapshotSpool) -> LogPosition:

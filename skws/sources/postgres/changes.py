@@ -59,7 +59,7 @@ from skws.sources.postgres.pgoutput import (
     is_update,
     table_of,
 )
-from skws.sources.postgres.replica_identity import Partition, advice, identifies, written
+from skws.sources.postgres.replica_identity import Partition, advice, identifies, sql_name
 from skws.sources.postgres.row_messages import CellColumn, RowMessages
 from skws.sources.postgres.slot import LogPosition
 from skws_schema.errors import SourceError, nearest
@@ -105,8 +105,8 @@ class _StreamTable:
         return f"{self.table.namespace}.{self.table.name}"
 
     @property
-    def written(self) -> str:
-        return written(self.table.namespace, self.table.name)
+    def sql_name(self) -> str:
+        return sql_name(self.table.namespace, self.table.name)
 
 
 class ChangeDecoder:
@@ -331,7 +331,7 @@ class ChangeDecoder:
 
 def _check_identity(table: _StreamTable) -> None:
     if not table.identifies:
-        raise MalformedError(advice(table.reader.relation, table.written))
+        raise MalformedError(advice(table.reader.relation, table.sql_name))
 
 
 def _value(table: _StreamTable, name: str, index: int, cells: Cells, old: Cells | None) -> str | None:
@@ -345,7 +345,7 @@ def _value(table: _StreamTable, name: str, index: int, cells: Cells, old: Cells 
     if cell is UNCHANGED:
         raise MalformedError(
             f"{table.name}.{name}: its value did not change and was not logged"
-            f" (ALTER TABLE {table.written} REPLICA IDENTITY FULL)"
+            f" (ALTER TABLE {table.sql_name} REPLICA IDENTITY FULL)"
         )
     if cell is None:
         return None

@@ -151,7 +151,7 @@ class DatabaseAddress:
                 text = text.replace(secret, HIDDEN)
         return f"{self.shown}: {redacted(text)}"
 
-    def connected(self) -> connection:
+    def connect(self) -> connection:
         """A connection for SQL. Raises SourceError, NotYetError while the server is away."""
         try:
             conn = self._connect(connection)
@@ -162,7 +162,7 @@ class DatabaseAddress:
             raise SourceError(f"{self.shown}: PostgreSQL {OLDEST // 10000} or later is needed")
         return conn
 
-    def replicating(self) -> LogicalReplicationConnection:
+    def connect_for_replication(self) -> LogicalReplicationConnection:
         """A connection for replication commands.
 
         Raises psycopg2.Error if it is worth trying again, else SourceError.
@@ -173,7 +173,7 @@ class DatabaseAddress:
     def sql(self) -> Iterator[connection]:
         """A connection for SQL, closed after the ``with``; inside, errors of psycopg2 become SourceError."""
         try:
-            with closing(self.connected()) as conn:
+            with closing(self.connect()) as conn:
                 yield conn
         except psycopg2.Error as error:
             raise self.failure(error) from None

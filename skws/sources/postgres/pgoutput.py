@@ -71,12 +71,12 @@ class ReplicationMessages:
     """The messages of a cursor whose replication has started; methods raise psycopg2.Error when it breaks.
 
     ``wal_end``: once there are no more messages, everything committed before this position has been read.
-    ``asked``: the number of replies that the server has requested.
+    ``reply_count``: the number of replies that the server has requested.
     """
 
     def __init__(self, cursor: ReplicationCursor) -> None:
         self.wal_end = 0
-        self.asked = 0
+        self.reply_count = 0
         self._cursor = cursor
         self._connection = _POINTER(cursor.connection.pgconn_ptr)
         self._flushed = 0
@@ -94,7 +94,7 @@ class ReplicationMessages:
         while message is not None and message[0] == _KEEPALIVE:
             _, self.wal_end, _, reply = _KEEPALIVE_HEAD.unpack(message)
             if reply:
-                self.asked += 1
+                self.reply_count += 1
                 self.report(self._flushed)
             message = self._next()
         if message is None:

@@ -34,7 +34,7 @@ class FollowedTables:
         self._leaves: dict[int, tuple[int, str]] = {}
         """The root and name of each partition, by number."""
 
-    def gone(self, statement: cursor) -> list[str]:
+    def dropped_notices(self, statement: cursor) -> list[str]:
         """Notices of tables and partitions dropped since the last call. Raises psycopg2.Error."""
         statement.execute(_TABLES, (list(self._tables),))
         oids = {oid for (oid,) in statement.fetchall()}

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from psycopg2.extensions import cursor
 
 from skws.sources.postgres.catalog import CatalogTable
-from skws.sources.postgres.replica_identity import written
+from skws.sources.postgres.replica_identity import sql_name
 from skws_schema.errors import SourceError
 
 _KINDS: Final = ("insert", "update", "delete", "truncate")
@@ -24,7 +24,7 @@ _LISTS_SINCE: Final = 150000  # the first version with lists of columns and filt
 _LISTS: Final = "attnames::text[], rowfilter IS NOT NULL"
 _NO_LISTS: Final = "NULL::text[], false"
 
-Wanted: TypeAlias = Mapping[CatalogTable, frozenset[str]]
+RequiredColumns: TypeAlias = Mapping[CatalogTable, frozenset[str]]
 """The tables to follow, with the columns that are read."""
 
 
@@ -68,12 +68,12 @@ class Publication:
         left_out = tuple(kind for kind, is_published in zip(_KINDS, actions, strict=True) if not is_published)
         return cls(name, left_out, via_root, parts)
 
-    def lacking(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
+    def missing_tables(self, tables: Sequence[CatalogTable]) -> list[CatalogTable]:
         return [table for table in tables if not self._publishes(table)]
 
-    def check(self, required: Wanted) -> None:
+    def check(self, required: RequiredColumns) -> None:
         """Raises SourceError that lists the missing changes, with the statements that repair them."""
-        alter = f"ALTER PUBLICATION {written(self.name)} "
+        alter = f"ALTER PUBLICATION {sql_name(self.name)} "
         faults = [
             f"{problem} ({'; '.join(alter + change for change in changes)})"
             for problem, *changes in self._faults(required)
@@ -84,7 +84,7 @@ class Publication:
                 " another with ?publication="
             )
 
-    def _faults(self, required: Wanted) -> Iterator[tuple[str, ...]]:
+    def _faults(self, required: RequiredColumns) -> Iterator[tuple[str, ...]]:
         """The missing changes, each with the clauses that repair it."""
         if self.left_out:
             yield f"leaves out {', '.join(self.left_out)}", f"SET (publish = '{', '.join(_KINDS)}')"
@@ -94,15 +94,15 @@ class Publication:
                 f"publishes the partitions of {roots} under their own names",
                 "SET (publish_via_partition_root = true)",
             )
-        lacking = self.lacking(list(required))
+        lacking = self.missing_tables(list(required))
         if lacking:
             names = ", ".join(table.full_name for table in lacking)
-            yield f"lacks {names}", f"ADD TABLE {', '.join(table.alone_written for table in lacking)}"
+            yield f"lacks {names}", f"ADD TABLE {', '.join(table.only_text for table in lacking)}"
         for table, columns in required.items():
             part = self.parts.get((table.namespace, table.name))
             if part is None:
                 continue
-            repairs = f"DROP TABLE {table.alone_written}", f"ADD TABLE {table.alone_written}"
+            repairs = f"DROP TABLE {table.only_text}", f"ADD TABLE {table.only_text}"
             missing = [] if part.columns is None else sorted(columns - part.columns)
             if part.filtered:
                 yield f"leaves out rows of {table.full_name} by a WHERE", *repairs

@@ -25,7 +25,7 @@ _WORDS: Final = {
 }
 
 
-def written(*parts: str) -> str:
+def sql_name(*parts: str) -> str:
     """A qualified name in SQL, without quotes if it needs none."""
     escaped = (part.replace('"', '""') for part in parts)
     return ".".join(part if _PLAIN.fullmatch(part) else f'"{part}"' for part in escaped)
@@ -61,7 +61,7 @@ class Partition:
             return (
                 f"{name} has REPLICA IDENTITY {_WORDS[self.identity]} and no key for it: while {root} is in"
                 " a publication, the server refuses all updates and deletes of its rows, from every client"
-                f" (ALTER TABLE {self._written} REPLICA IDENTITY FULL)"
+                f" (ALTER TABLE {self._sql_name} REPLICA IDENTITY FULL)"
             )
         if not identifies(relation, self.identity, self.identity_columns):
             return (
@@ -72,11 +72,11 @@ class Partition:
 
     def advice(self, relation: Relation) -> str:
         """The remedy if its old rows do not identify the tuple."""
-        return advice(relation, self._written)
+        return advice(relation, self._sql_name)
 
     @property
-    def _written(self) -> str:
-        return written(self.namespace, self.name)
+    def _sql_name(self) -> str:
+        return sql_name(self.namespace, self.name)
 
 
 def faults(relation: Relation, root: str, partitions: Sequence[Partition]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.log_history import LogHistory, check_server, lsn_of, lsn_text
 from skws.sources.postgres.pgoutput import ReplicationMessages
-from skws.sources.postgres.publication import Publication, Wanted
+from skws.sources.postgres.publication import Publication, RequiredColumns
 from skws.sources.postgres.spool import client_of, publishing
 from skws.sources.retry import Retry
 from skws_schema.errors import NotYetError, SourceError
@@ -131,19 +131,19 @@ _OLDEST: Final = """
 class SlotState:
     """The server's state of a slot; positions in bytes.
 
-    ``confirmed``: the log before it can no longer be read. ``kept``: the start of the log that the server
+    ``confirmed``: the log before it can no longer be read. ``kept_from``: the start of the log that the server
     keeps. ``current``: the end of the log.
     """
 
     active_pid: int | None
     confirmed: int
     current: int
-    kept: int
+    kept_from: int
     lost: bool
 
     @property
     def kept_bytes(self) -> int:
-        return self.current - self.kept
+        return self.current - self.kept_from
 
 
 def slot_state(statement: cursor, name: str) -> SlotState | None:
@@ -277,13 +277,13 @@ class SlotStream:
         """
         if self._messages is None:
             raise psycopg2.InterfaceError("not connected")
-        reply_requested = self._messages.asked
+        reply_requested = self._messages.reply_count
         payload = self._messages.read()
         if payload is None and seconds > 0:
             readable(self._messages, seconds)
             payload = self._messages.read()
         if payload is None:
-            self._check_stopping(reply_requested=self._messages.asked > reply_requested)
+            self._check_stopping(reply_requested=self._messages.reply_count > reply_requested)
             return None
         self._reply_requests = 0
         return payload
@@ -362,7 +362,7 @@ class SlotStream:
 def server_of(address: DatabaseAddress) -> LogHistory:
     """The server at an address. Raises SourceError."""
     try:
-        with closing(address.replicating()) as conn, conn.cursor() as statement:
+        with closing(address.connect_for_replication()) as conn, conn.cursor() as statement:
             return LogHistory.of(statement)
     except psycopg2.Error as error:
         raise address.failure(error) from None
@@ -374,7 +374,7 @@ def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[Replicatio
     Raises SourceError if the server refuses, is another one, or its slot no longer has the log from the
     position on.
     """
-    conn = address.replicating()
+    conn = address.connect_for_replication()
     try:
         cursor = conn.cursor()
         state, server = slot_state(cursor, address.slot), LogHistory.of(cursor)
@@ -382,7 +382,7 @@ def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[Replicatio
             end = start.lsn if state is None else state.current
             check_server(cursor, server, start.server, start.lsn, end, address.shown)
         _check(state, address, start.lsn)
-        publication = publication_of(cursor, address, going_on=True)
+        publication = publication_of(cursor, address, resuming=True)
         cursor.start_replication(
             slot_name=address.slot,
             slot_type=REPLICATION_LOGICAL,
@@ -429,25 +429,25 @@ _READERS: Final = """
     ORDER BY slot_name"""
 
 
-def publication_of(statement: cursor, address: DatabaseAddress, *, going_on: bool) -> str:
-    """The name of a slot's publication; the publication is new unless ``going_on``."""
+def publication_of(statement: cursor, address: DatabaseAddress, *, resuming: bool) -> str:
+    """The name of a slot's publication; the publication is new unless ``resuming``."""
     if address.publication is not None:
         return address.publication
     comments = _comments(statement, address.slot, _SHARED)
     shared = comments.get(_SHARED, _OWN)
     if comments.get(address.slot) == _OWN or shared == _OWN:
         return address.slot
-    return _SHARED if going_on or shared != _OURS else address.slot
+    return _SHARED if resuming or shared != _OURS else address.slot
 
 
-def ensure_publication(conn: connection, address: DatabaseAddress, required: Wanted) -> None:
+def ensure_publication(conn: connection, address: DatabaseAddress, required: RequiredColumns) -> None:
     """Make a publication of at least the ``required`` tables for a new slot.
 
     Raises SourceError if one of that name cannot be used, NotYetError, psycopg2.Error.
     """
     tables = list(required)
     with publishing(conn, tables, address.shown) as statement:
-        name = publication_of(statement, address, going_on=False)
+        name = publication_of(statement, address, resuming=False)
         comments = _comments(statement, name)
         if name not in comments:
             _create(statement, name, tables, _OWN if name == address.slot else _OURS)
@@ -467,23 +467,23 @@ def ensure_publication(conn: connection, address: DatabaseAddress, required: Wan
             Publication.read(statement, name).check(required)
 
 
-def extend_publication(conn: connection, address: DatabaseAddress, required: Wanted) -> None:
+def extend_publication(conn: connection, address: DatabaseAddress, required: RequiredColumns) -> None:
     """Add tables to the publication of a slot.
 
     Raises SourceError if skws did not make it and it lacks some.
     """
     with publishing(conn, list(required), address.shown) as statement:
-        name = publication_of(statement, address, going_on=True)
+        name = publication_of(statement, address, resuming=True)
         if _comments(statement, name).get(name) in {_OURS, _OWN}:
             _extend(statement, name, required)
         else:
             Publication.read(statement, name).check(required)
 
 
-def check_publication(address: DatabaseAddress, required: Wanted) -> None:
+def check_publication(address: DatabaseAddress, required: RequiredColumns) -> None:
     """Raises SourceError if the publication of a slot lacks changes that a resuming run needs."""
     with address.sql() as conn, conn.cursor() as statement:
-        Publication.read(statement, publication_of(statement, address, going_on=True)).check(required)
+        Publication.read(statement, publication_of(statement, address, resuming=True)).check(required)
 
 
 def drop_publication(conn: connection, address: DatabaseAddress) -> tuple[str, ...]:
@@ -492,7 +492,7 @@ def drop_publication(conn: connection, address: DatabaseAddress) -> tuple[str, .
     Returns the slots that may need it.
     """
     with conn, conn.cursor() as statement:
-        name = publication_of(statement, address, going_on=True)
+        name = publication_of(statement, address, resuming=True)
         comment = _comments(statement, name).get(name)
         if comment not in {_OURS, _OWN}:
             return ()
@@ -511,7 +511,7 @@ def _comments(statement: cursor, *names: str) -> dict[str, str | None]:
 
 def _create(statement: cursor, name: str, tables: Sequence[CatalogTable], comment: str) -> None:
     # With inheriting tables, the server would refuse updates of tables that are not read here.
-    names = SQL(", ").join(t.alone for t in tables)
+    names = SQL(", ").join(t.only for t in tables)
     create = SQL("CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)")
     with _explain_rights(statement, name, tables):
         statement.execute(create.format(Identifier(name), names))
@@ -525,7 +525,7 @@ def _explain_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
         yield
     except InsufficientPrivilege as error:
         session = statement.connection.info
-        names = ", ".join(table.alone_written for table in tables)
+        names = ", ".join(table.only_text for table in tables)
         raise SourceError(
             f"the role {session.user!r} may not publish {names}: {str(error).splitlines()[0]}; it needs"
             f" GRANT CREATE ON DATABASE {session.dbname} TO {session.user}, and to own the tables; or their"
@@ -534,10 +534,10 @@ def _explain_rights(statement: cursor, name: str, tables: Sequence[CatalogTable]
         ) from None
 
 
-def _extend(statement: cursor, name: str, required: Wanted) -> None:
+def _extend(statement: cursor, name: str, required: RequiredColumns) -> None:
     """Add missing tables to a publication of skws, which others may have altered. Raises SourceError."""
-    for table in Publication.read(statement, name).lacking(list(required)):
+    for table in Publication.read(statement, name).missing_tables(list(required)):
         add = SQL("ALTER PUBLICATION {} ADD TABLE {}")
         with _explain_rights(statement, name, [table]):
-            statement.execute(add.format(Identifier(name), table.alone))
+            statement.execute(add.format(Identifier(name), table.only))
     Publication.read(statement, name).check(required)

@@ -29,7 +29,7 @@ from skws.data.batch import Chunk, Ints, Item
 from skws.durable import PRIVATE, checked, explained, replaced, summed, synced, unchecked
 from skws.sources.postgres.catalog import CatalogTable
 from skws.sources.postgres.numerics import AS_TEXT
-from skws.sources.postgres.replica_identity import written
+from skws.sources.postgres.replica_identity import sql_name
 from skws_mesh.columnar.columns import NOTHING
 from skws_schema.errors import NotYetError, SourceError
 from skws_schema.model import Schema
@@ -194,14 +194,14 @@ class SnapshotSpool:
         return self.folder / f"{self.slot}-snapshot.json"
 
     @property
-    def begun(self) -> Path:
+    def marker(self) -> Path:
         """The file that exists while a slot and its snapshot are made, as an incomplete pair is useless."""
         return self.folder / f"{self.slot}-begun"
 
     def begin(self) -> None:
         """Remove the files of another run, and mark a new snapshot as begun."""
         self.remove()
-        with _new_file(self.begun):
+        with _new_file(self.marker):
             synced(self.folder)
 
     def point(self) -> tuple[int, int] | None:
@@ -227,7 +227,7 @@ class SnapshotSpool:
             synced(self.folder)  # the rows are durable before the header
             text = checked(orjson.dumps(header), self.header.name)
             replaced(self.header, text, durable=True, mode=PRIVATE)
-            self.begun.unlink(missing_ok=True)
+            self.marker.unlink(missing_ok=True)
 
     def secure(self) -> None:
         """Make a complete snapshot durable, as its process may have been killed before doing so."""
@@ -259,7 +259,7 @@ class SnapshotSpool:
 
     def remove(self) -> None:
         """Remove all files, the header first, as the others are ignored without it."""
-        for path in (self.header, self.rows, self.sorted, self.tables, self.begun):
+        for path in (self.header, self.rows, self.sorted, self.tables, self.marker):
             with _writing(path):
                 path.unlink(missing_ok=True)
 
@@ -329,7 +329,7 @@ def copy_tables(conn: connection, tables: Mapping[int, CatalogTable], schema: Sc
             statement = _COPY.format(
                 Literal(position),
                 SQL(", ").join(expressions.get(name, _ITSELF).format(Identifier(name)) for name in names),
-                table.quoted if relation.table else table.alone,  # the rows that are logged under its name
+                table.quoted if relation.table else table.only,  # the rows that are logged under its name
             )
             with _explain_rights(conn, table):
                 cursor.copy_expert(statement.as_string(conn), file)
@@ -345,7 +345,7 @@ def _explain_rights(conn: connection, table: CatalogTable) -> Iterator[None]:
         raise SourceError(
             f"the role {user!r} may not read all rows of {table.full_name}: {str(error).splitlines()[0]}; it"
             " needs the right to SELECT and, where row-level security hides rows, ALTER ROLE"
-            f" {written(user)} BYPASSRLS, or to own the table: changes of hidden rows would still"
+            f" {sql_name(user)} BYPASSRLS, or to own the table: changes of hidden rows would still"
             " arrive"
         ) from None
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from skws.formats.dead_letters import unwritable
 from skws.results.result import LiveResult
 from skws.sinks.base import NONE, BatchSink, SinkProgress, SinkRun, persistently
-from skws.sources.kafka.client import SILENT, described, transient
+from skws.sources.kafka.client import SILENT, error_text, is_transient
 from skws.sources.kafka.topic_address import Settings, TopicAddress
 from skws_schema.errors import NotYetError, SchemaError, SourceError, UsageError
 
@@ -159,7 +159,7 @@ class KafkaSink(BatchSink):
         try:
             return kind({**self._settings.values, **settings}, logger=SILENT)
         except (KafkaException, TypeError, ValueError) as error:
-            raise SchemaError(f"{self.name}: {self._settings.clean(described(error.args[0]))}") from None
+            raise SchemaError(f"{self.name}: {self._settings.clean(error_text(error.args[0]))}") from None
 
     def _find(self, client: Consumer | Producer) -> None:
         """Raises KafkaException if the topic does not exist."""
@@ -197,7 +197,7 @@ class KafkaSink(BatchSink):
                 return
 
     def _failure(self, error: KafkaError) -> SourceError:
-        reason = f"{self.name}: {self._settings.clean(described(error))}"
+        reason = f"{self.name}: {self._settings.clean(error_text(error))}"
         if error.code() in _FENCED:
             return SourceError(
                 f"{reason} (another process writes for this run, or the transaction took longer than"
@@ -213,5 +213,5 @@ class KafkaSink(BatchSink):
                 " max.message.bytes, or set message.max.bytes to it in ?config=FILE, so that larger results"
                 " are left out"
             )
-        again = transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
+        again = is_transient(error) or error.txn_requires_abort() or error.code() in _AGAIN
         return NotYetError(reason) if again and error.code() not in _REFUSED else SourceError(reason)

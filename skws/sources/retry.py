@@ -44,7 +44,7 @@ class Retry:
         return self._failing_since is not None and self._clock.now() < self._next_try
 
     @property
-    def left(self) -> int:
+    def wait_micros(self) -> int:
         """Microseconds until it is time to try again."""
         return max(0, self._next_try - self._clock.now()) if self.away else 0
 
@@ -58,12 +58,12 @@ class Retry:
         try:
             result = call()
         except NotYetError as failure:
-            self.failed(failure)
+            self.record_failure(failure)
             return None
-        self.succeeded()
+        self.record_success()
         return result
 
-    def failed(self, failure: SourceError) -> None:
+    def record_failure(self, failure: SourceError) -> None:
         """Record a failed try. Raises SourceError if the server has been unreachable for too long."""
         now = self._clock.now()
         if self._failing_since is None:
@@ -74,14 +74,14 @@ class Retry:
         self._next_try = now + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         if self._failing_since is not None:
             self._notices.append(f"{self._shown}: connected again, continuing")
         self._failing_since, self._wait = None, FIRST_WAIT
 
     def wait(self) -> None:
         """Sleep until it is time to try again."""
-        self._clock.sleep(self.left)
+        self._clock.sleep(self.wait_micros)
 
     def take_notices(self) -> tuple[str, ...]:
         """Lines for the user since the last call."""
@@ -103,10 +103,10 @@ def retry(
         try:
             return call()
         except NotYetError as failure:
-            server.failed(failure)
+            server.record_failure(failure)
         for notice in server.take_notices():
             notify(notice)
-        if not wait(server.left / 1_000_000):
+        if not wait(server.wait_micros / 1_000_000):
             return None
 
 
@@ -177,7 +177,7 @@ class RetryingFeed(Feed):
     def _reopened(self) -> Feed:
         if self._feed is None:
             self._feed = self._source.open(self._schema)
-            self._retry.succeeded()
+            self._retry.record_success()
         return self._feed
 
     def _wait_until_open(self) -> Feed:

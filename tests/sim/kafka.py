@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from skws.jobs.control import RunControl
 from skws.sources.feed import Source
 from skws.sources.kafka import topic_feed as feeds
-from skws.sources.kafka.client import Partition, transient
+from skws.sources.kafka.client import Partition, is_transient
 from skws.sources.kafka.topic_address import TopicAddress
 from skws.sources.kafka.topic_feed import KafkaSource
 from skws_schema.errors import NotYetError, SourceError
@@ -150,7 +150,7 @@ class SimClient:
         self._told: set[Partition] = set()  # partitions whose end was reported
         self._errors: list[KafkaError] = []
 
-    def connected(self) -> str:
+    def connect(self) -> str:
         self._ask()
         return "the cluster"
 
@@ -169,15 +169,15 @@ class SimClient:
         self._ask()
         return sorted(place for place in self._cluster.logs if place[0] == topic)
 
-    def answers(self, seconds: float) -> None:
+    def ping(self, seconds: float) -> None:
         self._ask()
 
-    def reach(self, partition: Partition) -> tuple[int, int]:
+    def offset_range(self, partition: Partition) -> tuple[int, int]:
         self._ask()
         log = self._cluster.logs[partition]
         return log.first, log.end
 
-    def known_end(self, partition: Partition) -> int:
+    def cached_end(self, partition: Partition) -> int:
         return self._ends.get(partition, -1)
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
@@ -247,7 +247,7 @@ class SimClient:
 
     def failure(self, error: KafkaException) -> SourceError:
         cause = error.args[0]
-        kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
+        kind = NotYetError if isinstance(cause, KafkaError) and is_transient(cause) else SourceError
         return kind(f"{self._shown}: {cause}")
 
     def _ask(self) -> None:

@@ -432,7 +432,7 @@ _mutant(
     "messages that a broker delivers twice are read twice",
     (
         "skws.sources.kafka.topic_reader:PartitionReader.fill",
-        "(message.offset() or 0) >= queue.fetched",
+        "(message.offset() or 0) >= queue.fetched_end",
         "True",
     ),
     source="kafka",

@@ -174,7 +174,7 @@ def test_a_long_backlog_is_read_ahead_only_so_far(
 
     def watched(self: PartitionReader, seconds: float) -> bool:
         found = fill(self, seconds)
-        waiting.extend(len(queue.waiting) for queue in self._queues.values())
+        waiting.extend(len(queue.messages) for queue in self._queues.values())
         return found
 
     monkeypatch.setattr(PartitionReader, "fill", watched)

@@ -43,12 +43,12 @@ _STATE: Final = re.compile(r" \(after \d+ms in state \w+[^)]*\)")
 SILENT: Final = logging.Logger("skws.kafka", logging.CRITICAL + 1)
 
 
-def transient(error: KafkaError) -> bool:
+def is_transient(error: KafkaError) -> bool:
     """True if a retry may help."""
     return error.code() in _TRANSIENT or error.retriable()
 
 
-def gone(error: object) -> bool:
+def is_missing(error: object) -> bool:
     """True if the error means that the topic or partition does not exist."""
     return isinstance(error, KafkaError) and error.code() in _GONE
 
@@ -65,15 +65,15 @@ class Client:
         try:
             self._consumer = Consumer({**settings.values, "error_cb": self._on_error}, logger=SILENT)
         except KafkaException as error:
-            raise SchemaError(f"{self._shown}: {settings.clean(described(error.args[0]))}") from None
+            raise SchemaError(f"{self._shown}: {settings.clean(error_text(error.args[0]))}") from None
         except (TypeError, ValueError) as error:
             raise SchemaError(f"{self._shown}: {settings.clean(str(error))}") from None
 
-    def connected(self) -> str:
+    def connect(self) -> str:
         """Wait for a broker to answer; returns the name of the cluster."""
         for _ in range(int(_ANSWER_SECONDS)):
             try:
-                self.answers(1.0)
+                self.ping(1.0)
                 break
             except KafkaException:
                 # poll() reports why.
@@ -104,7 +104,7 @@ class Client:
                 ids[topic] = str(answer.result().topic_id)
             except KafkaException as error:
                 # Brokers that do not support ids, or deny access to them, do not prevent reading.
-                if transient(error.args[0]):
+                if is_transient(error.args[0]):
                     raise
         return {topic: topic_id for topic, topic_id in ids.items() if topic_id != _NO_ID}
 
@@ -115,17 +115,17 @@ class Client:
             [] if metadata.error is not None else [(topic, number) for number in sorted(metadata.partitions)]
         )
 
-    def answers(self, seconds: float) -> None:
+    def ping(self, seconds: float) -> None:
         """Raises KafkaException if no broker answers."""
         self._consumer.list_topics(timeout=seconds)
         self._reason = ""
 
-    def reach(self, partition: Partition) -> tuple[int, int]:
+    def offset_range(self, partition: Partition) -> tuple[int, int]:
         """The first offset of a partition, and the offset after the last message."""
         first, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), _ANSWER_SECONDS)
         return first, end
 
-    def known_end(self, partition: Partition) -> int:
+    def cached_end(self, partition: Partition) -> int:
         """The offset after the last message, as of the latest fetch; negative before the first fetch."""
         watermarks = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
         return watermarks[1] if watermarks else -1
@@ -171,19 +171,19 @@ class Client:
     def failure(self, error: KafkaException) -> SourceError:
         """The error for users, without passwords; NotYetError if it is transient."""
         cause = error.args[0]
-        reason = described(cause)
+        reason = error_text(cause)
         if self._reason and self._reason not in reason:
             reason = f"{reason} ({self._reason})"
-        kind = NotYetError if isinstance(cause, KafkaError) and transient(cause) else SourceError
+        kind = NotYetError if isinstance(cause, KafkaError) and is_transient(cause) else SourceError
         return kind(f"{self._shown}: {self._settings.clean(reason)}")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.code() in _FINAL:
             self._errors.append(error)
         else:
-            self._reason = described(error)
+            self._reason = error_text(error)
 
 
-def described(error: Any) -> str:
+def error_text(error: Any) -> str:
     """The text of an error, without details that are of no use to users."""
     return _STATE.sub("", error.str()) if isinstance(error, KafkaError) else str(error)

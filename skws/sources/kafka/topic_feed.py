@@ -26,7 +26,7 @@ from skws.sources.feed import (
     static_relations,
 )
 from skws.sources.horizon import ANY_TIME, HORIZON, Horizon, RefusalMark, latest_between
-from skws.sources.kafka.client import Client, Partition, gone
+from skws.sources.kafka.client import Client, Partition, is_missing
 from skws.sources.kafka.topic_address import Lost, Settings, StartPoint, TopicAddress
 from skws.sources.kafka.topic_reader import (
     GapError,
@@ -76,7 +76,7 @@ class KafkaFeed(Feed):
         self._plan_ends: dict[Partition, int] = {}  # the end of the last plan
         self._latest = EARLIEST
         try:
-            self._cluster = self._client.connected()
+            self._cluster = self._client.connect()
             self._topics: Topics = find_topics(address, schema, self._client)
         except KafkaException as error:
             self._client.close()
@@ -110,7 +110,9 @@ class KafkaFeed(Feed):
         """The offsets of the first messages of every partition, or those after the last."""
         latest = self._address.begin is StartPoint.LATEST
         try:
-            ranges = {partition: self._client.reach(partition) for partition in self._topics.partitions}
+            ranges = {
+                partition: self._client.offset_range(partition) for partition in self._topics.partitions
+            }
         except KafkaException as error:
             raise self._client.failure(error) from None
         begins = {partition: ends[latest] for partition, ends in ranges.items()}
@@ -166,7 +168,7 @@ class KafkaFeed(Feed):
             if self._plan_ends != position.next:
                 position = self._without_deleted(position)
             position = self._with_new_partitions(position)
-            ranges = {partition: self._client.reach(partition) for partition in position.next}
+            ranges = {partition: self._client.offset_range(partition) for partition in position.next}
         except KafkaException as error:
             self._handle_error(error)
             return None
@@ -244,7 +246,7 @@ class KafkaFeed(Feed):
         """The number of waiting messages, as of the latest fetch."""
         position = self._parse_position(offset).next
         backlogs = {
-            partition: self._client.known_end(partition) - next_offset
+            partition: self._client.cached_end(partition) - next_offset
             for partition, next_offset in position.items()
         }
         nonempty = {partition: count for partition, count in backlogs.items() if count > 0}
@@ -294,7 +296,7 @@ class KafkaFeed(Feed):
         for partition in [
             partition for partition in self._topics.partitions if partition not in position.next
         ]:
-            begin, _ = self._client.reach(partition)
+            begin, _ = self._client.offset_range(partition)
             first = position.first | ({partition: begin} if begin else {})
             ids = position.ids | {
                 topic: name for topic, name in self._topics.ids.items() if topic == partition[0]
@@ -366,7 +368,7 @@ class KafkaFeed(Feed):
             self._active_at = now
         elif now - self._active_at > _SILENCE and not self._retry.away:
             topic, number = partitions[0]
-            self._retry.failed(SourceError(f"{self._address.shown}: no answer for {topic}[{number}]"))
+            self._retry.record_failure(SourceError(f"{self._address.shown}: no answer for {topic}[{number}]"))
             self._discovered_at = now - _DISCOVER_EVERY
 
     def _is_answering(self) -> bool:
@@ -375,20 +377,20 @@ class KafkaFeed(Feed):
             return True
         if self._retry.too_early:
             return False
-        self._client.answers(_PROBE_SECONDS)
-        self._retry.succeeded()
+        self._client.ping(_PROBE_SECONDS)
+        self._retry.record_success()
         self._active_at = self._clock.now()
         self._client.errors()
         return True
 
     def _handle_error(self, error: KafkaException) -> None:
         failure = self._client.failure(error)
-        if gone(error.args[0]):
+        if is_missing(error.args[0]):
             # The next poll checks whether the topic was deleted.
             self._discovered_at = self._clock.now() - _DISCOVER_EVERY
         elif not isinstance(failure, NotYetError):
             raise failure
-        self._retry.failed(failure)
+        self._retry.record_failure(failure)
 
     def _messages_between(
         self, begins: Mapping[Partition, int], ends: Mapping[Partition, int], latest: int
@@ -417,7 +419,7 @@ class KafkaFeed(Feed):
 
     def _skip_gap(self, gap: GapError, reader: PartitionReader) -> None:
         """Skip offsets that are gone, if the address allows it. Raises SourceError, KafkaException."""
-        first, end = self._client.reach(gap.partition)
+        first, end = self._client.offset_range(gap.partition)
         topic, number = gap.partition
         partition_name = f"{topic}[{number}]"
         range_text = (

@@ -347,39 +347,43 @@ class Message(NamedTuple):
 class MessageQueue:
     """Messages of a partition that are fetched and not returned yet.
 
-    ``given``: the offset after the returned messages. ``end``: the end of the partition
-    as far as known; -1 before its broker has answered. ``spent``: an offset
+    ``next_offset``: the offset after the returned messages. ``end``: the end of the partition
+    as far as known; -1 before its broker has answered. ``idle_offset``: an offset
     after which there was nothing to read at the last request, even though ``end`` may be
     later (a transaction is open).
     """
 
     partition: Partition
-    given: int
+    next_offset: int
     end: int = -1
-    spent: int = -1
-    waiting: deque[Message] = field(default_factory=deque)
+    idle_offset: int = -1
+    messages: deque[Message] = field(default_factory=deque)
 
     @property
     def dry(self) -> bool:
         """True if the next message has not been fetched yet."""
-        return not self.waiting and self.given != self.spent and (self.end < 0 or self.given < self.end)
+        return (
+            not self.messages
+            and self.next_offset != self.idle_offset
+            and (self.end < 0 or self.next_offset < self.end)
+        )
 
     def head(self, latest: int) -> Message:
         """The next message; refused if it has a time after ``latest``."""
-        self.waiting[0] = self.waiting[0].bounded(latest)
-        return self.waiting[0]
+        self.messages[0] = self.messages[0].bounded(latest)
+        return self.messages[0]
 
     @property
-    def fetched(self) -> int:
+    def fetched_end(self) -> int:
         """The offset after the fetched messages."""
-        return self.waiting[-1].next if self.waiting else self.given
+        return self.messages[-1].next if self.messages else self.next_offset
 
-    def exhausted(self, offset: int) -> None:
+    def mark_end(self, offset: int) -> None:
         """Record that the partition ends after the fetched messages; the next one will have ``offset``."""
-        self.spent = offset
-        if offset > self.fetched:
+        self.idle_offset = offset
+        if offset > self.fetched_end:
             # The offsets in between have no messages: transaction markers, compacted messages.
-            self.waiting.append(Message(self.partition, offset, []))
+            self.messages.append(Message(self.partition, offset, []))
 
 
 def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST) -> list[Message]:
@@ -390,17 +394,17 @@ def take_merged(queues: Sequence[MessageQueue], limit: int, latest: int = LATEST
     messages: list[Message] = []
     if any(queue.dry for queue in queues):
         return messages
-    heads = [(queue.head(latest).time, index) for index, queue in enumerate(queues) if queue.waiting]
+    heads = [(queue.head(latest).time, index) for index, queue in enumerate(queues) if queue.messages]
     heapify(heads)
     count = 0
     while heads and count < limit:
         _, index = heappop(heads)
         queue = queues[index]
-        message = queue.waiting.popleft()
-        queue.given = message.next
+        message = queue.messages.popleft()
+        queue.next_offset = message.next
         messages.append(message)
         count += len(message.items)
-        if queue.waiting:
+        if queue.messages:
             heappush(heads, (queue.head(latest).time, index))
         elif queue.dry:
             break
@@ -483,7 +487,7 @@ class PartitionReader:
 
     def offsets(self) -> dict[Partition, int]:
         """The offsets after the messages that were returned."""
-        return {partition: queue.given for partition, queue in self._queues.items()}
+        return {partition: queue.next_offset for partition, queue in self._queues.items()}
 
     def add(self, partition: Partition, offset: int) -> None:
         """Read a new partition."""
@@ -492,7 +496,7 @@ class PartitionReader:
 
     def skip_to(self, partition: Partition, offset: int) -> None:
         """Skip to ``offset``, since the messages before it are gone."""
-        self._queues[partition].waiting.append(Message(partition, offset, []))
+        self._queues[partition].messages.append(Message(partition, offset, []))
         self._client.move(partition, offset)
 
     def dry(self) -> list[Partition]:
@@ -503,14 +507,16 @@ class PartitionReader:
         """The times of the next messages that were fetched; None if those of some partition were not."""
         if self.dry():
             return None
-        heads = [queue.waiting[0] for queue in self._queues.values() if queue.waiting]
+        heads = [queue.messages[0] for queue in self._queues.values() if queue.messages]
         return {number_of(message.partition): message.time for message in heads if message.time != EARLIEST}
 
     def take(self, limit: int, latest: int = LATEST) -> list[Message]:
         """Messages of about ``limit`` items, in order; those with times after ``latest`` are refused."""
         messages = take_merged(list(self._queues.values()), limit, latest)
         for partition in [
-            partition for partition in self._paused if len(self._queues[partition].waiting) < self._share // 2
+            partition
+            for partition in self._paused
+            if len(self._queues[partition].messages) < self._share // 2
         ]:
             self._paused.remove(partition)
             self._client.resume(partition)
@@ -518,11 +524,11 @@ class PartitionReader:
 
     def all(self) -> list[Message]:
         """All fetched messages, partition by partition."""
-        return [message for queue in self._queues.values() for message in queue.waiting]
+        return [message for queue in self._queues.values() for message in queue.messages]
 
     def complete(self) -> bool:
         """True if everything up to ``ends`` has been fetched."""
-        return all(queue.fetched >= queue.end for queue in self._queues.values())
+        return all(queue.fetched_end >= queue.end for queue in self._queues.values())
 
     def fill(self, seconds: float) -> bool:
         """Fetch messages, waiting ``seconds`` for the first; False if none arrived."""
@@ -535,7 +541,7 @@ class PartitionReader:
             error = message.error()
             if error is not None:
                 errors += self._on_event(queue, message, error)
-            elif (message.offset() or 0) >= queue.fetched:
+            elif (message.offset() or 0) >= queue.fetched_end:
                 self._append(queue, message)
         self._pause_full()
         if errors:
@@ -545,18 +551,20 @@ class PartitionReader:
     def _on_event(self, queue: MessageQueue, message: Fetched, error: KafkaError) -> list[Exception]:
         """Handle an event; returns errors, to be raised once the other messages are stored."""
         if error.code() in _OUT_OF_RANGE:
-            return [GapError(queue.partition, queue.fetched)]
+            return [GapError(queue.partition, queue.fetched_end)]
         if error.code() != KafkaError._PARTITION_EOF:
             return [KafkaException(error)]
-        queue.exhausted(message.offset() or 0)
+        queue.mark_end(message.offset() or 0)
         return (
-            [GapError(queue.partition, queue.fetched)] if self._bounded and queue.fetched < queue.end else []
+            [GapError(queue.partition, queue.fetched_end)]
+            if self._bounded and queue.fetched_end < queue.end
+            else []
         )
 
     def _append(self, queue: MessageQueue, message: Fetched) -> None:
         offset = message.offset() or 0
         if self._bounded and offset >= queue.end:
-            queue.exhausted(queue.end)
+            queue.mark_end(queue.end)
             return
         kind, millis = message.timestamp()
         # Producers without a clock write -1, whatever the kind of time.
@@ -565,15 +573,15 @@ class PartitionReader:
         reader = self._reader(topic)
         items = reader.items(number, offset, key, value, time)
         refusal = reader.refusal(items, number, offset, key, value)
-        queue.waiting.append(Message(queue.partition, offset + 1, items, refusal))
+        queue.messages.append(Message(queue.partition, offset + 1, items, refusal))
 
     def _pause_full(self) -> None:
         for queue in self._queues.values():
             if not self._bounded:
-                queue.end = self._client.known_end(queue.partition)
-                is_full = len(queue.waiting) > self._share
+                queue.end = self._client.cached_end(queue.partition)
+                is_full = len(queue.messages) > self._share
             else:
-                is_full = queue.fetched >= queue.end
+                is_full = queue.fetched_end >= queue.end
             if is_full and queue.partition not in self._paused:
                 self._paused.add(queue.partition)
                 self._client.pause(queue.partition)
@@ -620,7 +628,7 @@ def final_rows(items: Iterable[Item], schema: Schema) -> Iterator[Item]:
 
 def _read_all(client: Client, reader: TopicReader, partitions: tuple[Partition, ...]) -> list[Message]:
     partition_reader = PartitionReader(
-        client, lambda _: reader, {partition: client.reach(partition)[0] for partition in partitions}
+        client, lambda _: reader, {partition: client.offset_range(partition)[0] for partition in partitions}
     )
     messages: list[Message] = []
     while True:

@@ -272,7 +272,7 @@ class PostgresFeed(Feed):
 
     def _on_error(self, error: psycopg2.Error) -> None:
         self._reader = None
-        self._stream.failed(error)
+        self._stream.record_failure(error)
 
     def _disconnect(self) -> None:
         self._reader = None

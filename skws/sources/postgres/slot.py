@@ -131,7 +131,7 @@ _OLDEST: Final = """
 class SlotState:
     """The server's state of a slot; positions in bytes.
 
-    ``confirmed``: the log before it can no longer be read. ``kept_from``: the start of the log that the server
+    ``confirmed``: the log before it can no longer be read. ``kept_from``: the start of the log that it
     keeps. ``current``: the end of the log.
     """
 
@@ -300,15 +300,15 @@ class SlotStream:
             if self._messages is not None:
                 self._messages.report(self._confirmed)
         except psycopg2.Error as error:
-            self.failed(error)
+            self.record_failure(error)
 
-    def failed(self, error: psycopg2.Error) -> None:
+    def record_failure(self, error: psycopg2.Error) -> None:
         """Record that the stream broke. Raises SourceError if it cannot be reopened, or not for too long."""
         self.close()
         failure = self._address.failure(error)
         if not isinstance(failure, NotYetError):
             raise failure
-        self._retry.failed(failure)
+        self._retry.record_failure(failure)
 
     def wait(self) -> None:
         """Sleep until it is time to try again."""

@@ -75,21 +75,21 @@ class FilePart(FeedPart):
         path = self._path()
         for chunk in chunks(replace(self.split, path=path), schema):
             yield chunk.without(self.context.static)
-        if not self._is_copied_at(path):  # truncated or replaced since the plan
+        if not self._is_read_file(path):  # truncated or replaced since the plan
             raise self._change_error()
 
     def _path(self) -> Path:
         planned_path = self.split.path
-        if self._is_copied_at(planned_path):
+        if self._is_read_file(planned_path):
             return planned_path
         try:
-            return next(filter(self._is_copied_at, sorted(planned_path.parent.iterdir())))
+            return next(filter(self._is_read_file, sorted(planned_path.parent.iterdir())))
         except (StopIteration, OSError):
             raise self._change_error() from None
 
-    def _is_copied_at(self, path: Path) -> bool:
+    def _is_read_file(self, path: Path) -> bool:
         try:
-            return self.position.holds_at(path, whole=self.split.format is Format.PARQUET)
+            return self.position.matches_at(path, whole=self.split.format is Format.PARQUET)
         except OSError:  # no file, or gone
             return False
 
@@ -135,7 +135,7 @@ class Backlogs:
         self._groups = {
             source_file.name: _row_groups(source_file.path) for source_file in files if source_file.whole
         }
-        self._lines = {f.name: _line_bytes(f.path, positions[f.name].at) for f in files if not f.whole}
+        self._lines = {f.name: _line_bytes(f.path, positions[f.name].offset) for f in files if not f.whole}
         self.records = sum(map(self._unread_records, files))
 
     def ends(self, limit: int) -> dict[str, FilePosition]:
@@ -162,7 +162,7 @@ class Backlogs:
                         source_file, self._schema, last_steps[source_file.name], stop_time
                     )
         return {
-            source_file.name: self._positions[source_file.name].moved(
+            source_file.name: self._positions[source_file.name].after(
                 source_file, ends[source_file.name], done=self._is_done(source_file, ends)
             )
             for source_file in self._files
@@ -173,14 +173,14 @@ class Backlogs:
         return source_file.whole and ends[source_file.name] == self._groups[source_file.name][-1]
 
     def _unread_records(self, source_file: SourceFile) -> float:
-        offset = self._positions[source_file.name].at
+        offset = self._positions[source_file.name].offset
         if source_file.whole:
             return self._groups[source_file.name][-1] - offset
         return (source_file.size - offset) / self._lines[source_file.name]
 
     def _steps(self, source_file: SourceFile, limit: int) -> Iterator[_Step]:
         """The steps of a file, up to a limit."""
-        offset, time = self._positions[source_file.name].at, EARLIEST
+        offset, time = self._positions[source_file.name].offset, EARLIEST
         if source_file.whole:
             ends = self._groups[source_file.name]
             times = _group_times(source_file, self._schema)
@@ -205,11 +205,13 @@ class Backlogs:
 def first_unread(source_file: SourceFile, schema: Schema, position: FilePosition) -> int | None:
     """The time of the first record after a position; None if there is no record. Raises SourceError."""
     if not source_file.whole:
-        return _first_time(source_file, schema, position.at, min(position.at + _SAMPLE, source_file.size))
+        return _first_time(
+            source_file, schema, position.offset, min(position.offset + _SAMPLE, source_file.size)
+        )
     if position.done:
         return None
     ends = _row_groups(source_file.path)
-    group = next((number for number, end in enumerate(ends[1:]) if end > position.at), None)
+    group = next((number for number, end in enumerate(ends[1:]) if end > position.offset), None)
     return None if group is None else _group_times(source_file, schema)[group][0]
 
 
@@ -277,7 +279,7 @@ def parts_of(
 
     Raises SourceError.
     """
-    path, relation, end = source_file.path.absolute(), source_file.relation(schema), position.at
+    path, relation, end = source_file.path.absolute(), source_file.relation(schema), position.offset
     if source_file.whole:
         ends = _row_groups(path)
         if first not in ends or end not in ends:

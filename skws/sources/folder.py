@@ -241,32 +241,32 @@ class FilePosition(NamedTuple):
     """
 
     id: int
-    at: int = 0
+    offset: int = 0
     head: int = 0
     crc: int = 0
     inode: int = 0
     size: int = 0
     done: bool = False
 
-    def holds_for(self, source_file: SourceFile) -> bool:
+    def matches(self, source_file: SourceFile) -> bool:
         """True if the file is still the one that was read. Raises OSError."""
-        if self.at == 0 and not self.done:
+        if self.offset == 0 and not self.done:
             return True
-        fits = source_file.size == self.size if source_file.whole else source_file.size >= self.at
+        fits = source_file.size == self.size if source_file.whole else source_file.size >= self.offset
         return fits and _checksum(source_file.path, self.head) == self.crc
 
-    def holds_at(self, path: Path, *, whole: bool) -> bool:
+    def matches_at(self, path: Path, *, whole: bool) -> bool:
         """True if the file at a path is the one that was read, on any machine. Raises OSError."""
         size = path.stat().st_size
-        fits = size == self.size if whole else size >= self.at
+        fits = size == self.size if whole else size >= self.offset
         return fits and _checksum(path, self.head) == self.crc
 
-    def is_of_copy(self, source_file: SourceFile) -> bool:
+    def matches_copy(self, source_file: SourceFile) -> bool:
         """True if a file begins with the bytes that were read, as far as the checksum covers them."""
-        is_long_enough = self.at > 0 and not source_file.whole and source_file.size >= self.head
+        is_long_enough = self.offset > 0 and not source_file.whole and source_file.size >= self.head
         return is_long_enough and _checksum(source_file.path, self.head) == self.crc
 
-    def moved(self, source_file: SourceFile, offset: int, *, done: bool = False) -> FilePosition:
+    def after(self, source_file: SourceFile, offset: int, *, done: bool = False) -> FilePosition:
         """The position after the latest read. Raises OSError."""
         head = min(source_file.size if source_file.whole else offset, HEAD_BYTES)
         crc = self.crc if head == self.head else _checksum(source_file.path, head)
@@ -379,7 +379,7 @@ class FileMatcher:
         returned = {source_file.name: source_file for source_file in new if source_file.name not in matches}
         absent = {name: position for name, position in positions.gone.items() if name not in matches}
         for name, source_file in returned.items():
-            if name in absent and absent[name].at and self._is_same_file(absent[name], source_file):
+            if name in absent and absent[name].offset and self._is_same_file(absent[name], source_file):
                 matches[name] = absent[name]
                 notices.append(f"{name} is back; reading continues where it stopped")
         notices += [
@@ -408,7 +408,7 @@ class FileMatcher:
         """
         state = position, source_file.state
         if self._checks.get(position.id) != state:
-            if not position.holds_for(source_file):
+            if not position.matches(source_file):
                 return False
             self._checks[position.id] = state
         return True
@@ -423,9 +423,11 @@ class FileMatcher:
         """If a new file is the copy of a truncated one, continue in the copy. Raises OSError."""
         file_id = self._copies.pop(source_file.name, None)
         for name, position in truncated.items():
-            if file_id == position.id or position.is_of_copy(source_file):
+            if file_id == position.id or position.matches_copy(source_file):
                 # Lines that came after the copy was made, and were cut with the file, have been read.
-                matches[source_file.name] = position.moved(source_file, min(position.at, source_file.size))
+                matches[source_file.name] = position.after(
+                    source_file, min(position.offset, source_file.size)
+                )
                 del truncated[name]
                 notices.append(
                     f"{name} was copied to {source_file.name} and truncated: reading the rest of the copy,"
@@ -441,7 +443,7 @@ class FileMatcher:
     ) -> bool:
         """True if a new file is the rotated copy, perhaps incomplete, of a followed file."""
         base = _ROTATED.sub("", source_file.name)
-        if base == source_file.name or base not in matches or not matches[base].at or source_file.whole:
+        if base == source_file.name or base not in matches or not matches[base].offset or source_file.whole:
             return False
         length, original = min(HEAD_BYTES, source_file.size), files_by_name[base]
         if source_file.size > original.size or _checksum(source_file.path, length) != _checksum(
@@ -461,9 +463,9 @@ def _missing_notices(names: list[str]) -> list[str]:
 
 
 def _restart_notice(name: str, position: FilePosition, source_file: SourceFile) -> str:
-    if not source_file.whole and source_file.inode == position.inode and source_file.size < position.at:
+    if not source_file.whole and source_file.inode == position.inode and source_file.size < position.offset:
         return (
-            f"{name} was truncated from at least {position.at:,} to {source_file.size:,} bytes:"
+            f"{name} was truncated from at least {position.offset:,} to {source_file.size:,} bytes:"
             " reading it from its start"
         )
     return (

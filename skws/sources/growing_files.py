@@ -51,7 +51,7 @@ class FilePortion:
     """Records of a file, and the position after them; ``done``: the file has no more."""
 
     read: Chunk
-    at: int
+    end: int
     done: bool = False
 
 
@@ -335,7 +335,7 @@ class FilesFeed(Feed):
         if not all(divides(source_file, self._schema) for _, source_file, _, _ in spans):
             return None
         sizes = [
-            (position.at - first) * (ROW_BYTES if source_file.whole else 1)
+            (position.offset - first) * (ROW_BYTES if source_file.whole else 1)
             for _, source_file, position, first in spans
         ]
         parts: list[FeedPart] = []
@@ -380,13 +380,13 @@ class FilesFeed(Feed):
         files = {matching.name: matching for matching in self._lookout.look(everything=True).files}
         inodes = {matching.inode: matching for matching in files.values()}
         for name, position in sorted(after.files.items(), key=lambda entry: arrival(entry[0])):
-            first = before.get(position.id, FilePosition(position.id)).at
-            if first >= position.at:
+            first = before.get(position.id, FilePosition(position.id)).offset
+            if first >= position.offset:
                 continue
             candidates = (files.get(name), inodes.get(position.inode))
-            matching = next((f for f in candidates if f is not None and position.holds_for(f)), None)
+            matching = next((f for f in candidates if f is not None and position.matches(f)), None)
             if matching is None:  # the file was copied, then cut
-                copies = (f for f in files.values() if f.size >= position.at and position.is_of_copy(f))
+                copies = (f for f in files.values() if f.size >= position.offset and position.matches_copy(f))
                 matching = next(copies, None)
             if matching is None:
                 raise SourceError(f"{self._root}: {name} is gone or has changed, and cannot be read again")
@@ -403,7 +403,7 @@ class FilesFeed(Feed):
             if not (self._is_table(source_file) or self._is_foreign(source_file))
         ]
         unread_bytes = sum(
-            source_file.size - positions.files[source_file.name].at
+            source_file.size - positions.files[source_file.name].offset
             for source_file in streams
             if not source_file.whole
         )
@@ -428,8 +428,8 @@ class FilesFeed(Feed):
             parts.append(_with_partition(source_file.name, portion.read.without(self._static)))
             if len(parts[-1]) < len(portion.read):
                 notices += self._table_notice(source_file)
-            if portion.at != position.at or portion.done:
-                after[source_file.name] = position.moved(source_file, portion.at, done=portion.done)
+            if portion.end != position.offset or portion.done:
+                after[source_file.name] = position.after(source_file, portion.end, done=portion.done)
             elif not len(portion.read):
                 self._exhausted[position.id] = source_file.state
         return Chunk.concat(parts), after
@@ -444,7 +444,7 @@ class FilesFeed(Feed):
         """
         portions: dict[str, FilePortion] = {}
         remaining = limit
-        by_size = sorted(pending, key=lambda file: file.size - positions.files[file.name].at)
+        by_size = sorted(pending, key=lambda file: file.size - positions.files[file.name].offset)
         for number, source_file in enumerate(by_size):
             share = max(1, -(-remaining // (len(by_size) - number)))
             portion = self._part(source_file, positions.files[source_file.name], share, notices)
@@ -472,11 +472,11 @@ class FilesFeed(Feed):
         self, source_file: SourceFile, position: FilePosition, share: int, notices: list[str]
     ) -> FilePortion:
         if not source_file.whole:
-            return read_part(source_file, self._schema, position.at, limit=share)
+            return read_part(source_file, self._schema, position.offset, limit=share)
         try:
-            return self._whole.part(position.id, source_file, position.at, share)
+            return self._whole.part(position.id, source_file, position.offset, share)
         except SourceError as error:
-            if position.at:
+            if position.offset:
                 raise
             notices += self._notice_once(f"{error}; reading it once it is complete")
             return FilePortion(NOTHING, 0)
@@ -484,7 +484,7 @@ class FilesFeed(Feed):
     def _has_news(self, source_file: SourceFile, position: FilePosition) -> bool:
         if self._exhausted.get(position.id) == source_file.state:
             return False
-        news = not position.done if source_file.whole else source_file.size > position.at
+        news = not position.done if source_file.whole else source_file.size > position.offset
         return news and not self._is_table(source_file)
 
     def _is_foreign(self, source_file: SourceFile) -> bool:
@@ -506,15 +506,15 @@ class FilesFeed(Feed):
 
     def _portion_between(self, source_file: SourceFile, position: FilePosition, first: int) -> FilePortion:
         if source_file.whole:
-            return WholeFiles(self._schema).part(position.id, source_file, first, position.at - first)
-        return read_part(source_file, self._schema, first, end=position.at)
+            return WholeFiles(self._schema).part(position.id, source_file, first, position.offset - first)
+        return read_part(source_file, self._schema, first, end=position.offset)
 
     def _growing_items(self, source_file: SourceFile) -> Iterator[Item]:
         """The present items of a growing file."""
         portion = read_part(source_file, self._schema, 0, limit=_PORTION)
         while len(portion.read):
             yield from portion.read
-            portion = read_part(source_file, self._schema, portion.at, limit=_PORTION)
+            portion = read_part(source_file, self._schema, portion.end, limit=_PORTION)
 
     def _is_table(self, source_file: SourceFile) -> bool:
         return source_file.named in self._static and source_file.relation(self._schema) is not None

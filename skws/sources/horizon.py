@@ -73,7 +73,7 @@ class RefusalMark(NamedTuple):
         return None if pair is None else cls(*map(int, pair))
 
     @classmethod
-    def behind(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
+    def after(cls, mark: RefusalMark | None, latest: int) -> RefusalMark:
         """The mark after further refusals."""
         return cls(latest, 1 if mark is None else mark.number + 1)
 
@@ -155,7 +155,7 @@ class BoundedFeed(OuterFeed):
         return replace(
             batch,
             read=bounded_chunk,
-            end=self._with_mark(batch.end, RefusalMark.behind(RefusalMark.of(start), latest)),
+            end=self._with_mark(batch.end, RefusalMark.after(RefusalMark.of(start), latest)),
             notices=notices,
         )
 
@@ -168,7 +168,7 @@ class BoundedFeed(OuterFeed):
         plan = self._feed.plan(self._own(start), limit)
         if plan is None:
             return None
-        return replace(plan, end=self._with_mark(plan.end, RefusalMark.behind(RefusalMark.of(start), latest)))
+        return replace(plan, end=self._with_mark(plan.end, RefusalMark.after(RefusalMark.of(start), latest)))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
         parts = self._feed.parts(self._own(start), self._own(end), number)

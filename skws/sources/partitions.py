@@ -56,7 +56,7 @@ class PartitionEnds:
         """The distinct latest times, sorted."""
         return np.array(sorted(self._run_ends.union(self._ends.values())), dtype=np.int64)
 
-    def told(self) -> Ints:
+    def rows(self) -> Ints:
         """The latest times as rows of a partition and a time; partition 0 if it is unknown."""
         rows = [(0, time) for time in sorted(self._run_ends)]
         rows += [(0 if partition is None else partition, time) for partition, time in self._ends.items()]
@@ -69,7 +69,7 @@ class PartitionEnds:
 _GOES_ON: Final = 0xFFFF  # these bits of a partition's number are not all 0 if it may continue
 
 
-def named(partition: int, input_number: int | None) -> int:
+def partition_number(partition: int, input_number: int | None) -> int:
     """The number of a partition of one of several inputs.
 
     ``input_number``: None for a partition that does not continue after its micro-batch.
@@ -89,7 +89,7 @@ class AwaitedPartitions:
         self._idle = idle
 
     def ends(self, rows: Ints, clock: int) -> Ints:
-        """The latest times of partitions that have records (``PartitionEnds.told``) or are waited for.
+        """The latest times of partitions that have records (``PartitionEnds.rows``) or are waited for.
 
         If several tasks have read one partition, the latest of their times counts.
         """

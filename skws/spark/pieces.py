@@ -12,7 +12,7 @@ import pyarrow as pa
 from skws.data.batch import BATCH, Chunk, RecordBatch, concat_batches
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.memory import MemoryShare, freeze_loaded_objects
-from skws.sources.partitions import PartitionEnds, named
+from skws.sources.partitions import PartitionEnds, partition_number
 from skws.spark.sliced_search import PIECES, piece_rows
 from skws.spark.streaming.layout import Layout
 from skws_mesh.columnar.columns import Ints
@@ -68,7 +68,7 @@ def shared_pieces(
             yield from divided(pending)
         for group, packer in zip(layout.groups, packers, strict=True):
             yield from _of_shard(group, packer.rest())
-        if ends is not None and (len(told := ends.told()) or silent):
+        if ends is not None and (len(told := ends.rows()) or silent):
             first, last = (int(told[:, 1].min()), int(told[:, 1].max())) if len(told) else (0, 0)
             report = PackedPiece(place, -1, Holds.TIME, first, last, len(told)), _with_clock(told)
             yield from ((group, *report) for group in layout.groups)
@@ -81,14 +81,16 @@ def shared_pieces(
 def _take(ends: PartitionEnds, chunk: Chunk, partition: int | None, number: int, *, lasting: bool) -> None:
     times, partitions = chunk.records.time, chunk.partitions
     if partitions is None:
-        ends.take(times, None if partition is None else named(partition, number if lasting else None))
+        ends.take(
+            times, None if partition is None else partition_number(partition, number if lasting else None)
+        )
         return
     for one in np.unique(partitions).tolist():
-        ends.take(times[partitions == one], named(one, number))
+        ends.take(times[partitions == one], partition_number(one, number))
 
 
 def _with_clock(told: Ints) -> bytes:
-    """The ends of partitions (``PartitionEnds.told``), and the time of the report."""
+    """The ends of partitions (``PartitionEnds.rows``), and the time of the report."""
     return np.concatenate([[time.time_ns() // 1000], told.reshape(-1)]).astype("<i8").tobytes()
 
 

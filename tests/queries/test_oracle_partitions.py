@@ -17,7 +17,7 @@ from skws.queries.kinds import plans_of
 from skws.queries.partitioning.parts import Part, Partitioning
 from skws.queries.session import Session
 from skws.results.result import Result
-from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, named
+from skws.sources.partitions import AwaitedPartitions, PartitionEnds, final_of, partition_number
 from skws.spark.streaming.messages import BatchHeader, MicroBatch, Reached
 from skws.spec.job import Job
 from skws.spec.query_spec import PATTERN, SIZE, TOP, Query
@@ -263,13 +263,13 @@ def test_ends_of_stretches_say_what_is_final() -> None:
     for times, partition in (([5, 3, 9], 1), ([8, 1, 2], 2), ([7], 1)):
         known.take(np.array(times, dtype=np.int64), partition)
     assert known.all().tolist() == [8, 9]
-    assert known.told().tolist() == [[1, 9], [2, 8]]
-    assert PartitionEnds(0).all().tolist() == PartitionEnds(0).told().tolist() == []
+    assert known.rows().tolist() == [[1, 9], [2, 8]]
+    assert PartitionEnds(0).all().tolist() == PartitionEnds(0).rows().tolist() == []
 
 
 def test_partitions_that_bring_nothing_are_waited_for() -> None:
     known: list[list[int]] = []
-    one, two, alone = named(1, 0), named(2, 0), named(1, None)
+    one, two, alone = partition_number(1, 0), partition_number(2, 0), partition_number(1, None)
     for clock, told, expected in (
         (100, [(one, 5), (two, 50), (0, 9), (alone, 7), (alone, 8)], [5, 8, 9, 50]),
         (104, [(two, 60)], [5, 60]),  # without a number, it may never continue

@@ -146,7 +146,7 @@ class KafkaFeed(Feed):
                 messages = self._take(reader, limit)
                 has_refusals = any(message.refused for message in messages)
                 horizon = (
-                    RefusalMark.behind(position.horizon, self._latest) if has_refusals else position.horizon
+                    RefusalMark.after(position.horizon, self._latest) if has_refusals else position.horizon
                 )
                 position = replace(position, next=reader.offsets(), horizon=horizon)
                 ahead = None if self._retry.away else reader.ahead()
@@ -188,7 +188,7 @@ class KafkaFeed(Feed):
         self._plan_ends = ends
         horizon = position.horizon
         if self._horizon.ahead is not None:  # some may be refused later
-            horizon = RefusalMark.behind(horizon, self._latest)
+            horizon = RefusalMark.after(horizon, self._latest)
         end = replace(position, next=ends, horizon=horizon)
         return BatchPlan(end.offset(), total > limit, self._take_notices())
 

@@ -182,8 +182,8 @@ class PostgresFeed(Feed):
         if reader is None:
             return NOTHING, position
         try:
-            while reader.waiting < limit or (reader.in_transaction and reader.waiting < _WHOLE):
-                is_settled = bool(reader.waiting) and not reader.in_transaction
+            while reader.record_count < limit or (reader.in_transaction and reader.record_count < _WHOLE):
+                is_settled = bool(reader.record_count) and not reader.in_transaction
                 message = self._stream.read(0 if is_settled else _WAIT_SECONDS)
                 if message is not None:
                     reader.take(message)
@@ -195,7 +195,7 @@ class PostgresFeed(Feed):
             self._on_error(error)
             return NOTHING, position
         except SourceError:
-            if not reader.waiting:
+            if not reader.record_count:
                 raise
             # Return the records before the fault first; the next poll raises it again.
             self._disconnect()
@@ -235,11 +235,11 @@ class PostgresFeed(Feed):
                 self._on_error(error)
 
     def _read_until(self, reader: LogReader, last: LogPosition) -> Chunk:
-        while not reader.reached(last, self._stream.wal_end):
+        while not reader.has_reached(last, self._stream.wal_end):
             message = self._stream.read(_WAIT_SECONDS)
             if message is None:
                 self._stream.request_status()
-            elif reader.beyond(message, last):
+            elif reader.is_beyond(message, last):
                 raise SourceError(
                     f"{self._address.shown}: the log no longer holds the offset {last.offset()}"
                 )

@@ -443,7 +443,7 @@ def _typed(table: _StreamTable, index: int, texts: pa.Array, kind: AttributeType
 class LogReader:
     """Makes records from the messages of the log; ``position`` is after every change that was taken.
 
-    ``horizon``: commit times beyond it do not raise the times of later changes. ``waiting``: the number of
+    ``horizon``: commit times beyond it do not raise the times of later changes. ``record_count``: that of the
     records that ``chunk`` will return.
     """
 
@@ -451,7 +451,7 @@ class LogReader:
         self.position = position
         self._horizon = horizon
         self.notices: list[str] = []
-        self.waiting = 0
+        self.record_count = 0
         self._decoder = decoder
         self._begin: BeginMessage | None = None
         self._number = 0
@@ -490,7 +490,7 @@ class LogReader:
     def chunk(self) -> Chunk:
         """The records of all messages since the last call. Raises SourceError for a malformed one."""
         self._decode()
-        chunks, self._chunks, self.waiting = self._chunks, [], 0
+        chunks, self._chunks, self.record_count = self._chunks, [], 0
         return Chunk.concat(chunks)
 
     def skip_to(self, wal_end: int) -> None:
@@ -503,7 +503,7 @@ class LogReader:
         """True if the transaction was read before: its commit is before the position."""
         return self._begin is not None and self._begin.lsn < self.position.lsn
 
-    def reached(self, last: LogPosition, wal_end: int) -> bool:
+    def has_reached(self, last: LogPosition, wal_end: int) -> bool:
         """True if everything up to ``last``, a position of an earlier connection, has been read."""
         if last.change:
             return self._begin is not None and self._begin.lsn >= last.lsn and self._number >= last.change
@@ -511,7 +511,7 @@ class LogReader:
             return self._begin.lsn >= last.lsn
         return self.position.lsn >= last.lsn or wal_end >= last.lsn
 
-    def beyond(self, message: bytes, last: LogPosition) -> bool:
+    def is_beyond(self, message: bytes, last: LogPosition) -> bool:
         """True if a message is after ``last``, which has not been reached."""
         if is_row_change(message):
             return False
@@ -525,7 +525,7 @@ class LogReader:
         if self._decoder.follows(table_of(message)):
             self._messages.append(message)
             self._moments.append(moment)
-            self.waiting += 2 if is_update(message) else 1  # an update deletes and inserts
+            self.record_count += 2 if is_update(message) else 1  # an update deletes and inserts
         self._advance(moment)
         if len(self._messages) >= _MANY:
             self._decode()
@@ -536,7 +536,7 @@ class LogReader:
             return
         self._decode()
         self._chunks.append(Chunk.of(self._decoder.truncation(truncate, moment)))
-        self.waiting += len(self._chunks[-1])
+        self.record_count += len(self._chunks[-1])
         self._advance(moment)
 
     def _next_moment(self) -> Moment | None:

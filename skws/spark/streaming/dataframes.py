@@ -182,7 +182,7 @@ def _of_queries(queries: Mapping[str, Query]) -> list[dict[str, Any]]:
 
 
 def _in_order(rows: Iterable[Any]) -> tuple[list[tuple[PackedPiece, bytes]], Ints, int]:
-    """The pieces by their first times; the ends of partitions (``PartitionEnds.told``), and their times."""
+    """The pieces by their first times; the ends of partitions (``PartitionEnds.rows``), and their times."""
     pending: list[tuple[PackedPiece, bytes]] = []
     told: list[Ints] = [np.zeros((0, 2), dtype=np.int64)]
     clock = ALWAYS

@@ -57,7 +57,9 @@ class BareColumns:
         ]
         used_names = {location[0] for location in columns_of_attributes if location is not None}
         self._unknown_columns = [(index, name) for name, index in indices.items() if name not in used_names]
-        self._time = names.index("time") if "time" in record_fields and self._reader.stamped else None
+        self._time = (
+            names.index("time") if "time" in record_fields and self._reader.takes_record_time else None
+        )
         self.usable = (
             len(set(names)) == len(names)
             and record_fields <= {"time"}
@@ -65,8 +67,8 @@ class BareColumns:
             and not has_nested(schema, relation)
             and all(location is None or location[1] is None for location in columns_of_attributes)
             and bool(used_names)
-            and missing.isdisjoint(self._reader.wanted(delete=False))
-            and (self._time is not None or not self._reader.stamped)
+            and missing.isdisjoint(self._reader.required_names(delete=False))
+            and (self._time is not None or not self._reader.takes_record_time)
         )
 
     def batch(self, columns: Sequence[pa.Array]) -> RecordBatch | None:

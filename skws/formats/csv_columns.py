@@ -44,7 +44,7 @@ def chunks(
                 lines.put_back(piece)
                 yield Chunk.of(_items_until(items, reader, reader.end + sum(map(len, piece))))
             else:
-                reader.pass_by(piece)
+                reader.skip_lines(piece)
                 yield Chunk(batch)
         yield Chunk.of(items)
         yield Chunk.of([*reader.notes(), *columns.notes(str(split.path))])

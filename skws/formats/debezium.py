@@ -164,7 +164,7 @@ def is_change(item: Any) -> bool:
 
 def changed_table(item: Any) -> Any:
     """The table of a change event; None if the event names none, as a tombstone does."""
-    return _table(unwrapped(item)[2])
+    return _table(unwrap(item)[2])
 
 
 def _table(payload: Any) -> Any:
@@ -189,7 +189,7 @@ class ChangeReader:
 
         ``default_time``: the time of an event without a time. Raises MalformedError.
         """
-        raw_key, schema, payload = unwrapped(item)
+        raw_key, schema, payload = unwrap(item)
         key = _key(raw_key)
         if payload is None:
             return []
@@ -230,7 +230,7 @@ class ChangeReader:
         return self._readers[table]
 
 
-def unwrapped(item: Any) -> tuple[Any, Any, Any]:
+def unwrap(item: Any) -> tuple[Any, Any, Any]:
     """The key, the schema and the payload of a change event."""
     key: Any = None
     if type(item) is dict and "value" in item and "key" in item and "op" not in item:

@@ -112,10 +112,10 @@ def _is_wide(head: bytes) -> bool:
     return head.startswith(_WIDE) and (end < 0 or head[zero_index : zero_index + 1] in (b"", b"\0"))
 
 
-def unpacked(path: Path, file: IO[bytes]) -> IO[bytes]:
+def unpack(path: Path, file: IO[bytes]) -> IO[bytes]:
     """The bytes of JSON lines or CSV in UTF-8. Raises SourceError, or one of ``FAULTS``."""
-    unpack = _UNPACK.get(path.suffix.lower())
-    plain: Any = file if unpack is None else io.BufferedReader(unpack(file, path))
+    unpacker = _UNPACK.get(path.suffix.lower())
+    plain: Any = file if unpacker is None else io.BufferedReader(unpacker(file, path))
     head = plain.peek(4096)[:4096]
     while (recoding := _recoding(head)) is not None:
         plain = io.BufferedReader(_Recoded(path, plain, recoding))
@@ -273,7 +273,7 @@ def opened(path: Path, advance: Advance = ignore) -> Iterator[IO[bytes]]:
     """
     try:
         with io.BufferedReader(CountedFile(path, advance), BLOCK) as file:
-            yield unpacked(path, file)
+            yield unpack(path, file)
     except FAULTS as error:
         raise fault(path, error) from None
 

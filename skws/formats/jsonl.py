@@ -191,12 +191,12 @@ class LineReader:
             if self._changes is None or not is_change(item) or "relation" in item:
                 raise error
             records = self._changes.records(item)
-        if not records and not self.of_changes:
+        if not records and not self.has_changes:
             raise MalformedError("a tombstone, but no change events") if item is not None else error
         return records
 
     @property
-    def of_changes(self) -> bool:
+    def has_changes(self) -> bool:
         """True if the file has change events: only then are tombstones ignored."""
         if self._has_changes is None:
             holds = json_holds(self._split.path, self._schema, self._split.relation)
@@ -341,7 +341,7 @@ class BareChunkReader(ChunkReader):
         self._number = relation
         self._reader = RowReader(schema, relation)
         fields = _fields(schema, definition)
-        if self._reader.stamped:
+        if self._reader.takes_record_time:
             fields.append(("time", str | int | float, msgspec.field()))
         if "op" not in known_names:
             fields.append(("op", Literal["+"], "+"))

@@ -16,7 +16,7 @@ import orjson
 
 from skws.data.batch import BadRecord, Record
 from skws.data.value_conversion import MalformedError, shown
-from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, reached
+from skws.formats.rows import DEEPEST, MISSING, BareRowReader, RowReader, notes, value_at
 from skws_schema.model import PLACE, Schema
 from skws_schema.number_texts import digits
 
@@ -184,7 +184,7 @@ def _text(value: object) -> str:
 
 def _elements(item: Mapping[str, Any], path: str) -> list[Any]:
     """The elements of the array at ``path``; empty if there is none. Raises MalformedError."""
-    array = reached(item, path)
+    array = value_at(item, path)
     if array is MISSING or array is None:
         return []
     if not isinstance(array, list):

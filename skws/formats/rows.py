@@ -82,7 +82,7 @@ class RowReader:
         self.names = tuple(a.name for a in self.relation.attributes)
         self.time_column = self._time_column()
         # True if an insertion takes the record's time.
-        self.stamped = not self.table and self.time_column is None
+        self.takes_record_time = not self.table and self.time_column is None
         self._width = len(self.names)
         self._needed = needed(schema, self.relation)
         self._key = frozenset(self.relation.key) or self._needed
@@ -125,13 +125,13 @@ class RowReader:
             return self._row_by_origin(self._origins, row, self._key)
         return self.convert(self.complete(row, self._key))
 
-    def wanted(self, *, delete: bool) -> frozenset[str]:
+    def required_names(self, *, delete: bool) -> frozenset[str]:
         """The attributes that a row must have, possibly NULL."""
         return self._key if delete else self._needed
 
     def takes_time(self, *, delete: bool) -> bool:
         """True if the record's time matters."""
-        return self.stamped or (delete and not self.table)
+        return self.takes_record_time or (delete and not self.table)
 
     def complete(self, row: Any, required: Iterable[str]) -> tuple[Any, ...]:
         """The values of ``row`` in order; NULL for missing ones that are not in ``required``."""
@@ -164,7 +164,9 @@ class RowReader:
             try:
                 kind = attribute.type
                 plain = attribute.origin is None
-                values.append(conversion(kind, type(value))(value) if plain else taken(attribute, value))
+                values.append(
+                    conversion(kind, type(value))(value) if plain else attribute_value(attribute, value)
+                )
             except MalformedError as error:
                 values.append(self.missing_value(attribute.name, error))
         return tuple(values)
@@ -470,7 +472,7 @@ class BareRowReader:
 
 def _insertion(reader: RowReader, row: Any, time_value: Any, default_time: int | None) -> Record:
     values = reader.insertion(row)
-    if reader.stamped and time_value is not None:
+    if reader.takes_record_time and time_value is not None:
         return Record(reader.index, timestamp(time_value), values)
     return reader.record(values, default_time)
 
@@ -539,7 +541,7 @@ _TEXTS: Final = (AttributeType.TEXT, AttributeType.STRING)
 _BETWEEN: Final = ", "
 
 
-def reached(value: Any, path: str) -> Any:
+def value_at(value: Any, path: str) -> Any:
     """The value at ``path``; a list if the path passes arrays; MISSING if there is none.
 
     A field whose name is the whole path, with its dots, takes precedence. Raises MalformedError for arrays
@@ -572,7 +574,7 @@ DEEPEST: Final = 8
 
 
 def leaves(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a row that are not objects, by their path for ``reached``.
+    """The values of a row that are not objects, by their path for ``value_at``.
 
     A value is a list if its path passes arrays; objects more than ``DEEPEST`` levels deep are left out.
     """
@@ -595,7 +597,7 @@ def _put(values_by_path: dict[str, Any], path: str, value: Any, depth: int, *, l
         values_by_path[path] = value
 
 
-def taken(attribute: Attribute, value: Any) -> Value:
+def attribute_value(attribute: Attribute, value: Any) -> Value:
     """A value from JSON, or from a column of objects, as a value of ``attribute``. Raises MalformedError."""
     if isinstance(value, datetime | date):
         value = value.isoformat()
@@ -610,9 +612,9 @@ def _join_leaves(attribute: Attribute, leaves: list[Any]) -> Value:
     """The value of an array. Raises MissingError with the other elements if some are missing."""
     present = [leaf for leaf in leaves if not _is_no_number(leaf)]
     if len(present) <= 1:
-        value = taken(attribute, present[0]) if present else None
+        value = attribute_value(attribute, present[0]) if present else None
     elif attribute.type in _TEXTS:
-        value = _BETWEEN.join(str(taken(attribute, leaf)) for leaf in present)
+        value = _BETWEEN.join(str(attribute_value(attribute, leaf)) for leaf in present)
     else:
         raise refusal(attribute.type, present)
     if len(present) < len(leaves):
@@ -667,7 +669,7 @@ class Origins:
 
     @staticmethod
     def _value(row: Mapping[str, Any], origin: str | None, name: str | None) -> Any:
-        value = MISSING if origin is None else reached(row, origin)
+        value = MISSING if origin is None else value_at(row, origin)
         return row.get(name, MISSING) if value is MISSING and name is not None else value
 
 
@@ -691,18 +693,18 @@ def within(attribute: Attribute, path: str) -> Convert:
     """A conversion that takes the value at ``path`` out of a column's value."""
 
     def convert(value: Any) -> Value:
-        value_at_path = reached(value, path)
-        return None if value_at_path is MISSING else taken(attribute, value_at_path)
+        inner = value_at(value, path)
+        return None if inner is MISSING else attribute_value(attribute, inner)
 
     return convert
 
 
 def lenient(attribute: Attribute, convert: Convert) -> Convert:
-    """``convert``, extended by the values that ``taken`` accepts for an attribute with an origin."""
+    """``convert``, extended by values that ``attribute_value`` accepts for an attribute with an origin."""
     if attribute.origin is None:
         return convert
 
     def either(value: Any) -> Value:
-        return taken(attribute, value) if isinstance(value, list | bool | float) else convert(value)
+        return attribute_value(attribute, value) if isinstance(value, list | bool | float) else convert(value)
 
     return either

@@ -18,22 +18,22 @@ import orjson
 
 from skws.data.value_conversion import TOO_DEEP, MalformedError, Unreadable, shown
 from skws.formats import Format
-from skws.formats.debezium import changed_table, exact_row, is_change, unwrapped
+from skws.formats.debezium import changed_table, exact_row, is_change, unwrap
 from skws.formats.exact_json import loads
 from skws.formats.files import BOM, not_json, opened
 from skws.formats.nested import arrays, without
 from skws.formats.parquet import parquet
-from skws.formats.rows import DEEPEST, FLAT, MISSING, TRUNCATE, Flat, leaves, reached
-from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visited
+from skws.formats.rows import DEEPEST, FLAT, MISSING, TRUNCATE, Flat, leaves, value_at
+from skws.formats.splits import NoRecordsError, format_of, skipped_notes, visit_files
 from skws.formats.tabular import (
     CsvLayout,
     as_text,
-    begun,
     check_utf8,
     column_names,
     csv_fault,
     fields_of,
-    fitted,
+    fit_fields,
+    read_layout,
 )
 from skws_schema.errors import SourceError, counted, nearest_file
 from skws_schema.infer.column_profile import profile
@@ -142,7 +142,7 @@ class Samples:
         if relation in self._rows and known_path is None:
             return [row]
         path = (_array_path(row.values) or "") if known_path is None else known_path.partition(".")[2]
-        elements = reached(row.values, path) if path else MISSING
+        elements = value_at(row.values, path) if path else MISSING
         if not isinstance(elements, list):
             return [row]
         if known_path is None:
@@ -287,7 +287,7 @@ def _files(path: Path, skipped: list[NoRecordsError]) -> Iterator[Path]:
 
     if not path.exists():
         raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-    return visited(path, check_format, skipped.append)
+    return visit_files(path, check_format, skipped.append)
 
 
 def _is_series(files: Sequence[Path]) -> bool:
@@ -349,7 +349,7 @@ def _rows_of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
 
 def _rows_of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row after a change event; none for a deletion."""
-    _, schema, event = unwrapped(item)
+    _, schema, event = unwrap(item)
     table, after = changed_table(item), event.get("after") if isinstance(event, dict) else None
     if isinstance(table, str) and isinstance(after, dict):
         yield SampleRow(table, exact_row(schema, after), timed=True)
@@ -357,7 +357,7 @@ def _rows_of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
 
 def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:
     with opened(file) as raw:
-        layout, lines = begun(raw)
+        layout, lines = read_layout(raw)
         reader = fields_of(map(as_text, lines), layout, strict=False)
         try:
             header = column_names(next(filter(None, reader), []), layout.width)
@@ -376,7 +376,7 @@ def _csv_records(file: Path, reader: Any, layout: CsvLayout, skip: _Skip) -> Ite
             if fields is None:
                 return
             if fields:
-                fields = fitted(fields, layout)
+                fields = fit_fields(fields, layout)
                 check_utf8("".join(fields))
                 yield fields
         except (csv.Error, MalformedError) as error:

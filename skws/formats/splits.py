@@ -102,7 +102,7 @@ def plan(
             )
         if not path.exists():
             raise SourceError(f"{path}: no such file or directory{nearest_file(path)}")
-        files = list(visited(path, lambda paths: _file(paths, schema, relation), skipped.append))
+        files = list(visit_files(path, lambda paths: _file(paths, schema, relation), skipped.append))
         ordinals = count(first)
         splits = [split for file in files for split in _splits(file, split_bytes, ordinals)]
     except OSError as error:
@@ -133,7 +133,7 @@ def _known_suffixes() -> str:
     return ", ".join(SUFFIXES) + "; text files also in .gz, .bz2 or .zip"
 
 
-def visited(
+def visit_files(
     path: Path, visit: Callable[[Sequence[Path]], T], skip: Callable[[NoRecordsError], None], *above: Path
 ) -> Iterator[T]:
     """The results of ``visit`` for all files at and under a path; it gets the directories and the file.
@@ -146,7 +146,7 @@ def visited(
         return
     for entry in replay_entries(path):
         try:
-            yield from visited(entry, visit, skip, *paths)
+            yield from visit_files(entry, visit, skip, *paths)
         except NoRecordsError as reason:
             skip(reason)
 
@@ -274,7 +274,7 @@ def names_relations(path: Path, kind: str, schema: Schema, relation: int | None)
 def csv_header(path: Path) -> list[str]:
     """The names of the columns."""
     with opened(path) as file:
-        layout, lines = tabular.begun(file)
+        layout, lines = tabular.read_layout(file)
         try:
             reader = tabular.fields_of(map(tabular.as_text, lines), layout, strict=False)
             return tabular.column_names(next(filter(None, reader), []), layout.width)

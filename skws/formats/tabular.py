@@ -170,7 +170,7 @@ class _AttributeColumns:
             a.name for a, location in zip(attributes, columns_of_attributes, strict=True) if location is None
         ]
         self._missing = {
-            delete: next((name for name in missing if name in reader.wanted(delete=delete)), None)
+            delete: next((name for name in missing if name in reader.required_names(delete=delete)), None)
             for delete in (False, True)
         }
 
@@ -344,7 +344,7 @@ def column_names(header: Sequence[str], width: int = 0) -> list[str]:
     return names
 
 
-def fitted(fields: list[str], layout: CsvLayout) -> list[str]:
+def fit_fields(fields: list[str], layout: CsvLayout) -> list[str]:
     """``fields``, filled up to the width of the layout, without empty ones beyond.
 
     Raises MalformedError if there are more, or fewer than the header has.
@@ -370,7 +370,7 @@ def as_text(line: bytes) -> str:
     return line.decode("utf-8", "surrogateescape")
 
 
-def begun(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
+def read_layout(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
     """The layout of a file, and all of its lines without a byte order mark."""
     lines = iter(file)
     head = list(islice(lines, HEAD_LINES))
@@ -416,7 +416,7 @@ class CsvReader:
         yield from self.records()
         yield from self.notes()
 
-    def pass_by(self, lines: Sequence[bytes]) -> None:
+    def skip_lines(self, lines: Sequence[bytes]) -> None:
         """Skip lines that have been read in another way; called between two records."""
         self._advance()
         self._lines_of_record += lines
@@ -461,7 +461,7 @@ class CsvReader:
         self._flat = ColumnReader(self._schema, names, self._split.relation, _of_text, timestamp_of_text)
 
     def _record(self, flat: ColumnReader, fields: list[str]) -> Record:
-        fields = fitted(fields, self._layout)
+        fields = fit_fields(fields, self._layout)
         if not all(map(str.isascii, fields)):
             for field in fields:
                 check_utf8(field)
@@ -478,10 +478,10 @@ class CsvReader:
 
 
 def _layout_with_mark(file: Iterable[bytes]) -> tuple[CsvLayout, Iterator[bytes]]:
-    """Like ``begun``, with the byte order mark, which counts in offsets."""
+    """Like ``read_layout``, with the byte order mark, which counts in offsets."""
     lines = iter(file)
     head = list(islice(lines, HEAD_LINES))
-    return begun(head)[0], chain(head, lines)
+    return read_layout(head)[0], chain(head, lines)
 
 
 def _of_text(_column: int, attribute: Attribute) -> Convert:

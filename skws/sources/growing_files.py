@@ -18,7 +18,7 @@ from skws.formats.files import BLOCK, END, Format, Split, line_count, opened
 from skws.formats.jsonl import CHUNK_BYTES, chunk_reader, reads_columns
 from skws.formats.parquet import parquet
 from skws.formats.splits import names_relations, read_split
-from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, begun
+from skws.formats.tabular import HEAD_LINES, OPEN_QUOTE, CsvLayout, CsvReader, read_layout
 from skws.sources.feed import (
     Backlog,
     Batch,
@@ -129,7 +129,7 @@ def _csv_part(source_file: SourceFile, schema: Schema, offset: int, limit: int, 
 def _header(file: IO[bytes]) -> tuple[list[bytes], CsvLayout] | None:
     """The lines up to the header, and the layout of the file; None without a complete header."""
     lines = [line for line in islice(file, HEAD_LINES) if line.endswith(b"\n")]
-    layout = begun(lines)[0]
+    layout = read_layout(lines)[0]
     return (lines[: layout.before + 1], layout) if layout.before < len(lines) else None
 
 

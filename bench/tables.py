@@ -144,7 +144,7 @@ def measured(folder: Path, rows: int, processes: int) -> Iterator[str]:
     )
     (table,) = open_tables(schema)
     values = np.sort(np.random.default_rng(3).integers(0, rows, 10_000))
-    joined = table.by((0,))
+    joined = table.join_index((0,))
     joined.partners(values)
     began = time.process_time()
     for _ in range(10):

@@ -26,14 +26,14 @@ def show(ctx: typer.Context) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from skws.index.kept import kept_indexes  # noqa: PLC0415 - for this command alone
+    from skws.index.kept import cached_indexes  # noqa: PLC0415 - for this command alone
 
-    indexes = kept_indexes()
+    indexes = cached_indexes()
     now = time.time()
     for one in indexes:
         days = int((now - one.used) / _DAY)
         when = "today" if days <= 0 else f"{counted(days, 'day')} ago"
-        write_text(f"{one.size / _MEGABYTE:>10,.1f} MB  {when:<12}  {visible(one.of)}\n")
+        write_text(f"{one.size / _MEGABYTE:>10,.1f} MB  {when:<12}  {visible(one.source)}\n")
     size = sum(one.size for one in indexes) / _MEGABYTE
     number = "1 index" if len(indexes) == 1 else f"{len(indexes):,} indexes"
     write_text(f"{number}, {size:,.1f} MB")

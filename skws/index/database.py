@@ -17,8 +17,8 @@ import numpy.typing as npt
 import orjson
 
 from skws.data.arrow_blocks import ArrowBlock
-from skws.index.postings import IndexFile, IndexFolder, IndexParts, appended, data_file, save
-from skws.index.table import PART, Joined, TableIndex
+from skws.index.postings import IndexFile, IndexFolder, IndexParts, array_writer, data_file, save
+from skws.index.table import PART, JoinIndex, TableIndex
 from skws.keywords.keyword_query import Condition
 from skws.keywords.match import Matcher
 from skws_mesh.columnar.columns import NOTHING, NULL, Hashes, Ints, TupleColumns, distinct, index_hashes
@@ -90,7 +90,7 @@ class StoredTuples:
         earlier_rows: dict[int, int] = {}
         for table, first in zip(self.tables, self._first, strict=False):
             rows, counts = table.occurrences.T
-            earlier_rows |= zip((table.places(rows) + first).tolist(), counts.tolist(), strict=True)
+            earlier_rows |= zip((table.indices_of(rows) + first).tolist(), counts.tolist(), strict=True)
         return earlier_rows
 
     def with_words(self, matcher: Matcher) -> Ints:
@@ -99,7 +99,7 @@ class StoredTuples:
         for _, alternative in matcher.alternatives():
             if not isinstance(alternative, Condition):
                 for table, first in zip(self.tables, self._first, strict=False):
-                    slots.append(table.places(table.containing(alternative)) + first)
+                    slots.append(table.indices_of(table.containing(alternative)) + first)
         return distinct(np.concatenate(slots))
 
     def words(self) -> Mapping[str, int]:
@@ -138,14 +138,14 @@ def _save_columns(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets,
     with ExitStack() as files:
 
         def column(name: str, kind: type[np.generic] = np.int64, *width: int) -> Callable[[Ints], None]:
-            return files.enter_context(appended(folder, name, (size, *width), kind))
+            return files.enter_context(array_writer(folder, name, (size, *width), kind))
 
         relation, start, end, place = map(column, ("relation", "start", "end", "place"))
         keys = column("keys", np.int64, key_sets.width)
         block, place_in_block = (column(name, np.int32) for name in _ROWS)
         blocks = 0
         for table in tables:
-            row_numbers = table.every()
+            row_numbers = table.row_numbers()
             block(blocks + row_numbers // PART)
             place_in_block(row_numbers % PART)
             blocks += -(-table.size // PART)
@@ -162,8 +162,8 @@ def _keys(table: TableIndex, key_sets: KeySets) -> Ints:
     """The join values of a table's rows, with a column for each key set."""
     keys = np.full((len(table), key_sets.width), NULL)
     for key_set, columns in enumerate(key_sets.columns[table.relation]):
-        rows, values = table.by(columns).entries()
-        keys[table.places(rows), key_set] = values
+        rows, values = table.join_index(columns).entries()
+        keys[table.indices_of(rows), key_set] = values
     return keys
 
 
@@ -173,13 +173,13 @@ class _Entries(NamedTuple):
     table: TableIndex
     first: int
     index_number: int
-    joined: Joined
+    joined: JoinIndex
     bounds: slice
 
     def hashed(self) -> tuple[Hashes, Ints]:
         """The hash and the slot of each entry."""
         rows, values = self.joined.entries(self.bounds)
-        return index_hashes(np.full(len(values), self.index_number), values), self.table.places(
+        return index_hashes(np.full(len(values), self.index_number), values), self.table.indices_of(
             rows
         ) + self.first
 
@@ -194,9 +194,9 @@ def _save_entries(folder: Path, tables: Sequence[TableIndex], key_sets: KeySets,
     max_slots = sum(map(len, tables)) + space
     entries_written = 0
     with (
-        appended(folder, "entries", (sum(sizes) + extra,), np.uint64) as entries,
+        array_writer(folder, "entries", (sum(sizes) + extra,), np.uint64) as entries,
         # A directory has at most one entry more than its run.
-        appended(folder, "begins", (sum(run.directory for run in runs) + 2 * extra,), np.int32) as begins,
+        array_writer(folder, "begins", (sum(run.directory for run in runs) + 2 * extra,), np.int32) as begins,
     ):
         for group in groups:
             run = HashIndex(max_slots)
@@ -222,7 +222,7 @@ def _runs_of_entries(tables: Sequence[TableIndex], key_sets: KeySets) -> list[li
     space = 0
     for table, first in zip(tables, _first_slots(tables).tolist(), strict=False):
         for key_set, columns in enumerate(key_sets.columns[table.relation]):
-            joined, index = table.by(columns), table.relation * key_sets.width + key_set
+            joined, index = table.join_index(columns), table.relation * key_sets.width + key_set
             begin = 0
             while begin < len(joined):
                 if not space:

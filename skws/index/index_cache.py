@@ -33,8 +33,8 @@ from skws.formats.rows import RowReader
 from skws.formats.splits import plan, read_split
 from skws.formats.stored_columns import typed_batches
 from skws.index.database import StoredTuples, save_database_slots, save_slots
-from skws.index.kept import DATABASES, TABLES, alone, forget_old
-from skws.index.postings import Gathered, IndexFile, data_file, mark_of, packed, save
+from skws.index.kept import DATABASES, TABLES, delete_old, locked_folder
+from skws.index.postings import ChunkCollector, IndexFile, data_file, mark_of, packed_folder, save
 from skws.index.table import (
     PART,
     TableIndex,
@@ -160,7 +160,7 @@ def _save_words(
     """Write the postings of all searched columns; returns each column's numbers of texts and characters."""
     texts = dict.fromkeys(relation.search, (0, 0))
     analyzers = {name: relation.attributes[relation.columns[name]].analyzer for name in relation.search}
-    with closing(Gathered(folder, dict.fromkeys(analyzers.values()))) as gathered:
+    with closing(ChunkCollector(folder, dict.fromkeys(analyzers.values()))) as collector:
         for first, block in rows.parts():
             is_current = pa.array(~is_superseded[first : first + len(block)])
             for column, name in zip(relation.search_columns, relation.search, strict=True):
@@ -168,9 +168,9 @@ def _save_words(
                 count, characters = texts[name]
                 length = pc.sum(pc.utf8_length(column_texts)).as_py() or 0
                 texts[name] = count + len(column_texts) - column_texts.null_count, characters + length
-                gathered.add(first, column_texts, analyzers[name])
+                collector.add(first, column_texts, analyzers[name])
             report(first + len(block))
-        gathered.save(folder)
+        collector.save(folder)
     return texts
 
 
@@ -237,7 +237,7 @@ def rows_of_tables(schema: Schema, relations: Collection[int]) -> Iterator[Recor
     for table in open_tables(schema):
         if table.relation not in relations:
             continue
-        numbers = table.every()
+        numbers = table.row_numbers()
         for part_numbers in np.split(numbers, range(PART, len(numbers), PART)):
             for row in table.rows(part_numbers).rows(np.arange(len(part_numbers))):
                 yield Record(table.relation, 0, row)
@@ -279,7 +279,7 @@ def _open_table(schema: Schema, number: int, report: ReportProgress) -> TableInd
     try:
         subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(description)}"
         path = subfolder / f"{digest(identity)}.index"
-        with alone(subfolder, f"table {relation.name} of {relation.source}"):
+        with locked_folder(subfolder, f"table {relation.name} of {relation.source}"):
             if _ensure(
                 path,
                 path.stem,
@@ -288,7 +288,7 @@ def _open_table(schema: Schema, number: int, report: ReportProgress) -> TableInd
                 ),
             ):
                 _delete_others(path)
-                forget_old(subfolder)
+                delete_old(subfolder)
             return TableIndex(IndexFile(path), number, relation)
     except OSError as error:
         raise SourceError(
@@ -303,9 +303,9 @@ def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
     folder = cache_folder(TABLES) / f"tuples-{digest(repr((names, schema)))}"
     path, mark = folder / "index", repr((_FORMAT, __version__, [str(table.path) for table in tables]))
     try:
-        with alone(folder, f"searches of the tables {', '.join(names)}"):
+        with locked_folder(folder, f"searches of the tables {', '.join(names)}"):
             if _ensure(path, mark, lambda to: save_slots(to, schema, tables, _SPACE)):
-                forget_old(folder)
+                delete_old(folder)
             return StoredTuples(IndexFile(path), tables)
     except OSError as error:
         raise SourceError(
@@ -341,11 +341,11 @@ def database_index(
         make_parts(folder, schema, partial(_batches_of, database), report, _unchanged(path, mark))
 
     try:
-        with alone(path.parent, database.name) if file is None else nullcontext():
+        with locked_folder(path.parent, database.name) if file is None else nullcontext():
             is_new = _ensure(path, mark, make)
             index = StoredTuples.of_database(IndexFile(path), schema)
         if is_new and file is None:
-            forget_old(path.parent)
+            delete_old(path.parent)
     except (OSError, pa.ArrowException) as error:
         raise SourceError(f"{path}: cannot index: {error}") from None
     return index
@@ -397,7 +397,7 @@ def _ensure(path: Path, mark: str, make: Callable[[Path], None]) -> bool:
     """
     if _has_mark(path, mark):
         return False
-    with packed(path, mark) as folder:
+    with packed_folder(path, mark) as folder:
         make(folder)
     return True
 

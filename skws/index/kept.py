@@ -31,17 +31,17 @@ _BLOCK: Final = 512  # bytes; a sparse file takes fewer blocks than its size
 
 
 @dataclass(frozen=True, slots=True)
-class KeptIndex:
-    """An index in the cache. ``of``: its source, without a password. ``used``: seconds since the epoch."""
+class CachedIndex:
+    """An index in the cache. ``source``: without a password. ``used``: seconds since the epoch."""
 
     folder: Path
-    of: str
+    source: str
     size: int
     used: float
 
 
 @contextmanager
-def alone(folder: Path, source: str) -> Iterator[None]:
+def locked_folder(folder: Path, source: str) -> Iterator[None]:
     """Hold the lock of an index's folder, created if missing, for the index of ``source``. Raises OSError."""
     lock = _lock(folder)
     try:
@@ -63,7 +63,7 @@ def _lock(folder: Path) -> int:
         os.close(lock)  # of a folder that was removed meanwhile
 
 
-def kept_indexes() -> list[KeptIndex]:
+def cached_indexes() -> list[CachedIndex]:
     """All indexes in the cache, the most recently used first."""
     indexes = (
         _read_entry(lock) for kind in (TABLES, DATABASES) for lock in cache_folder(kind).glob(f"*/{_LOCK}")
@@ -73,31 +73,31 @@ def kept_indexes() -> list[KeptIndex]:
     )
 
 
-def forget_old(latest: Path, most: int = MOST) -> None:
+def delete_old(latest: Path, most: int = MOST) -> None:
     """Delete the indexes that are too old or exceed ``most`` bytes, except the ``latest``."""
     size, oldest = 0, time.time() - _DAYS * 86_400
-    for index in kept_indexes():
+    for index in cached_indexes():
         size += index.size
         if index.folder != latest and (index.used < oldest or size > most):
             _remove(index)
 
 
-def clear() -> list[KeptIndex]:
+def clear() -> list[CachedIndex]:
     """Delete all indexes that no process is making; returns the deleted ones."""
-    return [index for index in kept_indexes() if _remove(index)]
+    return [index for index in cached_indexes() if _remove(index)]
 
 
-def _read_entry(lock: Path) -> KeptIndex | None:
+def _read_entry(lock: Path) -> CachedIndex | None:
     folder = lock.parent
     try:
         size = sum(_BLOCK * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
         source = (folder / _OF).read_text() if (folder / _OF).exists() else folder.name
-        return KeptIndex(folder, source, size, lock.stat().st_mtime)
+        return CachedIndex(folder, source, size, lock.stat().st_mtime)
     except OSError:  # another process removes it
         return None
 
 
-def _remove(index: KeptIndex) -> bool:
+def _remove(index: CachedIndex) -> bool:
     with suppress(OSError), (index.folder / _LOCK).open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(index.folder)

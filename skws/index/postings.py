@@ -53,7 +53,7 @@ def save(folder: Path, name: str, values: npt.NDArray[Any]) -> None:
     np.save(folder / f"{name}.npy", values)
 
 
-def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.NDArray[Any]:
+def new_array(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.NDArray[Any]:
     """A new array of zeros on disk, to be filled in any order."""
     if not size:  # nothing can be mapped
         save(folder, name, np.empty(0, dtype=kind))
@@ -62,7 +62,7 @@ def written(folder: Path, name: str, size: int, kind: type[np.generic]) -> npt.N
 
 
 @contextmanager
-def appended(
+def array_writer(
     folder: Path, name: str, shape: tuple[int, ...], kind: type[np.generic]
 ) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
     """A function that writes the next rows of an array, whose final shape is ``shape``.
@@ -83,7 +83,7 @@ def data_file(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def packed(path: Path, mark: str = "") -> Iterator[Path]:
+def packed_folder(path: Path, mark: str = "") -> Iterator[Path]:
     """A folder for the parts of an index; the file appears, complete, when the ``with`` ends well.
 
     ``mark``: the state of the indexed data. Raises OSError.
@@ -211,7 +211,7 @@ _ROWS_AT_A_TIME: Final = 1 << 20
 _ROW: Final = np.uint64((1 << 32) - 1)
 
 
-class Gathered:
+class ChunkCollector:
     """Collects the chunks of the texts of a table while these are read.
 
     Their occurrences are in a file; memory contains the distinct chunks, and their counts.
@@ -247,7 +247,7 @@ class Gathered:
         """Write the postings by a counting sort; ``piece``: the bytes of occurrences in memory at a time."""
         chunk_first = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         save(folder, "chunk_first", chunk_first)
-        rows = written(folder, "chunk_rows", int(chunk_first[-1]), np.uint32)
+        rows = new_array(folder, "chunk_rows", int(chunk_first[-1]), np.uint32)
         next_offsets = chunk_first[:-1].copy()
         self._pairs.seek(0)
         while data := self._pairs.read(piece):

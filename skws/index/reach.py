@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skws.data.arrow_blocks import ArrowBlock
-from skws.index.table import ALL, PART, Joined, TableIndex
+from skws.index.table import ALL, PART, JoinIndex, TableIndex
 from skws.keywords.match import EXCLUDED, Matcher
 from skws_mesh.columnar.columns import NULL, Flags, Ints, distinct
 from skws_mesh.columnar.live import KeySets
@@ -33,25 +33,25 @@ _FAR: Final = 1 << 20
 
 
 class Tuples(NamedTuple):
-    """Tuples with their join values by key set; ``carrying``: flags tuples that contain keywords."""
+    """Tuples with their join values by key set; ``has_keywords``: flags tuples that contain keywords."""
 
     relation: Ints
     keys: Ints
-    carrying: Flags
+    has_keywords: Flags
 
 
 class _Link(NamedTuple):
     """An edge into an indexed table. ``is_inner``: tuples at its near end can be inner nodes of a network."""
 
     edge: Edge
-    joined: Joined
+    joined: JoinIndex
     is_inner: bool
 
 
 class Reach:
     """The joins that lead into indexed ``tables``.
 
-    ``want`` sets the tables to search for; edges that lead to none of them are not followed.
+    ``set_targets`` sets the tables to search for; edges that lead to none of them are not followed.
     """
 
     def __init__(self, schema: Schema, tables: Mapping[int, TableIndex]) -> None:
@@ -62,9 +62,9 @@ class Reach:
             for near_edges in edges_from(schema)
         ]
         self._steps: dict[int, int] = {}  # from a table to the next wanted one
-        self.want(())
+        self.set_targets(())
 
-    def want(self, targets: Collection[int]) -> None:
+    def set_targets(self, targets: Collection[int]) -> None:
         """Set the tables whose rows are searched for."""
         steps = {table: 0 if table in targets else _FAR for table in self._tables}
         for _ in self._tables:
@@ -74,7 +74,7 @@ class Reach:
                 )
         self._steps = steps
 
-    def leads_on(self, table: int, nodes: int) -> bool:
+    def leads_to_targets(self, table: int, nodes: int) -> bool:
         """True if wanted rows may be among the next ``nodes`` that are joined with a row of a table."""
         return any(self._leads_to_target(link, nodes) for link in self._links[table])
 
@@ -89,7 +89,7 @@ class Reach:
                 for has_keywords, nodes in ((True, max_nodes - 1), (False, max_nodes - 2)):
                     if not self._leads_to_target(link, nodes) or not (has_keywords or link.is_inner):
                         continue
-                    flags = (tuples.relation == relation) & (tuples.carrying == has_keywords)
+                    flags = (tuples.relation == relation) & (tuples.has_keywords == has_keywords)
                     values = tuples.keys[flags, self._key_sets[link.edge.id]]
                     frontier[nodes - 1][link.edge.target].append(_partners(link, values))
         return self._reachable(frontier, max_nodes, wanted)
@@ -111,7 +111,7 @@ class Reach:
         for nodes in range(max_nodes - 1, -1, -1):
             for table, arrays in frontier[nodes].items():
                 numbers = np.concatenate(arrays)
-                if self.leads_on(table, nodes):
+                if self.leads_to_targets(table, nodes):
                     numbers = distinct(numbers)
                     if table in visited:
                         numbers = np.setdiff1d(numbers, visited[table], assume_unique=True)
@@ -135,7 +135,7 @@ class Reach:
 def _link(edge: Edge, near_edges: Iterable[Edge], tables: Mapping[int, TableIndex]) -> _Link:
     # An edge to at most one tuple gives no tuple two neighbours.
     is_inner = not edge.at_most_one or any(other.id != edge.id for other in near_edges)
-    return _Link(edge, tables[edge.target].by(edge.target_columns), is_inner)
+    return _Link(edge, tables[edge.target].join_index(edge.target_columns), is_inner)
 
 
 def _partners(link: _Link, values: Ints) -> Ints:
@@ -169,7 +169,7 @@ class StandingKeywordRows:
         """The nodes of the largest network of a query."""
         return max(self._sizes.values(), default=1)
 
-    def waiting(self, table: int, numbers: Ints) -> Flags:
+    def lazy_flags(self, table: int, numbers: Ints) -> Flags:
         """Flags the rows that are inserted when they are reached."""
         counts = self._lazy_counts.get(table)
         flags: Flags = np.zeros(len(numbers), dtype=bool) if counts is None else counts[numbers] > 0
@@ -179,13 +179,13 @@ class StandingKeywordRows:
         """Add a query with networks of at most ``size`` nodes; returns the rows to insert now."""
         self._sizes[query] = size
         if sum(table.bound(matcher) for table in self._tables.values()) <= self._at_once:
-            return {r: np.flatnonzero(table.carrying(matcher)) for r, table in self._tables.items()}
+            return {r: np.flatnonzero(table.keyword_flags(matcher)) for r, table in self._tables.items()}
         self._lazy[query] = matcher
         for relation, table in self._tables.items():
             if table.bound(matcher):
                 counts = self._lazy_counts.setdefault(relation, np.zeros(table.size, dtype=np.uint16))
-                counts += table.carrying(matcher)
-        self._reach.want(self._lazy_counts)
+                counts += table.keyword_flags(matcher)
+        self._reach.set_targets(self._lazy_counts)
         return {}
 
     def remove(self, query: int) -> Numbers:
@@ -196,12 +196,12 @@ class StandingKeywordRows:
         if matcher is None:
             return removed
         for relation, counts in list(self._lazy_counts.items()):
-            flags = self._tables[relation].carrying(matcher)
+            flags = self._tables[relation].keyword_flags(matcher)
             np.subtract(counts, flags, out=counts)
             removed[relation] = np.flatnonzero(flags & (counts == 0))
             if not counts.any():
                 del self._lazy_counts[relation]
-        self._reach.want(self._lazy_counts)
+        self._reach.set_targets(self._lazy_counts)
         return removed
 
     def seeds(self, matcher: Matcher, size: int) -> Numbers:
@@ -213,15 +213,16 @@ class StandingKeywordRows:
         rarest = slots[counts.index(min(counts))]
         row_numbers = {}
         for relation, table in self._tables.items():
-            flags = table.carrying(matcher, rarest)
-            if not self._reach.leads_on(relation, size - 1):  # a row without neighbours needs all keywords
+            flags = table.keyword_flags(matcher, rarest)
+            # A row without neighbours needs all keywords.
+            if not self._reach.leads_to_targets(relation, size - 1):
                 for slot in slots:
                     if slot != rarest:
-                        flags &= table.carrying(matcher, slot)
+                        flags &= table.keyword_flags(matcher, slot)
             row_numbers[relation] = np.flatnonzero(flags)
         return row_numbers
 
-    def carried(self, matcher: Matcher) -> int:
+    def present_keywords(self, matcher: Matcher) -> int:
         """The keywords of a query that rows contain; stops early once all are found."""
         keywords = 0
         for slot in range(len(matcher.query.slots)):
@@ -231,7 +232,7 @@ class StandingKeywordRows:
                 keywords |= int(np.bitwise_or.reduce(bitmaps[bitmaps != EXCLUDED], initial=0))
         return keywords
 
-    def excluded(self, matcher: Matcher) -> int:
+    def excluded_count(self, matcher: Matcher) -> int:
         """The number of rows that a query excludes."""
         bits = ALL if matcher.torn else matcher.excluding
         return sum(int((bitmaps == EXCLUDED).sum()) for _, _, bitmaps in self._bitmaps(matcher, bits))
@@ -245,7 +246,7 @@ class StandingKeywordRows:
     def _bitmaps(self, matcher: Matcher, bits: int) -> Iterator[tuple[int, ArrowBlock, Ints]]:
         """The rows that may have some keywords of a query, a part at a time, with the bitmaps of all."""
         for relation, table in self._tables.items():
-            numbers = np.flatnonzero(table.carrying(matcher, bits))
+            numbers = np.flatnonzero(table.keyword_flags(matcher, bits))
             for first in range(0, len(numbers), PART):
                 block = table.rows(numbers[first : first + PART])
                 yield relation, block, matcher.bitmaps_of([block])[0].astype(np.int64)

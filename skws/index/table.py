@@ -102,7 +102,7 @@ ALL: Final = -1
 """All keywords and exclusions of a query."""
 
 
-class Joined:
+class JoinIndex:
     """The rows of a table by the values of one set of columns."""
 
     def __init__(self, file: IndexParts, name: str) -> None:
@@ -156,7 +156,7 @@ class TableIndex:
         self.occurrences: Ints = file.array(f"{prefix}occurrences")
         """The rows with equal rows before them, in order, each with the number of these."""
         self._join_indexes = {
-            tuple(definition.columns[name] for name in names): Joined(file, f"{prefix}join_{number}")
+            tuple(definition.columns[name] for name in names): JoinIndex(file, f"{prefix}join_{number}")
             for number, names in enumerate(meta["keys"])
         }
         self.passed_over: dict[str, int] = meta["passed_over"]
@@ -177,13 +177,13 @@ class TableIndex:
         """A copy of some rows."""
         return self._rows.take(numbers)
 
-    def every(self) -> Ints:
+    def row_numbers(self) -> Ints:
         """The numbers of all rows that count."""
         is_current = np.ones(self._size, dtype=bool)
         is_current[self._superseded] = False
         return np.flatnonzero(is_current)
 
-    def places(self, numbers: Ints) -> Ints:
+    def indices_of(self, numbers: Ints) -> Ints:
         """The indices of some rows among all rows that count."""
         return numbers - np.searchsorted(self._superseded, numbers) if len(self._superseded) else numbers
 
@@ -191,7 +191,7 @@ class TableIndex:
         """All rows by number, in parts of PART."""
         return (block for _, block in self._rows.parts())
 
-    def by(self, columns: tuple[int, ...]) -> Joined:
+    def join_index(self, columns: tuple[int, ...]) -> JoinIndex:
         """The rows by the values of columns that the schema joins on."""
         return self._join_indexes[columns]
 
@@ -214,7 +214,7 @@ class TableIndex:
             )
         return all_values
 
-    def carrying(self, matcher: Matcher, bits: int = ALL) -> Flags:
+    def keyword_flags(self, matcher: Matcher, bits: int = ALL) -> Flags:
         """Flags the rows that may have keywords of a query, or be excluded; ``bits``: of which keywords."""
         flags = np.zeros(self._size, dtype=bool)
         if matcher.names[self.relation] & bits:
@@ -223,17 +223,17 @@ class TableIndex:
             return flags
         for alternative in self._alternatives(matcher, bits):
             if isinstance(alternative, Condition):
-                flags |= self.satisfying(alternative)
+                flags |= self.condition_flags(alternative)
             else:
                 self._postings.mark(alternative, flags)
         return flags
 
     def bound(self, matcher: Matcher, bits: int = ALL) -> int:
-        """An upper bound on the number of rows of ``carrying``."""
+        """An upper bound on the number of rows of ``keyword_flags``."""
         if matcher.names[self.relation] & bits:
             return len(self)
         return sum(
-            int(self.satisfying(alternative).sum())
+            int(self.condition_flags(alternative).sum())
             if isinstance(alternative, Condition)
             else self._postings.bound(alternative)
             for alternative in self._alternatives(matcher, bits)
@@ -249,7 +249,7 @@ class TableIndex:
             return alternative.relation == self.relation
         return any(alternative.applies(self.relation, column) for column in self.texts)
 
-    def satisfying(self, condition: Condition) -> Flags:
+    def condition_flags(self, condition: Condition) -> Flags:
         """Flags exactly the rows that satisfy a condition on this relation; do not change the array."""
         cached = self._flags_by_condition.get(condition)
         if cached is not None:
@@ -267,7 +267,7 @@ class TableIndex:
         if not self._concerns(alternative):
             return NOTHING
         if isinstance(alternative, Condition):
-            return np.flatnonzero(self.satisfying(alternative))
+            return np.flatnonzero(self.condition_flags(alternative))
         return self._postings.containing(alternative)
 
     def words(self) -> Iterator[tuple[str, int]]:

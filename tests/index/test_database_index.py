@@ -10,7 +10,7 @@ import pytest
 
 from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
-from skws.index.postings import IndexFile, packed
+from skws.index.postings import IndexFile, packed_folder
 from skws.index.table import PART, arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -41,7 +41,7 @@ def schema() -> Schema:
 def indexed(schema: Schema, tmp_path: Path) -> Indexed:
     def make(items: Sequence[Row], sales: Sequence[Row]) -> StoredTuples:
         path, rows = tmp_path / "index", {"item": items, "sale": sales}
-        with packed(path) as parts:
+        with packed_folder(path) as parts:
             make_parts(
                 parts, schema, lambda each: as_batches(rows[each.relation.name], arrow_schema(each.relation))
             )

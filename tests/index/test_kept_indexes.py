@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skws.durable import cache_folder
-from skws.index.kept import DATABASES, alone, forget_old, kept_indexes
+from skws.index.kept import DATABASES, cached_indexes, delete_old, locked_folder
 from tests.commands import Skws
 
 
@@ -25,22 +25,22 @@ def databases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skws: Skws) -> li
             connected.execute("CREATE TABLE movie (id integer primary key, title text)")
             connected.execute("INSERT INTO movie VALUES (1, 'Pulp Fiction')")
         assert skws("search", path, "pulp", "--quiet").code == 0
-        (newest, *_) = kept_indexes()
+        (newest, *_) = cached_indexes()
         at = time.time() - (2 - age) * 86_400
         os.utime(newest.folder / "lock", (at, at))
     return made
 
 
 def names() -> list[str]:
-    return [Path(one.of).name for one in kept_indexes()]
+    return [Path(one.source).name for one in cached_indexes()]
 
 
 def test_those_that_are_old_or_too_many_go_when_another_is_made(databases: list[Path], skws: Skws) -> None:
     assert names() == ["a.db", "b.db", "c.db"]
-    first, second, third = kept_indexes()
-    forget_old(first.folder, most=first.size + second.size)
+    first, second, third = cached_indexes()
+    delete_old(first.folder, most=first.size + second.size)
     assert names() == ["a.db", "b.db"]
-    forget_old(second.folder, most=first.size)
+    delete_old(second.folder, most=first.size)
     assert names() == ["a.db", "b.db"]
     os.utime(second.folder / "lock", (0, 0))
     assert skws("search", databases[2], "pulp", "--quiet").code == 0  # the index is built again
@@ -56,7 +56,7 @@ def test_they_are_shown_and_cleared(databases: list[Path], skws: Skws) -> None:
         ["2", "days", "ago", str(databases[2])],
     ]
     assert shown[3].startswith("3 indexes, ")
-    with alone(kept_indexes()[1].folder, "made just now"):
+    with locked_folder(cached_indexes()[1].folder, "made just now"):
         assert skws("cache", "clear").out.startswith("2 indexes deleted, ")
     assert names() == ["made just now"]
     assert skws("cache", "clear").out.startswith("1 index deleted, ")

@@ -25,7 +25,7 @@ from skws.durable import cache_folder
 from skws.formats import Replay
 from skws.index.index_cache import open_tables
 from skws.index.kept import TABLES
-from skws.index.postings import Gathered, IndexFile, Postings, packed
+from skws.index.postings import ChunkCollector, IndexFile, Postings, packed_folder
 from skws.keywords.analysis import tokens
 from skws.keywords.match import Matcher
 from skws.keywords.parse import parse_query
@@ -294,7 +294,7 @@ def test_a_live_search_on_spark(tmp_path: Path, spark: SparkSession) -> None:
 def test_postings_miss_no_row(tmp_path: Path, texts: list[str | None]) -> None:
     schema = _texts_only()
     path = tmp_path / "postings"
-    with packed(path) as folder, closing(Gathered(folder)) as gathered:
+    with packed_folder(path) as folder, closing(ChunkCollector(folder)) as gathered:
         gathered.add(0, pa.array(texts[:3], pa.string()))
         gathered.add(3, pa.array(texts[3:], pa.string()))
         gathered.save(folder, piece=16)  # two positions of words at a time

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skws.data.blocks import RowBlock
 from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
-from skws.index.postings import IndexFile, packed
+from skws.index.postings import IndexFile, packed_folder
 from skws.index.table import arrow_schema
 from skws.keywords.analysis import stem, stop_words
 from skws.keywords.keyword_matching import JointMatcher
@@ -156,7 +156,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
     assert dict(zip(found.tuple.tolist(), found.bitmap.tolist(), strict=True)) == carrying
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
-        with packed(path) as parts:
+        with packed_folder(path) as parts:
             make_parts(
                 parts,
                 SCHEMA,
@@ -165,7 +165,7 @@ def test_all_ways_of_matching_agree(some: list[str], scope: str, values: list[li
                 ),
             )
         table = StoredTuples.of_database(IndexFile(path), SCHEMA).tables[PAGE]
-        assert set(carrying) <= set(table.carrying(matcher).nonzero()[0].tolist())
+        assert set(carrying) <= set(table.keyword_flags(matcher).nonzero()[0].tolist())
 
 
 def _lone(text: str) -> bool:

@@ -27,7 +27,7 @@ from skws.data.arrow_blocks import ArrowBlock
 from skws.index.database import StoredTuples
 from skws.index.index_cache import open_tables, stored_tuples
 from skws.index.reach import Numbers, Reach, StandingKeywordRows, Tuples
-from skws.index.table import Joined, TableIndex
+from skws.index.table import JoinIndex, TableIndex
 from skws.keywords.match import Matcher
 from skws.keywords.plan import Plan
 from skws.queries.keywords.meshes import Meshes
@@ -77,8 +77,8 @@ class IndexedTables:
         self._taken = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
         self._since = self._left = 0  # rows added since the last removal, and live tuples then
         walked = edges(schema)
-        self._by_edge: dict[int, tuple[TableIndex, Joined]] = {
-            edge.id: (table, table.by(edge.target_columns))
+        self._by_edge: dict[int, tuple[TableIndex, JoinIndex]] = {
+            edge.id: (table, table.join_index(edge.target_columns))
             for edge in walked
             if (table := self.tables.get(edge.target)) is not None
         }
@@ -147,7 +147,7 @@ class IndexedTables:
         is_waiting = np.zeros(len(number), dtype=bool)
         for table in self.tables:
             mine = np.flatnonzero(relation == table)
-            is_waiting[mine] = self.keyword_rows.waiting(table, number[mine])
+            is_waiting[mine] = self.keyword_rows.lazy_flags(table, number[mine])
         return is_waiting
 
     def missed(self, former: Numbers, edge: Ints, values: Ints) -> Numbers:
@@ -166,7 +166,7 @@ class IndexedTables:
         """
         parts = []
         for table, numbers in self._partners(edge, values):
-            parts.append((table, numbers[~self.keyword_rows.waiting(table.relation, numbers)]))
+            parts.append((table, numbers[~self.keyword_rows.lazy_flags(table.relation, numbers)]))
         new_rows = self._new(parts)
         if new_rows is not None:
             self._take(new_rows)
@@ -188,10 +188,10 @@ class IndexedTables:
             yield table, joined.partners(distinct(values[edge == number]))
 
     def _absent(self, table: int, numbers: Ints) -> Flags:
-        return ~self._here[table][numbers] & self.keyword_rows.waiting(table, numbers)
+        return ~self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
 
     def _present(self, table: int, numbers: Ints) -> Flags:
-        return self._here[table][numbers] & self.keyword_rows.waiting(table, numbers)
+        return self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
 
     def _new(self, parts: Sequence[tuple[TableIndex, Ints]]) -> Taken | None:
         new: list[tuple[TableIndex, Ints]] = []
@@ -286,7 +286,7 @@ class IndexedRows:
         if query in self._scoring:
             for relation, rows in self._keyword_rows.with_keywords(matcher):
                 self._scoring.count_rows(query, relation, rows)
-        return self._keyword_rows.excluded(matcher)
+        return self._keyword_rows.excluded_count(matcher)
 
     def counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """The labels of live tuples that ``count`` has not counted."""
@@ -300,7 +300,7 @@ class IndexedRows:
         """The keywords of a query in rows that are inserted when they are reached."""
         if query not in self._keyword_rows.lazy:
             return 0
-        return self._keyword_rows.carried(self._meshes.queries[query].matcher)
+        return self._keyword_rows.present_keywords(self._meshes.queries[query].matcher)
 
     def leaving(self, horizon: int, held: Flags) -> Ints:
         """The slots of rows to evict; they may be inserted again.

@@ -18,7 +18,7 @@ from skws.data.batch import Record
 from skws.formats.rows import RowReader
 from skws.index.database import StoredTuples
 from skws.index.index_cache import as_batches, make_parts
-from skws.index.postings import IndexFile, packed
+from skws.index.postings import IndexFile, packed_folder
 from skws.index.table import arrow_schema
 from skws.keywords.parse import parse_query
 from skws.keywords.plan import Plan
@@ -56,7 +56,7 @@ def in_store(plan: Plan, records: list[Record], most: int = sys.maxsize) -> list
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
-        with packed(path) as parts:
+        with packed_folder(path) as parts:
             make_parts(parts, schema, batches)
         database = StoredTuples.of_database(IndexFile(path), schema)
         return StreamEngine.over(plan, database).search_once(plan, most).results
@@ -122,7 +122,7 @@ def test_search_stops_early() -> None:
     rows: list[Row] = [("alpha", number, 1) for number in range(100)]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "index"
-        with packed(path) as parts:
+        with packed_folder(path) as parts:
             make_parts(parts, schema, lambda reader: as_batches(rows, arrow_schema(reader.relation)))
         engine = StreamEngine.over(plan, StoredTuples.of_database(IndexFile(path), schema))
         found = engine.search_once(plan, 1)

@@ -87,9 +87,9 @@ _Run: TypeAlias = list[tuple[int, int, int, int]]
 class _Runs:
     """Sorted runs on disk, in order of arrival, in pieces of ``size`` records, merged ``most`` at a time."""
 
-    def __init__(self, size: int, most: int) -> None:
+    def __init__(self, size: int, runs_together: int) -> None:
         self._size = size
-        self._runs_together = most
+        self._runs_together = runs_together
         self._runs: list[_Run] = []
         self._spool = Spool()
 

@@ -350,9 +350,9 @@ def _rows_of_bare(item: Mapping[str, Any]) -> Iterator[SampleRow]:
 def _rows_of_change(item: dict[str, Any]) -> Iterator[SampleRow]:
     """The row after a change event; none for a deletion."""
     _, schema, event = unwrap(item)
-    table, after = changed_table(item), event.get("after") if isinstance(event, dict) else None
-    if isinstance(table, str) and isinstance(after, dict):
-        yield SampleRow(table, exact_row(schema, after), timed=True)
+    table, row = changed_table(item), event.get("after") if isinstance(event, dict) else None
+    if isinstance(table, str) and isinstance(row, dict):
+        yield SampleRow(table, exact_row(schema, row), timed=True)
 
 
 def _csv_rows(file: Path, skip: _Skip) -> Iterator[SampleRow]:

@@ -134,13 +134,13 @@ def _known_suffixes() -> str:
 
 
 def visit_files(
-    path: Path, visit: Callable[[Sequence[Path]], T], skip: Callable[[NoRecordsError], None], *above: Path
+    path: Path, visit: Callable[[Sequence[Path]], T], skip: Callable[[NoRecordsError], None], *parents: Path
 ) -> Iterator[T]:
     """The results of ``visit`` for all files at and under a path; it gets the directories and the file.
 
     ``skip`` gets the errors that it raises for files of a directory.
     """
-    paths = (*above, path)
+    paths = (*parents, path)
     if not path.is_dir():
         yield visit(paths)
         return
@@ -153,7 +153,7 @@ def visit_files(
 
 def _file(paths: Sequence[Path], schema: Schema, explicit: int | None) -> _File:
     """The last of ``paths``; if no relation is given, the nearest name of a relation determines it."""
-    relations = (relation_named(place, schema) for place in reversed(paths))
+    relations = (relation_named(path, schema) for path in reversed(paths))
     relation = (
         next((candidate for candidate in relations if candidate is not None), None)
         if explicit is None

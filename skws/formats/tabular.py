@@ -334,12 +334,14 @@ def column_names(header: Sequence[str], width: int = 0) -> list[str]:
     ``width``: the number of columns, if more than in the header.
     """
     names: list[str] = []
-    for place, field in enumerate([*header, *[""] * (width - len(header))], 1):
+    for position, field in enumerate([*header, *[""] * (width - len(header))], 1):
         name_of_column = field.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        name = name_of_column if name_of_column.strip() else f"column_{place}"
-        again = (f"{name}_{number}" for number in count(2))
+        name = name_of_column if name_of_column.strip() else f"column_{position}"
+        candidates = (f"{name}_{number}" for number in count(2))
         names.append(
-            name if name not in names else next(new for new in again if new not in (*names, *header))
+            name
+            if name not in names
+            else next(candidate for candidate in candidates if candidate not in (*names, *header))
         )
     return names
 

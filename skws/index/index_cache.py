@@ -273,8 +273,8 @@ def _open_table(schema: Schema, number: int, report: ReportProgress) -> TableInd
     columns = sorted(KeySets(schema).columns[number])
     description = repr((_FORMAT, __version__, relation, columns))
 
-    def report_rows(doing: str, rows: int, of: int | None) -> None:
-        report(Progress(f"{doing} {relation.name}", rows, of, "rows"))
+    def report_rows(doing: str, rows: int, total: int | None) -> None:
+        report(Progress(f"{doing} {relation.name}", rows, total, "rows"))
 
     try:
         subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(description)}"
@@ -316,8 +316,8 @@ def stored_tuples(schema: Schema, tables: Sequence[TableIndex]) -> StoredTuples:
 
 def _delete_others(path: Path) -> None:
     """Delete the indexes of earlier states, except the latest, which may still be in use."""
-    others = [other for other in path.parent.glob("*.index") if other != path]
-    for other in sorted(others, key=lambda path: path.stat().st_mtime)[:-1]:
+    paths = [other for other in path.parent.glob("*.index") if other != path]
+    for other in sorted(paths, key=lambda path: path.stat().st_mtime)[:-1]:
         other.unlink(missing_ok=True)
 
 
@@ -495,7 +495,7 @@ class _FileTable:
 
     def identity(self) -> str:
         files = dict.fromkeys(split.path.resolve() for split in self._splits)
-        return repr([(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files])
+        return repr([(str(file), (state := file.stat()).st_size, state.st_mtime_ns) for file in files])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         relation = self.schema.relations[self.number]

@@ -123,9 +123,9 @@ class JoinIndex:
         """The number of rows with a value."""
         return len(self._rows)
 
-    def entries(self, some: slice = slice(None)) -> tuple[Ints, Ints]:
-        """Rows with a value, and their values; ``some``: a slice of these, in order of values."""
-        return self._rows[some].astype(np.int64), self._values[some]
+    def entries(self, bounds: slice = slice(None)) -> tuple[Ints, Ints]:
+        """Rows with a value, and their values; ``bounds``: a slice of these, in order of values."""
+        return self._rows[bounds].astype(np.int64), self._values[bounds]
 
     def _ranges(self, values: Ints) -> tuple[Ints, Ints]:
         first = np.searchsorted(self._values, values)

@@ -46,8 +46,8 @@ class SourceFile:
         if self.named is None:
             return None
         named_relations = names_relations(self.path, self.format, schema, self.named)
-        own = "relation" in schema.relations[self.named].columns
-        return None if named_relations and not own else self.named
+        has_attribute = "relation" in schema.relations[self.named].columns
+        return None if named_relations and not has_attribute else self.named
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +197,15 @@ class Lookout:
             self._unknown.add(name)
             return None
         if earlier is None:
-            named = relation_named(path, self._schema)
-            named = inherited if named is None else named
+            named_relation = relation_named(path, self._schema)
+            named_relation = inherited if named_relation is None else named_relation
         else:
-            named = earlier.named
+            named_relation = earlier.named
         try:
             whole = kind is Format.PARQUET or is_packed(path)
         except FileNotFoundError:
             return None
-        return SourceFile(name, path, kind, named, *state, whole)
+        return SourceFile(name, path, kind, named_relation, *state, whole)
 
 
 def _state(status: os.stat_result) -> tuple[int, int, int]:

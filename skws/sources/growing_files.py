@@ -257,15 +257,15 @@ class FilesFeed(Feed):
             self._table_states[source_file.name] = source_file.state
             if self._is_foreign(source_file):
                 continue
-            own = self._is_table(source_file)
-            if not own and source_file.relation(self._schema) is not None:
+            is_table = self._is_table(source_file)
+            if not is_table and source_file.relation(self._schema) is not None:
                 continue
             for item in (
                 whole_items(source_file, self._schema)
                 if source_file.whole
                 else self._growing_items(source_file)
             ):
-                if own or (isinstance(item, Record) and item.relation in self._static):
+                if is_table or (isinstance(item, Record) and item.relation in self._static):
                     yield item
 
     def poll(self, start: Offset, limit: int) -> Batch:

@@ -142,8 +142,10 @@ class SqliteDatabase:
             for column in columns
         }
         self._unify_types(kinds, joins)
-        referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-        relations = tuple(self._relation(name, columns, kinds, referring) for name, columns in usable.items())
+        referring_columns = {(join.value.left, column) for join in joins for column, _ in join.value.on}
+        relations = tuple(
+            self._relation(name, columns, kinds, referring_columns) for name, columns in usable.items()
+        )
         left_out = tuple(Omission(name, self._fault(name)) for name in self._tables if name not in usable)
         inference = Inference(self._path.stem, relations, joins, "none", left_out)
         return renamed(inference if joins else joined_by_values(inference, self._first_rows(usable)))
@@ -201,13 +203,13 @@ class SqliteDatabase:
         ]
 
     def _relation(
-        self, table: str, columns: list[CatalogColumn], kinds: _Kinds, referring: set[tuple[str, str]]
+        self, table: str, columns: list[CatalogColumn], kinds: _Kinds, referring_columns: set[tuple[str, str]]
     ) -> InferredRelation:
         left_out = [column for column in self._tables[table] if column not in columns]
         # Part of a key is not a key.
         is_complete = not any(column.key for column in left_out)
         key = tuple(c.name for c in sorted(columns, key=lambda c: c.key) if c.key and is_complete)
-        attributes = tuple(_attribute((table, column.name), kinds, referring) for column in columns)
+        attributes = tuple(_attribute((table, column.name), kinds, referring_columns) for column in columns)
         key_finding = Finding(key, 1.0, "the primary key") if key else None
         reasons = tuple(Omission(c.name, BYTES if c.name else NAMELESS) for c in left_out)
         return InferredRelation(table, attributes, key_finding, None, _STATIC, reasons)
@@ -442,9 +444,11 @@ def _is_usable(table: str) -> bool:
     return as_name(table) != "" and "." not in table
 
 
-def _attribute(key: tuple[str, str], kinds: _Kinds, referring: set[tuple[str, str]]) -> Finding[Attribute]:
+def _attribute(
+    key: tuple[str, str], kinds: _Kinds, referring_columns: set[tuple[str, str]]
+) -> Finding[Attribute]:
     kind = kinds[key]
-    if kind.value is AttributeType.TEXT and key in referring:
+    if kind.value is AttributeType.TEXT and key in referring_columns:
         kind = Finding(AttributeType.STRING, kind.confidence, REFERS)
     return Finding(Attribute(key[1], kind.value), kind.confidence, kind.reason)
 

@@ -432,10 +432,12 @@ def as_text(table: CatalogTable, column: str) -> Composable:
 
 def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
     """The numeric columns for which a double is not enough, by the catalog and the first rows."""
-    referring = {place for pair in _references_of(tables) for place in pair}
+    referring_columns = {column_ref for pair in _references_of(tables) for column_ref in pair}
     for table in tables.values():
         numerics = [c for c in table.columns if c.name in table.numerics and not is_integer(c.modifier)]
-        identifying = [c for c in numerics if c.name in table.key or (table.name, c.name) in referring]
+        identifying = [
+            c for c in numerics if c.name in table.key or (table.name, c.name) in referring_columns
+        ]
         yield from ((table.name, column.name) for column in identifying)
         uncertain = [column for column in numerics if column not in identifying]
         for column, values in zip(uncertain, _first_numbers(conn, table, uncertain), strict=True):
@@ -480,8 +482,8 @@ def _first_numbers(
 def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
     usable_tables = {table.name: table for table in tables.values() if _usable(table)}
     joins = list(_joins(usable_tables))
-    referring = {(join.value.left, column) for join in joins for column, _ in join.value.on}
-    relations = tuple(_relation(table, referring, exact) for table in usable_tables.values())
+    referring_columns = {(join.value.left, column) for join in joins for column, _ in join.value.on}
+    relations = tuple(_relation(table, referring_columns, exact) for table in usable_tables.values())
     left_out = tuple(
         Omission(table, NO_ATTRIBUTES if _is_named(table) else NO_RELATION)
         for table in tables
@@ -515,11 +517,13 @@ def _omission(column: TableColumn) -> Omission:
     return Omission(f"{column.name} ({column.type})", _fault(column))
 
 
-def _relation(table: CatalogTable, referring: Container[Place], exact: Container[Place]) -> InferredRelation:
+def _relation(
+    table: CatalogTable, referring_columns: Container[Place], exact: Container[Place]
+) -> InferredRelation:
     columns = [column for column in table.columns if not _fault(column)]
     attributes = tuple(
-        _attribute(column, refers=place in referring, exact=place in exact)
-        for column, place in ((column, (table.name, column.name)) for column in columns)
+        _attribute(column, refers=column_ref in referring_columns, exact=column_ref in exact)
+        for column, column_ref in ((column, (table.name, column.name)) for column in columns)
     )
     names = {column.name for column in columns}
     key = table.key if table.key and names.issuperset(table.key) else ()

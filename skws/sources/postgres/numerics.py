@@ -89,9 +89,9 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     )
 
 
-def spread(places: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set[Place]:
-    """The places, and all places that are reachable from them through ``edges``."""
-    reachable, edges = set(places), list(edges)
+def spread(columns: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set[Place]:
+    """The columns, and all columns that are reachable from them through ``edges``."""
+    reachable, edges = set(columns), list(edges)
     while new := {end for start, end in edges if start in reachable} - reachable:
         reachable |= new
     return reachable

@@ -396,7 +396,7 @@ def _commit(wire: Wire) -> Commit:
 
 def _relation(wire: Wire) -> RelationMessage:
     oid, namespace, name = wire.uint32(), wire.text(), wire.text()
-    identity = ReplicaIdentity(wire.expect(*(each.value for each in ReplicaIdentity)))
+    identity = ReplicaIdentity(wire.expect(*(member.value for member in ReplicaIdentity)))
     return RelationMessage(
         oid,
         # An empty namespace is pg_catalog.

@@ -31,12 +31,12 @@ class MissingError(MalformedError):
     """A value that the source can hold but no attribute can, such as NaN: it becomes NULL, its row stays.
 
     The text says what is missing, without the value. For an array, ``missing`` is the number of such
-    elements, and ``left`` the value of the others.
+    elements, and ``value`` that of the others.
     """
 
-    def __init__(self, reason: str, left: Value = None, missing: int = 1) -> None:
+    def __init__(self, reason: str, value: Value = None, missing: int = 1) -> None:
         super().__init__(reason)
-        self.left = left
+        self.value = value
         self.missing = missing
 
 

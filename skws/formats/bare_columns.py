@@ -44,7 +44,9 @@ class BareColumns:
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
         self._reader = RowReader(schema, relation)
         relation_of_rows = self._reader.relation
-        record_fields = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known).intersection(names)
+        record_fields = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known_names).intersection(
+            names
+        )
         indices = {name: index for index, name in enumerate(names) if name not in record_fields}
         columns_of_attributes = [column_of(attribute, indices) for attribute in relation_of_rows.attributes]
         missing = {
@@ -79,7 +81,7 @@ class BareColumns:
             column = pa.nulls(size) if index is None else typed(columns[index], attribute.type)
             if column is None:
                 return None
-            values_by_column.append(held(column))
+            values_by_column.append(block_values(column))
         times = self._times(columns, values_by_column, size)
         if times is None or not self._skip_unknown(columns):
             return None
@@ -100,7 +102,7 @@ class BareColumns:
         else:
             assert self._time is not None  # noqa: S101 - otherwise it is not usable
             column = typed(columns[self._time], AttributeType.TIMESTAMP)
-            times = [] if column is None else held(column)
+            times = [] if column is None else block_values(column)
         return times if isinstance(times, np.ndarray) and len(times) == size else None
 
     def _skip_unknown(self, columns: Sequence[pa.Array]) -> bool:
@@ -135,7 +137,7 @@ def typed(column: pa.Array, kind: AttributeType) -> pa.Array | None:
         return None
 
 
-def held(column: pa.Array) -> Values:
+def block_values(column: pa.Array) -> Values:
     """A column from ``typed`` in the form that a block stores."""
     if pa.types.is_null(column.type):
         return [None] * len(column)

@@ -242,7 +242,7 @@ def frame_chunks(table: pa.Table, relation: int, schema: Schema, time: int = 0) 
 def missing_columns(columns: Collection[str], relation: Relation) -> list[str]:
     """A line for each attribute without a column in a frame."""
     indices = {column: index for index, column in enumerate(columns)}
-    known_names = Origins(relation).known
+    known_names = Origins(relation).known_names
     unused = [column for column in columns if column not in known_names and column not in _OWN]
     return [
         f"no row of {relation.name} has {attribute.column!r}{nearest(attribute.column, unused)}"
@@ -290,7 +290,7 @@ def _select_columns(table: pa.Table, relation: Relation, arrays: Collection[str]
     ``arrays``: columns with rows of other relations.
     """
     record_fields = [] if relation.table else [name for name in _OWN if name not in relation.columns]
-    known_names = Origins(relation).known
+    known_names = Origins(relation).known_names
     used_columns = [
         name for name in table.column_names if name in known_names or name in record_fields or name in arrays
     ]

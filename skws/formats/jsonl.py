@@ -86,7 +86,7 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
 def _is_row(item: dict[str, Any], schema: Schema, relation: int | None) -> bool:
     if relation is None:
         return False
-    columns = Origins(schema.relations[relation]).known
+    columns = Origins(schema.relations[relation]).known_names
     return item.keys() <= columns | _OWN and not columns.isdisjoint(item)
 
 
@@ -337,7 +337,7 @@ class BareChunkReader(ChunkReader):
     def __init__(self, schema: Schema, relation: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         super().__init__(schema, chunk_bytes)
         definition = schema.relations[relation]
-        known_names = Origins(definition).known
+        known_names = Origins(definition).known_names
         self._number = relation
         self._reader = RowReader(schema, relation)
         fields = _fields(schema, definition)
@@ -376,7 +376,7 @@ def reads_bare_columns(split: Split, schema: Schema) -> bool:
     if split.format is not Format.JSON_LINES or split.relation is None or is_packed(split.path):
         return False
     relation = schema.relations[split.relation]
-    has_time_field = "time" in Origins(relation).known and relation.time is None and not relation.table
+    has_time_field = "time" in Origins(relation).known_names and relation.time is None and not relation.table
     return (
         relation.source is None
         and not has_time_field

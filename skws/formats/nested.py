@@ -85,7 +85,7 @@ class NestedReader:
             if number in self._children:  # relations that contain each other; arrays cannot
                 continue
             reader = RowReader(self._schema, number)
-            reader.known = {*reader.known, *self._array_heads(number), name}
+            reader.known_names = {*reader.known_names, *self._array_heads(number), name}
             self._inner[reader.relation.name] = reader
             self._add(number)
 

@@ -90,7 +90,9 @@ class RowReader:
         self._plans: dict[tuple[type, ...], _Plan] = {}
         self._get = self._getter()
         self._origins = Origins(self.relation) if by_origin and has_origins(self.relation) else None
-        self.known: Collection[str] = self._origins.known if self._origins else self.relation.columns.keys()
+        self.known_names: Collection[str] = (
+            self._origins.known_names if self._origins else self.relation.columns.keys()
+        )
         """The names that fields of a row may have."""
         self.fails = schema.unknown is Unknown.FAIL
         self.passed_over: Counter[str] = Counter()
@@ -145,7 +147,7 @@ class RowReader:
         """Pass over attributes that the relation lacks, or refuse them."""
         if type(row) is not dict:
             raise MalformedError(f"expected a row (a JSON object) of {self.relation.name}, got {shown(row)}")
-        unknown = [name for name in row if name not in self.known]
+        unknown = [name for name in row if name not in self.known_names]
         if unknown and len(unknown) == len(row):
             raise self.no_attribute(unknown[0])  # not a row of this relation
         for name in unknown:
@@ -185,7 +187,7 @@ class RowReader:
         if not isinstance(error, MissingError) or name in self._never_missing:
             raise named_error from None
         self.passed_over[str(named_error)] += error.missing
-        return error.left
+        return error.value
 
     def notes(self, source: str) -> Iterator[BadRecord]:
         """Notes on the values passed over since the last call."""
@@ -429,8 +431,8 @@ class BareRowReader:
     def __init__(self, schema: Schema, relation: int, extra_names: Collection[str] = ()) -> None:
         self._reader = RowReader(schema, relation)
         if extra_names:
-            self._reader.known = {*self._reader.known, *extra_names}
-        self._record_fields = frozenset({"time", "op", *FLAT}.difference(self._reader.known))
+            self._reader.known_names = {*self._reader.known_names, *extra_names}
+        self._record_fields = frozenset({"time", "op", *FLAT}.difference(self._reader.known_names))
 
     def notes(self, source: str) -> list[BadRecord]:
         """Notes on the values passed over since the last call."""
@@ -656,7 +658,7 @@ class Origins:
 
     def __init__(self, relation: Relation) -> None:
         names = {part for a in relation.attributes if a.origin for part in (a.origin, _head(a.origin))}
-        self.known = names | {a.name for a in relation.attributes}
+        self.known_names = names | {a.name for a in relation.attributes}
         """The names that fields of records may have."""
         self._locations = [
             (a.origin, a.name if a.name not in names else None) if a.origin else (None, a.name)

@@ -73,7 +73,7 @@ class ColumnReader:
         self._readers = readers(schema, relation)
         self._bare = None if relation is None else schema.relations[relation]
         record_fields = (
-            OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known)
+            OWN if self._bare is None else {"time", "op", *FLAT}.difference(Origins(self._bare).known_names)
         )
         self._record_columns = {name: columns.index(name) for name in record_fields if name in columns}
         self._json = self._record_columns.get("row")
@@ -232,7 +232,7 @@ class CsvLayout(NamedTuple):
     before: int
     passed_over: int
     delimiter: str
-    named: int
+    name_count: int
     width: int
 
     @classmethod
@@ -276,7 +276,7 @@ class CsvLayout(NamedTuple):
 
     def is_header_after(self, first: CsvLayout, lines: Sequence[str]) -> bool:
         """True if the header is here and not at ``first``, which is then a title or a comment."""
-        if self.named < 2 or self.named != self.width or self.is_comment(lines):
+        if self.name_count < 2 or self.name_count != self.width or self.is_comment(lines):
             return False
         if self.before == first.before:
             return True
@@ -284,11 +284,11 @@ class CsvLayout(NamedTuple):
         if any(map(_VALUE.fullmatch, names)):
             return False
         if any(all(map(_VALUE.fullmatch, column)) for column in zip(*rows, strict=False)):
-            return first.named < self.named  # names over values
+            return first.name_count < self.name_count  # names over values
         if lines[first.before].startswith("#"):
             return True
         is_title = " " in lines[first.before].strip() or not lines[first.before + 1].strip()
-        return 2 * first.named <= self.named and (self.named > 2 or is_title)
+        return 2 * first.name_count <= self.name_count and (self.name_count > 2 or is_title)
 
     def is_comment(self, lines: Sequence[str]) -> bool:
         """True if the line is a comment; a "#" may also directly precede the first name of a header."""
@@ -356,9 +356,9 @@ def fit_fields(fields: list[str], layout: CsvLayout) -> list[str]:
         return fields
     if len(fields) > width and not any(fields[width:]):
         return fields[:width]
-    if layout.named <= len(fields) < width:
+    if layout.name_count <= len(fields) < width:
         return [*fields, *[""] * (width - len(fields))]
-    raise MalformedError(f"{len(fields)} fields, but the header names {layout.named}")
+    raise MalformedError(f"{len(fields)} fields, but the header names {layout.name_count}")
 
 
 def read(split: Split, schema: Schema, advance: Advance = ignore) -> Iterator[Record | BadRecord]:

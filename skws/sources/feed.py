@@ -187,13 +187,13 @@ class OuterFeed(Feed):
         return self._feed.tables()
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        return self._feed.replay(self._own(start), self._own(end))
+        return self._feed.replay(self._inner_offset(start), self._inner_offset(end))
 
     def commit(self, end: Offset) -> None:
-        self._feed.commit(self._own(end))
+        self._feed.commit(self._inner_offset(end))
 
     def backlog(self, offset: Offset) -> Backlog:
-        return self._feed.backlog(self._own(offset))
+        return self._feed.backlog(self._inner_offset(offset))
 
     def change_schema(self, schema: Schema) -> None:
         self._feed.change_schema(schema)
@@ -201,7 +201,7 @@ class OuterFeed(Feed):
     def close(self) -> None:
         self._feed.close()
 
-    def _own(self, offset: Offset) -> Offset:
+    def _inner_offset(self, offset: Offset) -> Offset:
         """The offset of the inner feed."""
         raise NotImplementedError
 

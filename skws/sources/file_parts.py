@@ -104,8 +104,8 @@ def divides(source_file: SourceFile, schema: Schema) -> bool:
     # The number of records in nested rows is unknown.
     return (
         source_file.format is Format.PARQUET
-        and source_file.named is not None
-        and not has_nested(schema, source_file.named)
+        and source_file.named_relation is not None
+        and not has_nested(schema, source_file.named_relation)
     )
 
 
@@ -246,8 +246,8 @@ def _line_after(source_file: SourceFile, schema: Schema, step: _Step, time: int)
 
 def _group_times(source_file: SourceFile, schema: Schema) -> list[tuple[int, int]]:
     """The first and the last time of each row group, if the file has them."""
-    assert source_file.named is not None  # noqa: S101 - otherwise it cannot be divided
-    name = schema.relations[source_file.named].time or "time"
+    assert source_file.named_relation is not None  # noqa: S101 - otherwise it cannot be divided
+    name = schema.relations[source_file.named_relation].time or "time"
     with parquet().opened(source_file.path) as file:
         column = next((i for i, column_name in enumerate(file.schema.names) if column_name == name), None)
         groups = range(file.num_row_groups)

@@ -22,7 +22,7 @@ _ROTATED: Final = re.compile(r"\.([0-9]{1,9})\Z")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file. ``named``: the position of the relation whose name the file, or a directory above it, has.
+    """A file. ``named_relation``: the relation after which the file, or a directory above it, is named.
 
     ``whole``: it can only be read once it is complete.
     """
@@ -30,7 +30,7 @@ class SourceFile:
     name: str
     path: Path
     format: Format
-    named: int | None
+    named_relation: int | None
     inode: int
     size: int
     changed: int
@@ -43,11 +43,11 @@ class SourceFile:
 
     def relation(self, schema: Schema) -> int | None:
         """The relation of its bare rows; None if its records name their relations. Raises SourceError."""
-        if self.named is None:
+        if self.named_relation is None:
             return None
-        named_relations = names_relations(self.path, self.format, schema, self.named)
-        has_attribute = "relation" in schema.relations[self.named].columns
-        return None if named_relations and not has_attribute else self.named
+        named_relations = names_relations(self.path, self.format, schema, self.named_relation)
+        has_attribute = "relation" in schema.relations[self.named_relation].columns
+        return None if named_relations and not has_attribute else self.named_relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Lookout:
             named_relation = relation_named(path, self._schema)
             named_relation = inherited if named_relation is None else named_relation
         else:
-            named_relation = earlier.named
+            named_relation = earlier.named_relation
         try:
             whole = kind is Format.PARQUET or is_packed(path)
         except FileNotFoundError:

@@ -489,7 +489,7 @@ class FilesFeed(Feed):
 
     def _is_foreign(self, source_file: SourceFile) -> bool:
         """True for a file of the folder whose rows belong to no relation of the schema."""
-        if source_file.named is not None or source_file.path == self._root:
+        if source_file.named_relation is not None or source_file.path == self._root:
             return False
         if source_file.inode in self._foreign and self._foreign[source_file.inode] in (
             None,
@@ -517,7 +517,7 @@ class FilesFeed(Feed):
             portion = read_part(source_file, self._schema, portion.end, limit=_PORTION)
 
     def _is_table(self, source_file: SourceFile) -> bool:
-        return source_file.named in self._static and source_file.relation(self._schema) is not None
+        return source_file.named_relation in self._static and source_file.relation(self._schema) is not None
 
     def _table_notice(self, source_file: SourceFile) -> list[str]:
         earlier_state = self._table_states.get(source_file.name)

@@ -141,7 +141,7 @@ class BoundedFeed(OuterFeed):
         self._last_offsets: tuple[Offset, Offset] = ({}, {})
 
     def poll(self, start: Offset, limit: int) -> Batch:
-        inner_start = self._own(start)
+        inner_start = self._inner_offset(start)
         batch = self._feed.poll(inner_start, limit)
         latest = self._horizon.latest()
         bounded_chunk = self._bounded(batch.read, latest)
@@ -160,18 +160,20 @@ class BoundedFeed(OuterFeed):
         )
 
     def replay(self, start: Offset, end: Offset) -> Chunk:
-        return self._bounded(self._feed.replay(self._own(start), self._own(end)), latest_between(start, end))
+        return self._bounded(
+            self._feed.replay(self._inner_offset(start), self._inner_offset(end)), latest_between(start, end)
+        )
 
     def plan(self, start: Offset, limit: int) -> BatchPlan | None:
         """The plan, whose end always has a horizon, as records may be refused later."""
         latest = self._horizon.latest()
-        plan = self._feed.plan(self._own(start), limit)
+        plan = self._feed.plan(self._inner_offset(start), limit)
         if plan is None:
             return None
         return replace(plan, end=self._with_mark(plan.end, RefusalMark.after(RefusalMark.of(start), latest)))
 
     def parts(self, start: Offset, end: Offset, number: int) -> Sequence[FeedPart] | None:
-        parts = self._feed.parts(self._own(start), self._own(end), number)
+        parts = self._feed.parts(self._inner_offset(start), self._inner_offset(end), number)
         latest, ahead = latest_between(start, end), self._horizon.ahead or 0
         return None if parts is None else [BoundedPart(part, self._name, latest, ahead) for part in parts]
 
@@ -179,7 +181,7 @@ class BoundedFeed(OuterFeed):
         super().change_schema(schema)
         self._schema = schema
 
-    def _own(self, offset: Offset) -> Offset:
+    def _inner_offset(self, offset: Offset) -> Offset:
         if HORIZON not in offset:
             return offset
         if offset is not self._last_offsets[0]:

@@ -80,12 +80,12 @@ def partition_number(partition: int, input_number: int | None) -> int:
 class AwaitedPartitions:
     """Partitions that may have more records after micro-batches in which they had none.
 
-    ``known``: for each partition its number, its latest time, and the time of its last record by the clock.
+    ``rows``: for each partition its number, its latest time, and the time of its last record by the clock.
     ``idle``: the microseconds without records after which a partition is no longer waited for.
     """
 
-    def __init__(self, known: Iterable[Sequence[int]], idle: int) -> None:
-        self._partitions = {number: (end, last_seen) for number, end, last_seen in known}
+    def __init__(self, rows: Iterable[Sequence[int]], idle: int) -> None:
+        self._partitions = {number: (end, last_seen) for number, end, last_seen in rows}
         self._idle = idle
 
     def ends(self, rows: Ints, clock: int) -> Ints:
@@ -108,7 +108,7 @@ class AwaitedPartitions:
         return np.concatenate([rows[rows[:, 0] == 0, 1], np.array(tracked_ends, dtype=np.int64)])
 
     @property
-    def known(self) -> list[list[int]]:
+    def rows(self) -> list[list[int]]:
         return [[number, end, last_seen] for number, (end, last_seen) in sorted(self._partitions.items())]
 
 
@@ -219,7 +219,7 @@ class PartitionedFeed(OuterFeed):
         self._last_offset = {**batch.end, STREAM_TIME: after.offset()}, batch.end, after
         return replace(batch, end=self._last_offset[0])
 
-    def _own(self, offset: Offset) -> Offset:
+    def _inner_offset(self, offset: Offset) -> Offset:
         return self._split(offset)[0]
 
     def _split(self, offset: Offset) -> tuple[Offset, StreamTime]:

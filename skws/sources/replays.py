@@ -59,7 +59,7 @@ class TimeBuckets:
     """
 
     def __init__(self, most: int = MOST) -> None:
-        self._most = most
+        self._max_buckets = most
         self.first: int | None = None
         self.last: int | None = None
         self._buckets: tuple[int, dict[int, int]] = (1, {})  # width, counts by number; replaced together
@@ -75,7 +75,7 @@ class TimeBuckets:
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
         width = self._buckets[0]
-        while self.last // width - self.first // width >= self._most:
+        while self.last // width - self.first // width >= self._max_buckets:
             width *= 2
         counts = self._counts(width)
         numbers, increments = np.unique(times // width, return_counts=True)
@@ -85,12 +85,12 @@ class TimeBuckets:
 
     def larger(self, other: TimeBuckets) -> TimeBuckets:
         """The larger of two counts in each bucket, for events of which some were counted in both."""
-        larger = TimeBuckets(self._most)
+        larger = TimeBuckets(self._max_buckets)
         larger.first = min(_defined(self.first, other.first), default=None)
         larger.last = max(_defined(self.last, other.last), default=None)
         width = max(self._buckets[0], other._buckets[0])
         while larger.last is not None and larger.first is not None:
-            if larger.last // width - larger.first // width < self._most:
+            if larger.last // width - larger.first // width < self._max_buckets:
                 break
             width *= 2
         counts, other_counts = self._counts(width), other._counts(width)
@@ -212,12 +212,12 @@ class _BadRecords(BadRecordLog):
 class _Scan:
     """The result of the first reading.
 
-    ``kept``: all records, if there are few. ``starts``: the earliest time from each part of the files on, if
-    the files are in order of time.
+    ``batches``: all records, if there are few. ``starts``: the earliest time from each part of the files on,
+    if these are in order of time.
     """
 
     bad: list[BadRecord]
-    kept: list[RecordBatch] | None
+    batches: list[RecordBatch] | None
     times: TimeBuckets
     starts: list[int]
 
@@ -343,8 +343,8 @@ class ReplayFeed(Feed):
         """
         scan = self._scan = self._scan or self._read_files()
         bad = list(scan.bad)
-        if scan.kept is not None:
-            return bad, iter(scan.kept)
+        if scan.batches is not None:
+            return bad, iter(scan.batches)
         first_split = 0 if since is None else max(bisect_left(scan.starts, since) - 1, 0)
         return bad, self._replay.since(first_split).batches(_BadRecords())
 

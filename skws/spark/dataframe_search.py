@@ -369,7 +369,7 @@ def _pieces(
     layout: Callable[[], Layout],
     lateness: int | None,
 ) -> DataFrame:
-    names = Origins(schema.relations[relation]).known
+    names = Origins(schema.relations[relation]).known_names
     used_columns = [name for name in frame.columns if name in names or name in ("time", "op")]
 
     name = schema.relations[relation].name

@@ -281,7 +281,7 @@ def test_partitions_that_bring_nothing_are_waited_for() -> None:
         awaited = AwaitedPartitions(known, 10)
         ends = awaited.ends(np.array(told, dtype=np.int64).reshape(-1, 2), clock)
         assert sorted(ends.tolist()) == expected
-        known = awaited.known
+        known = awaited.rows
     assert known == []
 
 

@@ -22,7 +22,7 @@ from skws.sources.postgres.database_address import DatabaseAddress
 from skws.sources.postgres.numerics import (
     AS_TEXT,
     NUMERIC,
-    Place,
+    ColumnRef,
     holds,
     is_integer,
     scale_of,
@@ -184,7 +184,7 @@ class _Rows:
     references: list[tuple[Any, ...]]
     partitions: dict[int, list[Partition]]
 
-    def named(self, oid: int, numbers: list[int]) -> tuple[str, ...]:
+    def column_names(self, oid: int, numbers: list[int]) -> tuple[str, ...]:
         return tuple(self.columns[oid][number].name for number in numbers)
 
 
@@ -195,9 +195,9 @@ def tables(conn: connection) -> dict[str, CatalogTable]:
     primary: dict[bool, dict[int, tuple[str, ...]]] = {True: {}, False: {}}
     for oid, is_primary, _, is_immediate, numbers in rows.keys:
         if is_primary:
-            primary[is_immediate][oid] = rows.named(oid, numbers)
+            primary[is_immediate][oid] = rows.column_names(oid, numbers)
     index_columns = {
-        oid: rows.named(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity
+        oid: rows.column_names(oid, numbers) for oid, _, is_identity, _, numbers in rows.keys if is_identity
     }
     references = _references(rows)
     return {
@@ -258,7 +258,12 @@ def _references(rows: _Rows) -> dict[int, list[ForeignKey]]:
     keys_by_table: dict[int, list[ForeignKey]] = defaultdict(list)
     for name, oid, target, numbers, target_numbers in rows.references:
         keys_by_table[oid].append(
-            ForeignKey(name, rows.named(oid, numbers), names[target], rows.named(target, target_numbers))
+            ForeignKey(
+                name,
+                rows.column_names(oid, numbers),
+                names[target],
+                rows.column_names(target, target_numbers),
+            )
         )
     return keys_by_table
 
@@ -430,7 +435,7 @@ def as_text(table: CatalogTable, column: str) -> Composable:
     return text.format(Identifier(column))
 
 
-def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[Place]:
+def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iterator[ColumnRef]:
     """The numeric columns for which a double is not enough, by the catalog and the first rows."""
     referring_columns = {column_ref for pair in _references_of(tables) for column_ref in pair}
     for table in tables.values():
@@ -445,7 +450,7 @@ def _exact_columns(conn: connection, tables: Mapping[str, CatalogTable]) -> Iter
                 yield table.name, column.name
 
 
-def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[Place, Place]]:
+def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[ColumnRef, ColumnRef]]:
     """The columns of foreign keys, each with the column that it refers to."""
     return [
         ((table.name, near), (reference.to, far))
@@ -455,7 +460,7 @@ def _references_of(tables: Mapping[str, CatalogTable]) -> list[tuple[Place, Plac
     ]
 
 
-def _integers(tables: Mapping[str, CatalogTable]) -> set[Place]:
+def _integers(tables: Mapping[str, CatalogTable]) -> set[ColumnRef]:
     """The columns of integers, and columns whose foreign keys refer to these."""
     integers = {
         (table.name, column.name)
@@ -479,7 +484,7 @@ def _first_numbers(
         return [()] * len(columns)
 
 
-def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[Place]) -> Inference:
+def _inference(tables: Mapping[str, CatalogTable], name: str, exact: Collection[ColumnRef]) -> Inference:
     usable_tables = {table.name: table for table in tables.values() if _usable(table)}
     joins = list(_joins(usable_tables))
     referring_columns = {(join.value.left, column) for join in joins for column, _ in join.value.on}
@@ -518,7 +523,7 @@ def _omission(column: TableColumn) -> Omission:
 
 
 def _relation(
-    table: CatalogTable, referring_columns: Container[Place], exact: Container[Place]
+    table: CatalogTable, referring_columns: Container[ColumnRef], exact: Container[ColumnRef]
 ) -> InferredRelation:
     columns = [column for column in table.columns if not _fault(column)]
     attributes = tuple(

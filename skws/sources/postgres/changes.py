@@ -38,7 +38,7 @@ from skws.data.batch import (
 )
 from skws.data.blocks import ColumnBlock
 from skws.data.value_conversion import MalformedError
-from skws.formats.bare_columns import held, typed
+from skws.formats.bare_columns import block_values, typed
 from skws.formats.rows import RowReader
 from skws.sources.horizon import ANY_TIME, Horizon
 from skws.sources.postgres.catalog import MatchedTables
@@ -89,14 +89,14 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _StreamTable:
-    """The table of a relation with its present columns. ``places``: the columns of the attributes.
+    """The table of a relation with its present columns. ``column_indices``: the columns of the attributes.
 
     ``numerics``: the positions of columns of the type ``numeric``, or of a domain over it.
     """
 
     reader: RowReader
     table: RelationMessage
-    places: tuple[tuple[str, int], ...]
+    column_indices: tuple[tuple[str, int], ...]
     identifies: bool
     numerics: frozenset[int]
 
@@ -259,7 +259,7 @@ class ChangeDecoder:
         reader = table.reader
         try:
             row = reader.insertion(
-                {name: _value(table, name, index, new, old) for name, index in table.places}
+                {name: _value(table, name, index, new, old) for name, index in table.column_indices}
             )
             return reader.record(row, moment.time if reader.takes_time(delete=False) else None)
         except MalformedError as error:
@@ -272,13 +272,15 @@ class ChangeDecoder:
         if old_cells is None and isinstance(change, Update):
             cells = change.new  # the identity's columns have not changed
         is_whole = change.old is not None
-        names = {name for name, _ in table.places} if is_whole else set(reader.relation.key)
+        names = {name for name, _ in table.column_indices} if is_whole else set(reader.relation.key)
         try:
             if not is_whole:
                 _check_identity(table)
             self._check_partitions(table, old_cells)
             row = {
-                name: _value(table, name, index, cells, None) for name, index in table.places if name in names
+                name: _value(table, name, index, cells, None)
+                for name, index in table.column_indices
+                if name in names
             }
             return reader.record(reader.deletion(row), time, delete=True)
         except MalformedError as error:
@@ -392,7 +394,7 @@ def _by_columns(
     is_decoded = rows.sound & (rows.inserts if not ends_tuples else True)
     key = frozenset(table.reader.relation.key)
     new, old = list[CellColumn](), list[CellColumn]()
-    for name, index in table.places:
+    for name, index in table.column_indices:
         new_cells = rows.old[index].where(rows.whole & rows.new[index].unlogged, rows.new[index])
         old_cells = rows.old[index].where(rows.old_logged, rows.new[index])
         if name not in key:  # an old row that is not whole has the columns of the identity alone
@@ -406,7 +408,7 @@ def _by_columns(
     )
     columns = []
     for attribute, (_, index), old_cells, new_cells in zip(
-        table.reader.relation.attributes, table.places, old, new, strict=True
+        table.reader.relation.attributes, table.column_indices, old, new, strict=True
     ):
         texts = rows.texts(old_cells.take(deleted_positions).followed_by(new_cells.take(inserted_positions)))
         values = _typed(table, index, texts, attribute.type)
@@ -422,7 +424,7 @@ def _by_columns(
     positions = np.concatenate([deleted_positions, inserted_positions])
     deletes = np.arange(len(positions)) < len(deleted_positions)
     block = ColumnBlock(
-        table.reader.index, [held(values) for values in columns], table.reader.relation.search_columns
+        table.reader.index, [block_values(values) for values in columns], table.reader.relation.search_columns
     )
     batch = RecordBatch.of_block(block, times.take(positions))
     return replace(batch, delete=deletes), positions, is_decoded

@@ -24,7 +24,7 @@ from skws.data.batch import NO_RECORDS, BadRecord, Chunk, Ints, Item, Record, Re
 from skws.data.blocks import ColumnBlock
 from skws.data.texts import Texts
 from skws.data.value_conversion import EARLIEST, MalformedError, timestamp
-from skws.formats.bare_columns import held, typed
+from skws.formats.bare_columns import block_values, typed
 from skws.formats.rows import RowReader
 from skws_schema.model import AttributeType, Schema
 
@@ -86,7 +86,7 @@ class CopiedRows:
         """The records of rows as columns; None if a value is unusual."""
         reader, size = self._readers[number], len(columns[0])
         values = [typed(c, a.type) for c, a in zip(columns, reader.relation.attributes, strict=True)]
-        stored_columns = [held(column) for column in values if column is not None]
+        stored_columns = [block_values(column) for column in values if column is not None]
         if len(stored_columns) < len(values):
             return None
         times: object = np.full(size, 0 if reader.table else self._time, dtype=np.int64)

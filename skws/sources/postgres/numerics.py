@@ -21,7 +21,7 @@ from skws_schema.infer.keys import Finding
 from skws_schema.model import Attribute, AttributeType
 from skws_schema.number_texts import is_double
 
-Place: TypeAlias = tuple[str, str]
+ColumnRef: TypeAlias = tuple[str, str]
 """A table and one of its columns."""
 
 AS_TEXT: Final = SQL("trim_scale({})::text")
@@ -64,7 +64,7 @@ def holds(values: Iterable[Decimal | None]) -> bool:
     return all(value is None or not value.is_finite() or is_double(value) for value in values)
 
 
-def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
+def with_texts(inference: Inference, exact: Collection[ColumnRef]) -> Inference:
     """The inference with texts for ``exact`` columns, and for integers that joins compare with them.
 
     If a join compares one with a double, all these columns are numbers.
@@ -89,7 +89,7 @@ def with_texts(inference: Inference, exact: Collection[Place]) -> Inference:
     )
 
 
-def spread(columns: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> set[Place]:
+def spread(columns: Iterable[ColumnRef], edges: Iterable[tuple[ColumnRef, ColumnRef]]) -> set[ColumnRef]:
     """The columns, and all columns that are reachable from them through ``edges``."""
     reachable, edges = set(columns), list(edges)
     while new := {end for start, end in edges if start in reachable} - reachable:
@@ -97,7 +97,7 @@ def spread(columns: Iterable[Place], edges: Iterable[tuple[Place, Place]]) -> se
     return reachable
 
 
-def _with_types(relation: InferredRelation, types: Mapping[Place, AttributeType]) -> InferredRelation:
+def _with_types(relation: InferredRelation, types: Mapping[ColumnRef, AttributeType]) -> InferredRelation:
     def typed(finding: Finding[Attribute]) -> Finding[Attribute]:
         kind = types.get((relation.name, finding.value.name), finding.value.type)
         if kind is finding.value.type:

@@ -129,7 +129,7 @@ class FrameProcessor(MeshProcessor):
         pieces, told, clock = _in_order(rows)
         awaited = AwaitedPartitions(mark.partitions, self._idle)
         ends = awaited.ends(told, clock)
-        self._partitions = awaited.known
+        self._partitions = awaited.rows
         before = ALWAYS if mark.final is None else mark.final
         reached = int(ends.max(initial=mark.now))
         final = final_of(ends, before, self._lateness, reached)

@@ -21,7 +21,7 @@ import orjson
 from bench.load import Load
 from bench.processes import peak
 from skws.data.batch import RecordBatch, concat_batches
-from skws.data.packing import expanded
+from skws.data.packing import decompress
 from skws.formats import Replay
 from skws.formats.jsonl import ChunkReader
 from skws.jobs.control import JobCommand
@@ -127,7 +127,7 @@ def _worked(job: Job, part: Part, path: Path) -> LiveShard:
         while file.peek(1):
             stats, *blobs = server.answer(("work", epoch, pickle.load(file), False)).blobs
             live = orjson.loads(stats).get("live", live)
-            results += sum(expanded(blob).count(b"\n") + 1 for blob in blobs)
+            results += sum(decompress(blob).count(b"\n") + 1 for blob in blobs)
             epoch += 1
     return LiveShard(time.process_time() - began, peak() - before, live, results)
 

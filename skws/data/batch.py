@@ -457,7 +457,7 @@ def records_of(batches: Iterable[RecordBatch]) -> Iterator[Record]:
     return chain.from_iterable(batch.records() for batch in batches)
 
 
-def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
+def regroup(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch]:
     """The same records in batches of at least ``least`` each, except the last."""
     pending: list[RecordBatch] = []
     for batch in batches:
@@ -469,7 +469,7 @@ def gathered(batches: Iterable[RecordBatch], least: int) -> Iterator[RecordBatch
         yield concat_batches(pending)
 
 
-def whole_instants(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+def align_to_timestamps(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
     """The same records in batches of about BATCH that end with an instant: at a change of time."""
     pending: list[RecordBatch] = []
     for batch in batches:

@@ -35,15 +35,15 @@ _LENGTH: Final = Struct("<Q")
 _LEVEL: Final = 1  # shrinks rows of words to a third; higher levels take longer to save another tenth
 
 
-def compressed(text: bytes) -> bytes:
+def compress(text: bytes) -> bytes:
     """A long blob, compressed, or a short one unchanged. The blob must not begin with a zero byte."""
     if len(text) < _LONG:
         return text
     return b"".join((_MARK, _LENGTH.pack(len(text)), _codec().compress(text, asbytes=True)))
 
 
-def expanded(blob: bytes) -> bytes:
-    """Inverse of ``compressed``."""
+def decompress(blob: bytes) -> bytes:
+    """Inverse of ``compress``."""
     if not blob.startswith(_MARK):
         return blob
     (length,) = _LENGTH.unpack_from(blob, len(_MARK))
@@ -76,24 +76,24 @@ def pack(batch: RecordBatch, indices: Ints | None = None) -> bytes:
 
     ``indices``: if the batch is a part of another, the indices of its records in that.
     """
-    return compressed(laid_out(batch, indices)) if len(batch) else b""
+    return compress(encode(batch, indices)) if len(batch) else b""
 
 
 def unpack(blob: bytes) -> RecordBatch:
     """Inverse of ``pack``, as columns."""
-    return laid_in(expanded(blob))[0] if blob else NO_RECORDS
+    return decode(decompress(blob))[0] if blob else NO_RECORDS
 
 
-def rejoined(parts: Sequence[bytes]) -> RecordBatch:
+def rejoin(parts: Sequence[bytes]) -> RecordBatch:
     """A batch from parts that were packed with their indices; a record of several parts occurs once in it."""
-    decoded = [laid_in(expanded(part)) for part in parts if part]
+    decoded = [decode(decompress(part)) for part in parts if part]
     if not decoded:
         return NO_RECORDS
     _, indices = np.unique(np.concatenate([batch_indices for _, batch_indices in decoded]), return_index=True)
     return concat_batches([batch for batch, _ in decoded]).take(indices)
 
 
-def laid_out(batch: RecordBatch, indices: Ints | None = None) -> bytes:
+def encode(batch: RecordBatch, indices: Ints | None = None) -> bytes:
     """Like ``pack``, without compression."""
     deletes = batch.delete if batch.delete is not None and batch.delete.any() else None
     truncates, rows = batch.truncations(), batch.rows
@@ -124,8 +124,8 @@ def laid_out(batch: RecordBatch, indices: Ints | None = None) -> bytes:
     return layout.with_head(orjson.dumps(head))
 
 
-def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
-    """Inverse of ``laid_out``: the records and their indices, by default consecutive ones.
+def decode(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
+    """Inverse of ``encode``: the records and their indices, by default consecutive ones.
 
     Columns are views of ``data``, which begins at a multiple of ``WORD``.
     """
@@ -147,7 +147,7 @@ def laid_in(data: bytes | memoryview) -> tuple[RecordBatch, Ints]:
 
 
 def times_in(data: bytes | memoryview) -> Ints:
-    """The times of the records in ``data``, as from ``laid_in``; nothing else is read."""
+    """The times of the records in ``data``, as from ``decode``; nothing else is read."""
     return _read_header(data)[2]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import process_time
 
-from skws.data.batch import gathered
+from skws.data.batch import regroup
 from skws.data.packing import pack, unpack
 from skws.explain.branch import Branch
 from skws.formats import BadRecordLog, Replay
@@ -96,7 +96,7 @@ def shard_costs(
     replay = Replay.open(job.replay, job.schema)
     with bad:
         tables = list(replay.tables(bad))
-        batches = list(gathered(replay.batches(bad), _RECORDS))
+        batches = list(regroup(replay.batches(bad), _RECORDS))
     tuples = sum(map(len, batches))
     if not tuples:
         raise UsageError("--shards: the replay has no tuples of streams to measure")

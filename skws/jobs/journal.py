@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from skws.data.batch import NO_RECORDS, LongBatch
-from skws.data.packing import WORD, laid_in, laid_out
+from skws.data.packing import WORD, decode, encode
 from skws.durable import (
     PRIVATE,
     GrowingFile,
@@ -86,7 +86,7 @@ class JournalEntry:
 
     def to_bytes(self) -> bytes:
         """The entry as the journal stores it: its fields as JSON, then the records by column."""
-        recent = [_whole_words(laid_out(one.batch)) for one in self.recent]
+        recent = [_whole_words(encode(one.batch)) for one in self.recent]
         fields = {
             "number": self.number,
             "end": self.end,
@@ -105,7 +105,7 @@ class JournalEntry:
         if not len(self.records) and not recent:
             return head
         space = b" " * (-(len(head) + 1) % WORD)
-        return b"".join((head, space, b"\n", *recent, laid_out(self.records.whole)))
+        return b"".join((head, space, b"\n", *recent, encode(self.records.whole)))
 
     @classmethod
     def from_bytes(cls, text: bytes) -> JournalEntry:
@@ -115,11 +115,11 @@ class JournalEntry:
         fields["commands"] = tuple(map(JobCommand.of, fields["commands"]))
         recent, at = [], end + 1
         for position, now, size in fields.get("recent", ()):
-            recent.append(LoggedBatch(position, now, laid_in(view[at : at + size])[0]))
+            recent.append(LoggedBatch(position, now, decode(view[at : at + size])[0]))
             at += size
         fields["recent"] = recent
         if end >= 0:
-            fields["records"], _ = laid_in(view[at:])
+            fields["records"], _ = decode(view[at:])
         fields["letters"] = tuple(fields["letters"])
         return cls(**fields)
 

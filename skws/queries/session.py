@@ -15,8 +15,8 @@ from skws.data.batch import (
     OnLate,
     Record,
     RecordBatch,
+    align_to_timestamps,
     unheard,
-    whole_instants,
 )
 from skws.queries.evaluator import Counts, Load, OrderedBatch
 from skws.queries.keywords.updates import Begin
@@ -668,4 +668,4 @@ def bounded_session(
         stream, batches = replace(stream, sample=first), chain([first], batches)
     session = Session(stream, share, keywords=False)
     session.add_all(plans)
-    return session, whole_instants(batches)
+    return session, align_to_timestamps(batches)

@@ -38,7 +38,7 @@ from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
 from skws.data.batch import RecordBatch
-from skws.data.packing import compressed, expanded, pack, unpack
+from skws.data.packing import compress, decompress, pack, unpack
 from skws.formats.files import Split
 from skws.formats.jsonl_order import TimedBlock, timed_blocks
 from skws.formats.splits import Holds, PackedPiece, read_pieces, unpack_bad
@@ -169,7 +169,7 @@ class BatchRun(SlicedRun):
 
         def search(one: Slice, pieces: _Unpacked) -> Iterator[pa.RecordBatch]:
             for message in search_pieces(one, queries, stream, pieces, counting=counting):
-                blob = compressed(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
+                blob = compress(pickle.dumps(message, protocol=5))  # otherwise Java pickles it byte by byte
                 yield pa.RecordBatch.from_pydict({"message": [blob]})
 
         if any(piece.holds is Holds.BAD for piece in self.known):
@@ -177,7 +177,7 @@ class BatchRun(SlicedRun):
             rows = bad.coalesce(1).sortWithinPartitions("split", "number").toLocalIterator()
             yield (unpack_bad(row.packed) for row in rows)
         for results in in_turn(self._mapped(search, "message binary").rdd):
-            yield (pickle.loads(expanded(row.message)) for row in results)  # noqa: S301 - written by the same run
+            yield (pickle.loads(decompress(row.message)) for row in results)  # noqa: S301 - written by the same run
 
     def _mapped(
         self, search: Callable[[Slice, _Unpacked], Iterator[pa.RecordBatch]], columns: str

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from skws.data.batch import RecordBatch, Rows
 from skws.data.blocks import Block, BlockFile, MappedBlock, RowBlock
-from skws.data.packing import laid_in, laid_out
+from skws.data.packing import decode, encode
 from skws.results.names import Named, TupleNames
 from skws_mesh.columnar.columns import NOTHING, Flags, Ints, repeated, written
 from skws_mesh.columnar.live import LiveTuples
@@ -143,9 +143,9 @@ class RowStore(Table):
         rows = self.some(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):
             relation = np.array([block.relation for block in rows.blocks], dtype=np.int64).take(rows.block)
-            laid = laid_out(RecordBatch(relation, np.zeros_like(relation), rows))
+            laid = encode(RecordBatch(relation, np.zeros_like(relation), rows))
             del self._blocks[block_number:]
-            self._place(slice(slot, self.size), laid_in(laid)[0].rows)
+            self._place(slice(slot, self.size), decode(laid)[0].rows)
         self._begin_latest()
 
     def _begin_latest(self) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from skws.data.batch import BATCH, NO_RECORDS, RecordBatch, Rows, concat_batches, whole_groups
 from skws.data.blocks import BlockFile, ColumnBlock, MappedBlock
-from skws.data.packing import laid_in, laid_out, times_in
+from skws.data.packing import decode, encode, times_in
 from skws.durable import PRIVATE, GrowingFile, damaged, explained, missing, removed
 from skws.store import row_bitmaps
 from skws.store.live_store import LastingRecords
@@ -75,7 +75,7 @@ class RowFile:
             closing(GrowingFile(path, mode=PRIVATE, anew=True)) as file,
         ):
             for part in parts:
-                data = laid_out(part)
+                data = encode(part)
                 file.append(data)
                 portions.append((len(data), crc32(data)))
             file.sync()
@@ -87,7 +87,7 @@ class RowFile:
 
     def portion(self, number: int) -> RecordBatch:
         """The records of a portion. Its rows are numbered relation by relation."""
-        batch, _ = laid_in(self._bytes(number))
+        batch, _ = decode(self._bytes(number))
         first, blocks = self.firsts[number], []
         for block in batch.rows.blocks:
             if isinstance(block, ColumnBlock):  # true for all

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, RecordBatch, Rows, gathered
+from skws.data.batch import NO_RECORDS, RecordBatch, Rows, regroup
 from skws.data.blocks import Block
 from skws.index.values import likely_identities, row_identities
 from skws.store.tuple_batch import TupleBatch
@@ -26,7 +26,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
 
     Among rows with equal keys only the last one counts, at the position of the first.
     """
-    rows = _beside([batch.rows for batch in gathered(batches, _TOGETHER)])
+    rows = _beside([batch.rows for batch in regroup(batches, _TOGETHER)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
     seen: Counter[GroupKey] = Counter()

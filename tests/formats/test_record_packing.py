@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from skws.data.batch import Ints, Record, RecordBatch, Rows, concat_batches
 from skws.data.blocks import ColumnBlock
-from skws.data.packing import laid_in, laid_out
+from skws.data.packing import decode, encode
 from skws.index.values import JoinValues, _identities
 from skws_mesh.columnar.live import KeySets
 from skws_schema.model import Attribute, AttributeType, Join, Relation, Schema, Value
@@ -36,7 +36,7 @@ RECORDS = st.one_of(
 
 
 def again(batch: RecordBatch) -> RecordBatch:
-    return laid_in(laid_out(batch))[0]
+    return decode(encode(batch))[0]
 
 
 def shown(batch: RecordBatch) -> list[tuple[object, ...]]:
@@ -206,4 +206,4 @@ def typed(values: Iterable[Value]) -> list[tuple[type, Value]]:
 
 def test_small_numbers_take_little_space() -> None:
     rows = [(at % 100, "", None) for at in range(1_000)]
-    assert len(laid_out(RecordBatch.of([Record(0, 5, row) for row in rows]))) < 9_000
+    assert len(encode(RecordBatch.of([Record(0, 5, row) for row in rows]))) < 9_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from skws.data.batch import OnLate, Record, RecordBatch, batched, unheard, whole_instants
+from skws.data.batch import OnLate, Record, RecordBatch, align_to_timestamps, batched, unheard
 from skws.keywords.plan import Plan
 from skws.queries.evaluator import Counts, OrderedBatch
 from skws.queries.keywords.engine import KeywordEngine
@@ -90,7 +90,7 @@ class StreamEngine(KeywordEngine):
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """As ``process``, for records in columns."""
-        return chain.from_iterable(self.take(self._ordered(batch)) for batch in whole_instants(batches))
+        return chain.from_iterable(self.take(self._ordered(batch)) for batch in align_to_timestamps(batches))
 
     def expire(self, tick: int) -> None:
         """Advance time to ``tick`` without a record."""

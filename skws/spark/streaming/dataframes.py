@@ -24,8 +24,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from skws.data.batch import RecordBatch, gathered, merged
-from skws.data.packing import expanded, pack, unpack
+from skws.data.batch import RecordBatch, merged, regroup
+from skws.data.packing import decompress, pack, unpack
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
 from skws.jobs.standing_queries import StandingQueries
@@ -76,7 +76,7 @@ def searched(
 
 def _tables(part: int, blob: bytes) -> Iterator[pa.Table]:
     if part:
-        yield pa.ipc.open_stream(expanded(blob)).read_all()
+        yield pa.ipc.open_stream(decompress(blob)).read_all()
     elif late := orjson.loads(blob)["late_letters"]:
         yield pa.Table.from_pylist(list(map(_late_row, late)), schema=COLUMNS)
 
@@ -213,7 +213,7 @@ def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
             yield _Packed(blob, piece.last)
             continue
         parts = ((piece.first, piece.place, unpack(blob)) for piece, blob in group)
-        for batch in gathered(merged(parts), _MOST):
+        for batch in regroup(merged(parts), _MOST):
             yield _Packed(pack(batch), int(batch.time.max()))
 
 

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, GroupedData, SparkSession
 from pyspark.sql import functions as sf
 
 from skws.data.batch import RecordBatch, concat_batches
-from skws.data.packing import pack, rejoined, unpack
+from skws.data.packing import pack, rejoin, unpack
 from skws.queries.operator import SHARED
 from skws.queries.partitioning.parts import KeyPartitioning, Part, Partitioning, plan_keys
 from skws.spark.streaming.messages import Chunk
@@ -443,7 +443,7 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
     if before.keys is None:
         return unpack(parts[0][1])
     if not chunk.lasting:
-        return rejoined([body for _, body in parts])
+        return rejoin([body for _, body in parts])
     batches = []
     for (_, lasting), group in groupby(sorted(parts, key=_of_part), key=_of_part):
         some = list(group)
@@ -451,7 +451,7 @@ def _whole(chunk: Chunk, parts: Sequence[tuple[Chunk, bytes]], before: Layout, l
             batches += [unpack(body) for _, body in some]
         else:
             latest = max((own for own, _ in some), key=attrgetter("now"))
-            batches.append(_in_time(rejoined([body for _, body in some]), latest, lateness))
+            batches.append(_in_time(rejoin([body for _, body in some]), latest, lateness))
     records = concat_batches(batches)
     return records.take(np.argsort(records.time, kind="stable"))
 

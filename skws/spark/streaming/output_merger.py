@@ -18,7 +18,7 @@ import orjson
 from msgspec import convert
 
 from skws.data.batch import NO_RECORDS, RecordBatch
-from skws.data.packing import expanded, rejoined, unpack
+from skws.data.packing import decompress, rejoin, unpack
 from skws.durable import damaged
 from skws.formats.dead_letters import place
 from skws.jobs.clock import StoppableClock
@@ -189,7 +189,7 @@ def results_of(output: Output) -> list[tuple[int, LiveResult]]:
         (shard, EncodedResult(line))
         for shard, part, blob in output.rows
         if 0 < part < RECORDS
-        for line in expanded(blob).split(b"\n")
+        for line in decompress(blob).split(b"\n")
     ]
     if len({shard for shard, _ in results}) > 1:
         results.sort(key=_in_order)
@@ -209,7 +209,7 @@ def records_of(output: Output) -> Iterator[RecordBatch]:
         if part == RECORDS:
             seen[shard].append(blob)
     for parts in zip(*seen.values(), strict=True):
-        yield unpack(parts[0]) if len(parts) == 1 else rejoined(parts)
+        yield unpack(parts[0]) if len(parts) == 1 else rejoin(parts)
 
 
 _UPDATES: Final = "updates of shards"

@@ -39,7 +39,7 @@ import numpy as np
 import orjson
 
 from skws.data.batch import NO_RECORDS, BadRecord, Record, RecordBatch, concat_batches
-from skws.data.packing import compressed, pack, unpack
+from skws.data.packing import compress, pack, unpack
 from skws.formats.dead_letters import (
     KEPT,
     Late,
@@ -666,7 +666,7 @@ def blobs_of(
                 "notice": unwritable_notice(unwritable[0]),
             },
         }
-    return [orjson.dumps(stats), *map(compressed, encoded)]
+    return [orjson.dumps(stats), *map(compress, encoded)]
 
 
 def serve(setup: Setup) -> None:

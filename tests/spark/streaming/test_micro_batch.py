@@ -7,7 +7,7 @@ import pytest
 
 from skws.data.batch import Record, RecordBatch, Rows
 from skws.data.blocks import ColumnBlock, Nullable
-from skws.data.packing import pack, rejoined, unpack
+from skws.data.packing import pack, rejoin, unpack
 from skws.data.texts import Texts
 from skws.jobs.control import JobCommand
 from skws.sources.feed import Backlog
@@ -75,4 +75,4 @@ def test_columns_keep_their_types() -> None:
     assert held == [Texts, np.ndarray, np.ndarray, Nullable, np.ndarray, Nullable]
     assert read.searched == {0, 5}
     parts = [pack(batch.take(np.array([place])), np.array([place])) for place in (1, 0)]
-    assert list(rejoined([*parts, b""]).records()) == list(batch.records())
+    assert list(rejoin([*parts, b""]).records()) == list(batch.records())

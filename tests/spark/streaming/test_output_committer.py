@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from skws.data.batch import BadRecord, Record, RecordBatch
-from skws.data.packing import expanded, pack
+from skws.data.packing import decompress, pack
 from skws.jobs.clock import StoppableClock
 from skws.jobs.metrics import Gauges
 from skws.results.frames import result_table
@@ -145,7 +145,7 @@ def test_a_server_can_give_its_results_as_tables(many: int) -> None:
     bad = Result("+", "pulp", "pulp", "bad", 1.0, None, "movie{pulp}", (tuples[1],), ())
     for given in (results, [*results, bad]):
         stats, *blobs = blobs_of(Worked(given, {}, None, [], [], [], 0, 0), encoded_tables)
-        tables = [pa.ipc.open_stream(expanded(blob)).read_all() for blob in blobs]
+        tables = [pa.ipc.open_stream(decompress(blob)).read_all() for blob in blobs]
         assert pa.concat_tables([result_table([]), *tables]).equals(result_table(results))
         assert ("unwritable" in orjson.loads(stats)) == (bad in given)
 

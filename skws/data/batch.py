@@ -196,7 +196,7 @@ class Rows:
         ):
             yield number, blocks, row_numbers, indices.take(row_numbers)
 
-    def in_blocks_of_their_own(self) -> Rows:
+    def in_new_blocks(self) -> Rows:
         """The same rows, in new blocks that have only these rows, in this order."""
         place, blocks = np.empty_like(self.place), list[Block]()
         for block, row_numbers, indices in self.by_block():
@@ -265,7 +265,7 @@ class RecordBatch:
         if len(parts) == 1:
             return [self.take(parts[0])]
         ordered = self.take(np.concatenate(parts))
-        rows = ordered.rows.in_blocks_of_their_own()
+        rows = ordered.rows.in_new_blocks()
         ends = np.cumsum([0, *map(len, parts)]).tolist()
         contiguous = RecordBatch(ordered.relation, ordered.time, rows, ordered.delete)
         return [contiguous.take(slice(first, end)) for first, end in pairwise(ends)]
@@ -487,16 +487,16 @@ def align_to_timestamps(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]
         yield concat_batches(pending)
 
 
-Placed: TypeAlias = tuple[int, Any, RecordBatch]
+TimedPart: TypeAlias = tuple[int, Any, RecordBatch]
 """A lower bound of the times, the position in the order of arrival, and records in order of time."""
 
 
-def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
+def merge_by_time(parts: Iterable[TimedPart]) -> Iterator[RecordBatch]:
     """Records in order of time, then of arrival; parts come in order of their bounds.
 
     A part is held until a part with a bound after its last record comes, and about BATCH further records.
     """
-    pending: list[Placed] = []
+    pending: list[TimedPart] = []
     new = 0
     for part in parts:
         if new >= BATCH:  # each pass over the pending parts costs time
@@ -507,10 +507,10 @@ def merged(parts: Iterable[Placed]) -> Iterator[RecordBatch]:
     yield from _take_before(pending, None)
 
 
-def _take_before(pending: list[Placed], end: int | None) -> Generator[RecordBatch, None, list[Placed]]:
+def _take_before(pending: list[TimedPart], end: int | None) -> Generator[RecordBatch, None, list[TimedPart]]:
     """The records before a time; returns the parts with the rest of them."""
-    ready: list[Placed] = []
-    pending_parts: list[Placed] = []
+    ready: list[TimedPart] = []
+    pending_parts: list[TimedPart] = []
     for first, place, batch in pending:
         if end is None or not len(batch) or batch.time[-1] < end:
             ready.append((first, place, batch))

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from skws.data.arrow import STORED, integers, numbers
 from skws.data.arrow_blocks import ArrowBlock
-from skws.data.batch import BadRecord, Chunk, Ints, Placed, Record, RecordBatch, merged
+from skws.data.batch import BadRecord, Chunk, Ints, Record, RecordBatch, TimedPart, merge_by_time
 from skws.data.value_conversion import (
     EARLIEST,
     LATEST,
@@ -360,7 +360,7 @@ def batches(
         sizes[split.path, split.relation or 0] += split.size
     rows = max(least_rows, read_together // max(len(sizes), 1))
 
-    def read(number_of_file: int, path: Path, number: int, size: int) -> Iterator[Placed]:
+    def read(number_of_file: int, path: Path, number: int, size: int) -> Iterator[TimedPart]:
         with opened(path) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows):
@@ -370,7 +370,7 @@ def batches(
                     advance(size * batch.num_rows // total)
 
     parts = [read(number_of_file, *file, size) for number_of_file, (file, size) in enumerate(sizes.items())]
-    return merged(heapq.merge(*parts, key=itemgetter(0)))
+    return merge_by_time(heapq.merge(*parts, key=itemgetter(0)))
 
 
 def columns_batch(batch: pa.RecordBatch, number: int, relation: Relation) -> RecordBatch:

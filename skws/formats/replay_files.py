@@ -22,7 +22,7 @@ from skws.data.batch import (
     Record,
     RecordBatch,
     concat_batches,
-    merged,
+    merge_by_time,
     records_of,
 )
 from skws.data.packing import pack, unpack
@@ -64,7 +64,7 @@ def sorted_batches(
             yield from _pieces(last_batch, BATCH)
         else:
             runs.add(last_batch)
-            yield from runs.merged()
+            yield from runs.merge_by_time()
     finally:
         if runs is not None:
             runs.close()
@@ -85,7 +85,7 @@ _Run: TypeAlias = list[tuple[int, int, int, int]]
 
 
 class _Runs:
-    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records, merged ``most`` at a time."""
+    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records, merged ``runs_together`` at a time."""
 
     def __init__(self, size: int, runs_together: int) -> None:
         self._size = size
@@ -101,7 +101,7 @@ class _Runs:
                 self._runs.append([])
             self._runs[-1] += self._write([batch])
 
-    def merged(self) -> Iterator[RecordBatch]:
+    def merge_by_time(self) -> Iterator[RecordBatch]:
         """The records of all runs."""
         while len(self._runs) > self._runs_together:
             # Only neighbours are merged, which preserves the order of arrival.
@@ -119,7 +119,7 @@ class _Runs:
         entries = [
             (piece, (number, index)) for number, run in enumerate(runs) for index, piece in enumerate(run)
         ]
-        return merged(
+        return merge_by_time(
             (piece[0], position, unpack(self._spool.read(*piece[2:]))) for piece, position in sorted(entries)
         )
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skws.data.batch import Record, RecordBatch, merged
+from skws.data.batch import Record, RecordBatch, merge_by_time
 from skws.data.packing import unpack
 from skws.formats.splits import Holds, PackedPiece, Packer
 from skws.queries.evaluator import Counts
@@ -109,7 +109,7 @@ def test_pieces_are_merged_by_time_and_by_arrival(seed: int) -> None:
     records = [Record(0, rng.randrange(20), (str(number), None, None)) for number in range(60)]
     pieces = packed(records, STREAMS, rng)
     pieces.sort(key=lambda each: (each[0].first, each[0].place))
-    found = merged((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
+    found = merge_by_time((piece.first, piece.place, unpack(blob)) for piece, blob in pieces)
     assert [record for batch in found for record in batch.records()] == sorted(records, key=lambda r: r.time)
 
 

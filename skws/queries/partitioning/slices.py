@@ -19,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from skws.data.batch import NO_RECORDS, Placed, Record, RecordBatch, merged
+from skws.data.batch import NO_RECORDS, Record, RecordBatch, TimedPart, merge_by_time
 from skws.formats.splits import Holds, PackedPiece
 from skws.queries.evaluator import Counts
 from skws.queries.keywords.updates import Begin
@@ -335,14 +335,14 @@ def in_order(
     The pieces of tables come first, in order of arrival, then the pieces of the stream by their first times.
     """
     tables: list[Record] = []
-    batches = merged(_without_tables(iter(pieces), tables))
+    batches = merge_by_time(_without_tables(iter(pieces), tables))
     first = next(batches, NO_RECORDS)  # after this, the tables have been read
     return tables, chain([first], batches)
 
 
 def _without_tables(
     pieces: Iterator[tuple[PackedPiece, RecordBatch]], tables: list[Record]
-) -> Iterator[Placed]:
+) -> Iterator[TimedPart]:
     """The pieces of the stream; before the first one, adds the rows of all table pieces to ``tables``."""
     for piece, batch in pieces:
         if piece.holds is Holds.TABLE:

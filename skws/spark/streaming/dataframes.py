@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from skws.data.batch import RecordBatch, merged, regroup
+from skws.data.batch import RecordBatch, merge_by_time, regroup
 from skws.data.packing import decompress, pack, unpack
 from skws.formats.splits import Holds, PackedPiece
 from skws.jobs.control import JobCommand
@@ -213,7 +213,7 @@ def _cut(pieces: Iterable[tuple[PackedPiece, bytes]]) -> Iterator[_Packed]:
             yield _Packed(blob, piece.last)
             continue
         parts = ((piece.first, piece.place, unpack(blob)) for piece, blob in group)
-        for batch in regroup(merged(parts), _MOST):
+        for batch in regroup(merge_by_time(parts), _MOST):
             yield _Packed(pack(batch), int(batch.time.max()))
 
 

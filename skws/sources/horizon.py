@@ -58,7 +58,7 @@ ANY_TIME: Final = Horizon()
 
 
 class RefusalMark(NamedTuple):
-    """A record of refusals in offsets: the latest good time at the last ones, and a number.
+    """A mark of refusals in offsets: the latest allowed time at the last refusal, and a number.
 
     Without the number, refusals while the clock does not advance would be invisible.
     """

@@ -191,7 +191,7 @@ class SqliteDatabase:
             return {name: self._columns(connection, name) for (name,) in names if name not in shadow_tables}
 
     def _columns(self, connection: sqlite3.Connection, table: str) -> list[CatalogColumn]:
-        """None for a view or virtual table that cannot be read at present."""
+        """The columns of a table; none for a view or virtual table that cannot be read at present."""
         try:
             rows = connection.execute(f"PRAGMA table_xinfo({_quote(table)})").fetchall()
         except sqlite3.OperationalError:

@@ -43,21 +43,15 @@ class BareColumns:
 
     def __init__(self, schema: Schema, relation: int, names: Sequence[str]) -> None:
         self._reader = RowReader(schema, relation)
-        relation_of_rows = self._reader.relation
-        record_fields = {"time", "op", *FLAT}.difference(Origins(relation_of_rows).known_names).intersection(
-            names
-        )
+        definition = self._reader.relation
+        record_fields = {"time", "op", *FLAT}.difference(Origins(definition).known_names).intersection(names)
         indices = {name: index for index, name in enumerate(names) if name not in record_fields}
-        columns_of_attributes = [column_of(attribute, indices) for attribute in relation_of_rows.attributes]
+        locations = [column_of(attribute, indices) for attribute in definition.attributes]
         missing = {
-            a.name
-            for a, location in zip(relation_of_rows.attributes, columns_of_attributes, strict=True)
-            if location is None
+            a.name for a, location in zip(definition.attributes, locations, strict=True) if location is None
         }
-        self._indices = [
-            None if location is None else indices[location[0]] for location in columns_of_attributes
-        ]
-        used_names = {location[0] for location in columns_of_attributes if location is not None}
+        self._indices = [None if location is None else indices[location[0]] for location in locations]
+        used_names = {location[0] for location in locations if location is not None}
         self._unknown_columns = [(index, name) for name, index in indices.items() if name not in used_names]
         self._time = (
             names.index("time") if "time" in record_fields and self._reader.takes_record_time else None
@@ -65,9 +59,9 @@ class BareColumns:
         self.usable = (
             len(set(names)) == len(names)
             and record_fields <= {"time"}
-            and relation_of_rows.source is None
+            and definition.source is None
             and not has_nested(schema, relation)
-            and all(location is None or location[1] is None for location in columns_of_attributes)
+            and all(location is None or location[1] is None for location in locations)
             and bool(used_names)
             and missing.isdisjoint(self._reader.required_names(delete=False))
             and (self._time is not None or not self._reader.takes_record_time)

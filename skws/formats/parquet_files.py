@@ -360,16 +360,16 @@ def batches(
         sizes[split.path, split.relation or 0] += split.size
     rows = max(least_rows, read_together // max(len(sizes), 1))
 
-    def read(number_of_file: int, path: Path, number: int, size: int) -> Iterator[TimedPart]:
+    def read(file_number: int, path: Path, number: int, size: int) -> Iterator[TimedPart]:
         with opened(path) as file:
             total = max(file.metadata.num_rows, 1)
             for batch in file.iter_batches(rows):
                 if batch.num_rows:
                     records = columns_batch(batch, number, schema.relations[number])
-                    yield records.time.item(0), number_of_file, records
+                    yield records.time.item(0), file_number, records
                     advance(size * batch.num_rows // total)
 
-    parts = [read(number_of_file, *file, size) for number_of_file, (file, size) in enumerate(sizes.items())]
+    parts = [read(file_number, *file, size) for file_number, (file, size) in enumerate(sizes.items())]
     return merge_by_time(heapq.merge(*parts, key=itemgetter(0)))
 
 

@@ -85,7 +85,7 @@ _Run: TypeAlias = list[tuple[int, int, int, int]]
 
 
 class _Runs:
-    """Sorted runs on disk, in order of arrival, in pieces of ``size`` records, merged ``runs_together`` at a time."""
+    """Sorted runs on disk, in order of arrival. ``size``: the records of a piece."""
 
     def __init__(self, size: int, runs_together: int) -> None:
         self._size = size

@@ -220,9 +220,7 @@ class RowReader:
     def _compile(self, types: tuple[type, ...]) -> _Plan:
         """For values of these types, the positions of integers to check, and of values to convert."""
         kinds = [a.type for a in self.relation.attributes]
-        conversions = [
-            conversion(kind, type_of_value) for kind, type_of_value in zip(kinds, types, strict=True)
-        ]
+        conversions = [conversion(kind, value_type) for kind, value_type in zip(kinds, types, strict=True)]
         integers = tuple(i for i, step in enumerate(conversions) if step is integer_of_int)
         trivial = (unchanged, integer_of_int)
         return integers, tuple((i, step) for i, step in enumerate(conversions) if step not in trivial)

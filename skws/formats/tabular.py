@@ -156,19 +156,17 @@ class _AttributeColumns:
                     " have a column of its own; put the rows as JSON in a column 'row'"
                 )
         attributes = reader.relation.attributes
-        columns_of_attributes = [column_of(attribute, indices) for attribute in attributes]
-        used_names = {column for column, _ in filter(None, columns_of_attributes)}
+        locations = [column_of(attribute, indices) for attribute in attributes]
+        used_names = {column for column, _ in filter(None, locations)}
         self._unknown_columns = tuple(i for name, i in indices.items() if name not in used_names)
         self._conversions = tuple(
             (-1, _null)
             if location is None
             else (indices[location[0]], _conversion(a, location[1], convert, indices[location[0]]))
-            for a, location in zip(attributes, columns_of_attributes, strict=True)
+            for a, location in zip(attributes, locations, strict=True)
         )
         self._empty = bool(indices) and not used_names
-        missing = [
-            a.name for a, location in zip(attributes, columns_of_attributes, strict=True) if location is None
-        ]
+        missing = [a.name for a, location in zip(attributes, locations, strict=True) if location is None]
         self._missing = {
             delete: next((name for name in missing if name in reader.required_names(delete=delete)), None)
             for delete in (False, True)
@@ -335,8 +333,8 @@ def column_names(header: Sequence[str], width: int = 0) -> list[str]:
     """
     names: list[str] = []
     for position, field in enumerate([*header, *[""] * (width - len(header))], 1):
-        name_of_column = field.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        name = name_of_column if name_of_column.strip() else f"column_{position}"
+        text = field.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        name = text if text.strip() else f"column_{position}"
         candidates = (f"{name}_{number}" for number in count(2))
         names.append(
             name

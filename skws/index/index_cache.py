@@ -109,9 +109,9 @@ def make_parts(
         reader = RowReader(schema, number)
         rows_read = 0
 
-        def report_reading(doing: str, size: int, _of: int | None, before: int = rows_before) -> None:
+        def report_reading(step: str, size: int, _of: int | None, before: int = rows_before) -> None:
             nonlocal rows_read
-            if doing == "reading":
+            if step == "reading":
                 rows_read = size
                 report(before + size)
 
@@ -273,8 +273,8 @@ def _open_table(schema: Schema, number: int, report: ReportProgress) -> TableInd
     columns = sorted(KeySets(schema).columns[number])
     description = repr((_FORMAT, __version__, relation, columns))
 
-    def report_rows(doing: str, rows: int, total: int | None) -> None:
-        report(Progress(f"{doing} {relation.name}", rows, total, "rows"))
+    def report_rows(step: str, rows: int, total: int | None) -> None:
+        report(Progress(f"{step} {relation.name}", rows, total, "rows"))
 
     try:
         subfolder = cache_folder(TABLES) / f"{relation.name}-{digest(description)}"

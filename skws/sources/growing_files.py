@@ -161,15 +161,15 @@ class WholeFiles:
 
         Raises SourceError if the file is incomplete or damaged.
         """
-        at_item, items = self._open.pop(number, (-1, iter(())))
-        if at_item != start:
+        next_item, items = self._open.pop(number, (-1, iter(())))
+        if next_item != start:
             check_whole(source_file)
             items = islice(whole_items(source_file, self._schema), start, None)
-        items_read = list(islice(items, limit))
-        is_done = len(items_read) < limit
+        portion_items = list(islice(items, limit))
+        is_done = len(portion_items) < limit
         if not is_done:
             self._open[number] = (start + limit, items)
-        return FilePortion(Chunk.of(items_read), start + len(items_read), done=is_done)
+        return FilePortion(Chunk.of(portion_items), start + len(portion_items), done=is_done)
 
     def close(self) -> None:
         self._open.clear()

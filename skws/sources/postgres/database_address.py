@@ -65,7 +65,7 @@ _THIS_MACHINE: Final = ("", "localhost", "127.0.0.1", "::1")
 AnyConnection = TypeVar("AnyConnection", bound=connection)
 
 
-def transient(error: psycopg2.Error) -> bool:
+def is_transient(error: psycopg2.Error) -> bool:
     """True if a retry may help; an error without a code is a broken connection."""
     return error.pgcode is None or error.pgcode.startswith(_TRANSIENT)
 
@@ -140,7 +140,7 @@ class DatabaseAddress:
 
     def failure(self, error: psycopg2.Error) -> SourceError:
         """The error for users, without passwords; NotYetError if it is transient."""
-        return (NotYetError if transient(error) else SourceError)(self._text(error))
+        return (NotYetError if is_transient(error) else SourceError)(self._text(error))
 
     def _text(self, error: BaseException) -> str:
         lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]

@@ -23,15 +23,15 @@ class LogHistory(NamedTuple):
     timeline: int
 
     @classmethod
-    def of(cls, replicating: cursor) -> LogHistory:
+    def of(cls, statement: cursor) -> LogHistory:
         """The server of a connection for replication. Raises psycopg2.Error."""
-        replicating.execute("IDENTIFY_SYSTEM")
-        cluster, timeline, *_ = replicating.fetchone() or ("", 0)
+        statement.execute("IDENTIFY_SYSTEM")
+        cluster, timeline, *_ = statement.fetchone() or ("", 0)
         return cls(str(cluster), int(timeline))
 
 
 def check_server(
-    replicating: cursor, server: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
+    statement: cursor, server: LogHistory, expected: LogHistory, lsn: int, end: int, shown: str
 ) -> None:
     """Raises SourceError unless the server has the log of the ``expected`` one up to ``lsn``; psycopg2.Error.
 
@@ -43,7 +43,7 @@ def check_server(
             f" but this is {server.cluster}; start a new run"
         )
     end_of_log = (
-        _timeline_end(replicating, server, expected.timeline) if server.timeline > expected.timeline else end
+        _timeline_end(statement, server, expected.timeline) if server.timeline > expected.timeline else end
     )
     if lsn > end_of_log or server.timeline < expected.timeline:
         raise SourceError(
@@ -52,10 +52,10 @@ def check_server(
         )
 
 
-def _timeline_end(replicating: cursor, server: LogHistory, timeline: int) -> int:
+def _timeline_end(statement: cursor, server: LogHistory, timeline: int) -> int:
     """The position at which a server left an earlier timeline; 0 if it was never on it."""
-    replicating.execute(f"TIMELINE_HISTORY {server.timeline}")
-    _, text = replicating.fetchone() or ("", "")
+    statement.execute(f"TIMELINE_HISTORY {server.timeline}")
+    _, text = statement.fetchone() or ("", "")
     history = text if isinstance(text, str) else bytes(text).decode()
     for line in history.splitlines():
         number, _, fields = line.strip().partition("\t")

@@ -342,12 +342,12 @@ class SlotStream:
         """A stream with its server, after waiting for the server to notice that the last one is closed."""
         for _ in range(_RELEASE_TRIES):
             try:
-                return _streaming(self._address, start)
+                return _open_stream(self._address, start)
             except psycopg2.Error as error:
                 if error.pgcode != _IN_USE:
                     raise
             self._clock.sleep(_RELEASE_WAIT)
-        return _streaming(self._address, start)
+        return _open_stream(self._address, start)
 
     def _check_stopping(self, *, reply_requested: bool) -> None:
         """Disconnect if the server is stopping, as it would wait for confirmation of everything it sent.
@@ -368,7 +368,7 @@ def server_of(address: DatabaseAddress) -> LogHistory:
         raise address.failure(error) from None
 
 
-def _streaming(address: DatabaseAddress, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
+def _open_stream(address: DatabaseAddress, start: LogPosition) -> tuple[ReplicationMessages, LogHistory]:
     """A slot's stream from a position on, and its server. Raises psycopg2.Error.
 
     Raises SourceError if the server refuses, is another one, or its slot no longer has the log from the

@@ -251,8 +251,8 @@ _mutant(
     "a result is not retracted when one of its tuples is deleted",
     (
         "skws.queries.keywords.engine:KeywordEngine._batch",
-        "retracted = self._results.retracted(ended, self._store.live.tuples.end)",
-        "retracted = self._results.retracted(ended, self._store.live.tuples.end)[1:]",
+        "retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)",
+        "retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)[1:]",
     ),
 )
 _mutant(

@@ -50,8 +50,10 @@ class EmptyResult(NamedTuple):
 
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
         """The reasons, and one thing to try if they name none, shown as a command if ``command`` is given."""
-        way = "" if any(way in line for line in self.reasons for way in _WAYS_ON) else self._way_on(command)
-        return (*self.reasons, way) if way else self.reasons
+        advice = (
+            "" if any(text in line for line in self.reasons for text in _WAYS_ON) else self._way_on(command)
+        )
+        return (*self.reasons, advice) if advice else self.reasons
 
     def _way_on(self, command: TypedSearch | None) -> str:
         if self.join:
@@ -91,11 +93,11 @@ class KeywordCounts:
         self.tuples += 1
         plan = self.plan
         bitmap = plan.matcher.bitmap(number, row)
-        for slot, wanted in enumerate(plan.query.slots):
+        for slot, keyword in enumerate(plan.query.slots):
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
             elif slot not in self.unsearched and not self.slots[slot]:
-                attribute = _holding(wanted.text, plan.schema.relations[number], row)
+                attribute = _holding(keyword.text, plan.schema.relations[number], row)
                 self.unsearched |= {slot: attribute} if attribute else {}
 
     def count(self, slot: int, relation: int, tuples: int = 1) -> None:
@@ -107,49 +109,51 @@ class KeywordCounts:
     def why_nothing(self, words: Callable[[], Mapping[str, int]], where: str = "") -> EmptyResult:
         """The reason. ``words``: folded, with their numbers of tuples. ``where``: the tuples counted."""
         plan = self.plan
-        searched = plan.query.match_names or any(each.search_columns for each in plan.schema.relations)
-        if not searched and not self.unsearched:
+        is_searched = plan.query.match_names or any(each.search_columns for each in plan.schema.relations)
+        if not is_searched and not self.unsearched:
             return EmptyResult(("no column is searched: --schema FILE can declare some as text",))
-        among = where or (" of the stream" if sourced(plan.schema) else "")
+        where_text = where or (" of the stream" if sourced(plan.schema) else "")
         word_counts = {} if all(self.slots) else words()
         missing = meant_for(plan.query.slots, self.slots, word_counts)
-        lines = why_missing(missing, among)
+        lines = why_missing(missing, where_text)
         lines += [
             f"{attribute} contains {plan.query.slots[slot].text!r}, but is not searched: give it type: text"
             for slot, attribute in self.unsearched.items()
             if not self.slots[slot]
         ]
         join = ""
-        unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
-        if unjoined:
+        is_unjoined = not lines and bool(self.tuples) and len(plan.query.slots) > 1
+        if is_unjoined:
             lines.append(f"every keyword matches some row, but {_why_unjoined(plan, self.relations)}")
             join = "" if plan.schema.joins else _example(plan.schema, self.relations)
         lines += [*_named(plan), *_in_headers(plan.schema, missing)]
-        if unjoined:
+        if is_unjoined:
             lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
         return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
 
 
 def _without(query: KeywordQuery, missing: Iterable[str]) -> str:
     """The query without the keywords that no tuple satisfies; empty if this removes none or all of them."""
-    there = [slot.text for slot in query.slots if slot.text not in missing]
-    if not there or len(there) == len(query.slots) or query.sequence:
+    keywords = [slot.text for slot in query.slots if slot.text not in missing]
+    if not keywords or len(keywords) == len(query.slots) or query.sequence:
         return ""
-    out = (text if text in query.restrictions else f"-{text}" for text in (s.text for s in query.exclusions))
-    return " ".join([*there, *out])
+    exclusions = (
+        text if text in query.restrictions else f"-{text}" for text in (s.text for s in query.exclusions)
+    )
+    return " ".join([*keywords, *exclusions])
 
 
 def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) -> list[str]:
     """The joins that the schema's draft only suggests, with the way to add them; the most helpful first."""
-    best = sorted(schema.possible, key=helps, reverse=True)
+    joins = sorted(schema.possible, key=helps, reverse=True)
     return [
-        f"possible: {one.on} ({one.reason}); "
+        f"possible: {join.on} ({join.reason}); "
         + (
-            f"add it with skws schema join {shlex.quote(from_here(one.file))} {one.on.replace(' ', '')}"
-            if one.file
-            else f"add '{one.on}' to the joins of the schema"
+            f"add it with skws schema join {shlex.quote(from_here(join.file))} {join.on.replace(' ', '')}"
+            if join.file
+            else f"add '{join.on}' to the joins of the schema"
         )
-        for one in best[:_SUGGESTED]
+        for join in joins[:_SUGGESTED]
     ]
 
 
@@ -167,8 +171,8 @@ def _named(plan: Plan) -> Iterator[str]:
     names = reduce(or_, Matcher(query, plan.schema).names)
     texts = [repr(slot.text) for number, slot in enumerate(query.slots) if names >> number & 1]
     if texts:
-        are = "is also a name" if len(texts) == 1 else "are also names"
-        yield f"{', '.join(texts)} {are} in the schema: try --match-names"
+        verb = "is also a name" if len(texts) == 1 else "are also names"
+        yield f"{', '.join(texts)} {verb} in the schema: try --match-names"
 
 
 def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
@@ -199,12 +203,12 @@ class RecordSample:
 
     def add(self, items: Iterable[Record | BadRecord], most: int) -> int:
         """Count the insertions among the first ``most`` items; returns the number of items."""
-        before, rest = self._counts.tuples, iter(items)
-        for record in insertions(islice(rest, most)):
+        tuples_before, remaining = self._counts.tuples, iter(items)
+        for record in insertions(islice(remaining, most)):
             self._counts.add(record.relation, record.row)
             note_words(self._words, self._counts.plan.schema.relations[record.relation], record.row)
-        self.whole = self.whole and next(rest, None) is None
-        return self._counts.tuples - before
+        self.whole = self.whole and next(remaining, None) is None
+        return self._counts.tuples - tuples_before
 
     def why_nothing(self) -> EmptyResult:
         where = "" if self.whole else f" of the {self._counts.tuples:,} examined"
@@ -250,12 +254,12 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
         return "no row has all of them, and the schema has no joins"
-    apart = _apart(plan, relations)
-    if apart is not None:
-        first, second = (plan.query.slots[slot].text for slot in apart)
-        names = [_names(plan.schema, relations[slot]) for slot in apart]
-        left = ", apart from those left out" if plan.query.without_joins else ""
-        return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){left}"
+    slots = _apart(plan, relations)
+    if slots is not None:
+        first, second = (plan.query.slots[slot].text for slot in slots)
+        names = [_names(plan.schema, relations[slot]) for slot in slots]
+        clause = ", apart from those left out" if plan.query.without_joins else ""
+        return f"no joins lead from {names[0]} ({first!r}) to {names[1]} ({second!r}){clause}"
     if isinstance(plan.window, Unbounded):
         return f"no {plan.max_size} joined rows have all{order}; try a larger --max-size"
     return (
@@ -269,25 +273,32 @@ def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
     return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 
 
-def _apart(plan: Plan, relations: Sequence[set[int]], more: Set[int] = frozenset()) -> tuple[int, int] | None:
+def _apart(
+    plan: Plan, relations: Sequence[set[int]], joined_relations: Set[int] = frozenset()
+) -> tuple[int, int] | None:
     """Two slots whose relations no path of joins connects; None if there are none.
 
-    ``more``: relations that one more join would connect.
+    ``joined_relations``: relations that one more join would connect.
     """
-    schema, near = plan.schema, dict[int, set[int]]()
-    for relation in more:
-        near.setdefault(relation, set()).update(more)
+    schema, neighbours = plan.schema, dict[int, set[int]]()
+    for relation in joined_relations:
+        neighbours.setdefault(relation, set()).update(joined_relations)
     excluded = schema.evolution.removed_joins | plan.query.without_joins
     for position, join in enumerate(schema.joins):
         if position not in excluded:
             ends = {schema.index[join.left], schema.index[join.right]}
             for end in ends:
-                near.setdefault(end, set()).update(ends)
-    reached, new = set(relations[0]), set(relations[0])
-    while new:
-        new = {beyond for relation in new for beyond in near.get(relation, ())} - reached
-        reached |= new
-    return next(((0, slot) for slot, found in enumerate(relations) if reached.isdisjoint(found)), None)
+                neighbours.setdefault(end, set()).update(ends)
+    reachable, frontier = set(relations[0]), set(relations[0])
+    while frontier:
+        frontier = {
+            neighbour for relation in frontier for neighbour in neighbours.get(relation, ())
+        } - reachable
+        reachable |= frontier
+    return next(
+        ((0, slot) for slot, slot_relations in enumerate(relations) if reachable.isdisjoint(slot_relations)),
+        None,
+    )
 
 
 def _names(schema: Schema, relations: set[int]) -> str:

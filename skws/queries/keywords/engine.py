@@ -119,29 +119,31 @@ class KeywordEngine(MeshEngine):
         numbered = [(plan, self._queries.add(plan, self._shares)) for plan in plans]
         new = {its.number: plan for plan, its in numbered if its.is_new}
         like = {its.number: its.like for _, its in numbered if its.like is not None}
-        begun = self._begun(new)
-        found: list[Result] = []
+        results_by_name = self._begun(new)
+        results: list[Result] = []
         for plan, (number, _, _) in numbered:
             if number in like:
-                found += self._as_followed(like[number], plan.called, begun[plan.called])
+                results += self._as_followed(like[number], plan.called, results_by_name[plan.called])
             else:
-                found += begun[plan.called] if number in new else self._followed(number, plan.called)
-        return found
+                results += (
+                    results_by_name[plan.called] if number in new else self._followed(number, plan.called)
+                )
+        return results
 
     def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
         """Answer new queries, by number; returns their results that are alive, by name, for all names."""
-        partials, moved = self._operator.add_all(plans)
-        if moved:
-            partials = self._results.moved(moved, partials)
-        begun: defaultdict[str, list[Result]] = defaultdict(list)
+        partials, moved_queries = self._operator.add_all(plans)
+        if moved_queries:
+            partials = self._results.moved(moved_queries, partials)
+        results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
         for results in partials:
-            alive = results.take(results.end > self.now)
-            alive = alive.take(np.argsort(alive.query, kind="stable"))
-            cuts = np.flatnonzero(np.diff(alive.query)) + 1
-            for begin, end in pairwise([0, *cuts.tolist(), len(alive)]):
-                for result in self._snapshot([alive.take(slice(begin, end))]):
-                    begun[result.name].append(result)
-        return begun
+            live_results = results.take(results.end > self.now)
+            live_results = live_results.take(np.argsort(live_results.query, kind="stable"))
+            cuts = np.flatnonzero(np.diff(live_results.query)) + 1
+            for begin, end in pairwise([0, *cuts.tolist(), len(live_results)]):
+                for result in self._snapshot([live_results.take(slice(begin, end))]):
+                    results_by_name[result.name].append(result)
+        return results_by_name
 
     def _shares(self, number: int) -> bool:
         """True if another query may share the results of a number from now on.
@@ -160,10 +162,10 @@ class KeywordEngine(MeshEngine):
         self._updates.follow(self._queries.first(number), name, self.now)
         return self.alive(name)
 
-    def _as_followed(self, number: int, name: str, begun: Iterable[Result]) -> Iterator[Result]:
+    def _as_followed(self, number: int, name: str, results: Iterable[Result]) -> Iterator[Result]:
         """The first results of a query that equals an earlier one but does not share its results."""
         self._updates.follow(self._queries.first(number), name, self.now)
-        return map(self._updates.as_told, begun)
+        return map(self._updates.as_told, results)
 
     def _renumber_queries(self, more: int) -> None:
         """Renumber the queries from 0. Raises UsageError if there are too many queries."""
@@ -173,8 +175,8 @@ class KeywordEngine(MeshEngine):
         self._searching = None
         self._changed(SchemaChange.between(self.schema, self.schema), queries, self.now)
 
-    def _snapshot(self, alive: list[Partials]) -> list[Result]:
-        pieces = self._counted(self._report(alive, snapshot=True))
+    def _snapshot(self, partials: list[Partials]) -> list[Result]:
+        pieces = self._counted(self._report(partials, snapshot=True))
         return list(memory_checked(chain.from_iterable(pieces)))
 
     def alive(self, name: str) -> Iterator[Result]:
@@ -233,10 +235,10 @@ class KeywordEngine(MeshEngine):
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
-        number, left = self._queries.remove(name)
+        number, remaining_plan = self._queries.remove(name)
         self._updates.remove(name)
-        if left is not None:
-            self._operator.rename(number, left)
+        if remaining_plan is not None:
+            self._operator.rename(number, remaining_plan)
             return
         self._results.remove(number)
         self._operator.remove(number)
@@ -247,10 +249,10 @@ class KeywordEngine(MeshEngine):
 
     def load_table_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """As ``load_tables``, for batches."""
-        before = self._operator.table_rows
+        rows_before = self._operator.table_rows
         partials = self._operator.open_tables() if self._on_demand else []
         static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
-        self.counts.static += len(static.relation) + self._operator.table_rows - before
+        self.counts.static += len(static.relation) + self._operator.table_rows - rows_before
         partials += self._operator.insert(static)
         yield from chain.from_iterable(self._counted(self._report(partials, snapshot=True)))
 
@@ -260,10 +262,10 @@ class KeywordEngine(MeshEngine):
 
     def _rows_of_sources(self) -> Iterator[Record]:
         """The rows of tables with a source that were not loaded yet; none if they are loaded on demand."""
-        new = () if self._on_demand else set(sourced(self.schema)) - self._taken_in
-        if new:
-            self._taken_in |= new
-            yield from table_records(self.schema, new)
+        tables = () if self._on_demand else set(sourced(self.schema)) - self._taken_in
+        if tables:
+            self._taken_in |= tables
+            yield from table_records(self.schema, tables)
 
     def make_space(self, tuples: int) -> None:
         """Make space for tuples that come soon, so that columns do not grow step by step."""
@@ -275,23 +277,23 @@ class KeywordEngine(MeshEngine):
 
     def replay(self, arrived: OrderedBatch) -> None:
         """As ``take``, but discards the results; ``expect_begins`` is called next."""
-        for _ in memory_checked(self._taken(arrived, told=self._updates.learns)):
+        for _ in memory_checked(self._taken(arrived, emits=self._updates.learns)):
             pass
 
-    def _taken(self, arrived: OrderedBatch, *, told: bool = True) -> Iterator[list[Result]]:
+    def _taken(self, arrived: OrderedBatch, *, emits: bool = True) -> Iterator[list[Result]]:
         batch, ticks = arrived.batch, arrived.ticks
         if not len(batch):
             return
         last = int(ticks[-1])
         if arrived.horizon is not None and arrived.horizon < last:
             # Earlier records may come, so results depend on which records are settled together.
-            yield from self._batch(batch, ticks, arrived.horizon, told=told)
+            yield from self._batch(batch, ticks, arrived.horizon, emits=emits)
             return
         for first, end in self._portions.of(batch):
-            before = self.counts.results
-            some = batch.take(slice(first, end))
-            yield from self._batch(some, ticks[first:end], int(ticks[end - 1]), told=told)
-            self._portions.led_to(self.counts.results - before)
+            count_before = self.counts.results
+            portion = batch.take(slice(first, end))
+            yield from self._batch(portion, ticks[first:end], int(ticks[end - 1]), emits=emits)
+            self._portions.led_to(self.counts.results - count_before)
 
     def take_up(self, log: LongBatch) -> LongBatch:
         """Load live tuples from the ``lasting_records`` in a log; returns the records still to process.
@@ -307,11 +309,11 @@ class KeywordEngine(MeshEngine):
         self.counts.tuples += self._arrived
         return log.rest
 
-    def _loads(self, rest: RecordBatch) -> bool:
-        """True if tuples may be loaded before the ``rest`` of the records, which are earlier ones."""
-        alone = not (len(self._store) or self._operator.has_tables)
+    def _loads(self, records: RecordBatch) -> bool:
+        """True if tuples may be loaded before ``records``, which are earlier ones."""
+        is_empty = not (len(self._store) or self._operator.has_tables)
         in_order = not (self.lateness or self._in_any_order) and isinstance(self.window, Unbounded)
-        return alone and in_order and not rest.truncations().any()
+        return is_empty and in_order and not records.truncations().any()
 
     def _loaded(self, log: StoredRecords) -> Iterator[TupleBatch]:
         for part in log.parts(TAKEN_UP):
@@ -343,9 +345,9 @@ class KeywordEngine(MeshEngine):
     def _changed(self, change: SchemaChange, queries: SharedPlans, time: int) -> list[Result]:
         """Replace the operator by a new one for ``queries``; returns the changes to results."""
         self._operator.compact(self._horizon)
-        retracted = self._results.retracted_by(change, self.now, time)
-        over = self._results.over(self._horizon, self.now, self._queries.first)
-        before, live = self._operator, self._operator.arrivals(change.removed_relations)
+        retractions = self._results.retracted_by(change, self.now, time)
+        ended_results = self._results.over(self._horizon, self.now, self._queries.first)
+        former, live_tuples = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._operator = self._new_operator(change.after)
         self._settling.change_schema(change.after, self._store)
@@ -354,17 +356,17 @@ class KeywordEngine(MeshEngine):
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
         self._queries = queries
         self._operator.add_all(dict(queries))
-        partials = self._operator.open_tables() if before.has_tables else []
-        partials += self._operator.insert(live)
+        partials = self._operator.open_tables() if former.has_tables else []
+        partials += self._operator.insert(live_tuples)
         self._taken_in -= change.removed_relations
         if rows := list(batched(self._rows_of_sources())):
             partials += self._operator.insert(table_tuples(self.schema, rows))
-        self._operator.excluded = before.excluded
-        before.close()
-        new = self._results.new_by(change, partials, self.now, over, queries.first)
-        told = list(chain.from_iterable(self._counted(chain([retracted], new))))
-        self._updates.begin_anew(queries.told([each.result for each in retracted]))
-        return told
+        self._operator.excluded = former.excluded
+        former.close()
+        added_results = self._results.new_by(change, partials, self.now, ended_results, queries.first)
+        reports = list(chain.from_iterable(self._counted(chain([retractions], added_results))))
+        self._updates.begin_anew(queries.told([each.result for each in retractions]))
+        return reports
 
     def snapshot(self) -> bytes:
         """The state that cannot be rebuilt from the log; empty if there is none."""
@@ -381,8 +383,8 @@ class KeywordEngine(MeshEngine):
 
     def _lasting(self) -> Flags:
         tuples = self._store.live.tuples
-        lasting: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
-        return lasting
+        flags: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
+        return flags
 
     def living_tuples(self) -> list[Result]:
         """The tuples of the stream that are alive, in order of time, each as a result of one tuple.
@@ -390,17 +392,17 @@ class KeywordEngine(MeshEngine):
         They have no query and no marked keywords.
         """
         tuples, directory = self._store.live.tuples, self._store.directory
-        begun = (tuples.start != ALWAYS) & (tuples.start <= self.now)
-        alive = np.flatnonzero(begun & (tuples.end > self.now))
-        alive = alive[np.lexsort((tuples.place.take(alive), tuples.start.take(alive)))]
-        ends = np.full(len(alive), FOREVER) if self.by_count else tuples.end.take(alive)
-        rows = zip(directory.names(alive), directory.times.take(alive).tolist(), ends.tolist(), strict=True)
+        has_begun = (tuples.start != ALWAYS) & (tuples.start <= self.now)
+        slots = np.flatnonzero(has_begun & (tuples.end > self.now))
+        slots = slots[np.lexsort((tuples.place.take(slots), tuples.start.take(slots)))]
+        ends = np.full(len(slots), FOREVER) if self.by_count else tuples.end.take(slots)
+        rows = zip(directory.names(slots), directory.times.take(slots).tolist(), ends.tolist(), strict=True)
         return [
             Result(
-                *("+", "", "", named.id, start / MICROSECOND),
-                *(None if end >= FOREVER else end / MICROSECOND, "", (ResultTuple(named, ()),), ()),
+                *("+", "", "", name.id, start / MICROSECOND),
+                *(None if end >= FOREVER else end / MICROSECOND, "", (ResultTuple(name, ()),), ()),
             )
-            for named, start, end in rows
+            for name, start, end in rows
         ]
 
     def lasting_records(self) -> LastingRecords:
@@ -410,20 +412,22 @@ class KeywordEngine(MeshEngine):
         """
         directory, horizon = self._store.directory, self._horizon
         self._settling.forget(horizon)
-        leading, theirs = self._settling.leading_records()
-        alone = self._lasting()
-        alone[
-            np.array([directory.slots[each] for each in theirs if each in directory.slots], dtype=np.int64)
+        records, leading_tuples = self._settling.leading_records()
+        flags = self._lasting()
+        flags[
+            np.array(
+                [directory.slots[each] for each in leading_tuples if each in directory.slots], dtype=np.int64
+            )
         ] = False
-        for slot in directory.slots.chosen(alone):
-            leading += self._gone_before(directory.member(slot))
-        return LastingRecords(RecordBatch.of(leading), self._store, alone, self._operator.known_bitmaps)
+        for slot in directory.slots.chosen(flags):
+            records += self._gone_before(directory.member(slot))
+        return LastingRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
 
-    def _gone_before(self, known: StreamTuple) -> Iterator[Record]:
+    def _gone_before(self, stream_tuple: StreamTuple) -> Iterator[Record]:
         """Insertions and deletions of the equal rows that came before a tuple in its instant."""
-        for _ in range(known.occurrence):
-            yield Record(known.relation, known.time, known.row)
-            yield Record(known.relation, known.time, known.row, True)
+        for _ in range(stream_tuple.occurrence):
+            yield Record(stream_tuple.relation, stream_tuple.time, stream_tuple.row)
+            yield Record(stream_tuple.relation, stream_tuple.time, stream_tuple.row, True)
 
     def held(self) -> Held:
         """The number of entries that the queries hold, and the largest query."""
@@ -434,10 +438,12 @@ class KeywordEngine(MeshEngine):
         if not self._in_any_order:
             self._in_any_order = True
             self._settling.await_late()
-            events = chain.from_iterable(self._results.snapshot(one, self.now) for one, _ in self._queries)
-            alive = self._queries.told([event.result for event in memory_checked(events)])
+            events = chain.from_iterable(
+                self._results.snapshot(number, self.now) for number, _ in self._queries
+            )
+            live_results = self._queries.told([event.result for event in memory_checked(events)])
             corrected = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
-            corrected.go_on(self._updates, alive)
+            corrected.go_on(self._updates, live_results)
             self._updates = corrected
 
     @property
@@ -449,7 +455,7 @@ class KeywordEngine(MeshEngine):
     def idle(self) -> bool:
         """True if no tuple or result of the stream is remembered."""
         self._operator.compact(self._horizon)
-        has_partials = any(len(part) for mesh in self._operator.meshes for part in mesh.held())
+        has_partials = any(len(each) for mesh in self._operator.meshes for each in mesh.held())
         return not (
             has_partials
             or self._operator.entries
@@ -459,8 +465,10 @@ class KeywordEngine(MeshEngine):
         )
 
     def _new_operator(self, schema: Schema) -> KeywordOperator:
-        followed = [n for n, relation in enumerate(schema.relations) if relation.key and not relation.table]
-        store = LiveStore(schema, self._lifespans, followed)
+        followed_relations = [
+            n for n, relation in enumerate(schema.relations) if relation.key and not relation.table
+        ]
+        store = LiveStore(schema, self._lifespans, followed_relations)
         return KeywordOperator(store, self._accepts_root, self._renumber, self._mark, self._sizes)
 
     @property
@@ -473,42 +481,44 @@ class KeywordEngine(MeshEngine):
     def _mark(self, horizon: int, referred: Flags) -> None:
         self._results.mark(horizon, referred)
 
-    def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int, *, told: bool) -> Iterator[list[Result]]:
+    def _batch(self, batch: RecordBatch, ticks: Ints, horizon: int, *, emits: bool) -> Iterator[list[Result]]:
         """The results of records in order; ``horizon``: the tick before which no later one comes.
 
-        ``told``: if False, results are only remembered.
+        ``emits``: if False, results are only remembered.
         """
-        reached = self.now
+        previous_tick = self.now
         self.reach(int(ticks[0]), min(int(ticks[0]), horizon))
         self._count(batch)
-        followed = np.isin(batch.relation, list(self._settling.relations))
+        is_followed = np.isin(batch.relation, list(self._settling.relations))
         places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
         self._arrived += len(batch)
-        mine = np.flatnonzero(followed)
-        settled = self._settling.settle(batch.take(mine), ticks.take(mine), places.take(mine))
-        self.counts.unmatched_deletions += settled.unmatched
-        ended = self._operator.end_known([known for known, _ in settled.ended])
-        if len(settled.ended_slots):
-            self._operator.end(settled.ended_slots, settled.ended_ticks)
+        followed_rows = np.flatnonzero(is_followed)
+        resolved = self._settling.settle(
+            batch.take(followed_rows), ticks.take(followed_rows), places.take(followed_rows)
+        )
+        self.counts.unmatched_deletions += resolved.unmatched
+        ended_slots = self._operator.end_known([known for known, _ in resolved.ended])
+        if len(resolved.ended_slots):
+            self._operator.end(resolved.ended_slots, resolved.ended_ticks)
             if self.by_count:
-                self._store.directory.ended(settled.ended_slots, settled.ended_times)
-            ended = np.concatenate([ended, settled.ended_slots])
-        retracted = self._results.retracted(ended, self._store.live.tuples.end)
-        unended = self._results.rebuilt(settled.prolonged)
-        self._operator.release([known for known, _ in settled.prolonged])
-        arrivals = self._arrivals(batch, ticks, places, ~followed, mine, settled)
+                self._store.directory.ended(resolved.ended_slots, resolved.ended_times)
+            ended_slots = np.concatenate([ended_slots, resolved.ended_slots])
+        retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)
+        reported_results = self._results.rebuilt(resolved.prolonged)
+        self._operator.release([known for known, _ in resolved.prolonged])
+        arrivals = self._arrivals(batch, ticks, places, ~is_followed, followed_rows, resolved)
         self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
         partials = self._operator.insert(arrivals, horizon)
-        if not told:
+        if not emits:
             for results in partials:
                 self._results.add(results)
                 self.counts.results += len(results)
             self.counts.excluded = self._operator.excluded
             self._updates.forget(self.now, self._horizon)
             return
-        pieces = self._report(partials, retracted, reported=self._results.by_slots(unended))
+        pieces = self._report(partials, retractions, known=self._results.by_slots(reported_results))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
-        yield from self._counted(pieces, reached, instants)
+        yield from self._counted(pieces, previous_tick, instants)
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
@@ -522,92 +532,107 @@ class KeywordEngine(MeshEngine):
     def _follow(self, relation: int) -> None:
         """Follow the tuples of a relation from its first deletion on, including live ones."""
         tuples = self._store.live.tuples
-        mine = (tuples.relation == relation) & (tuples.end > self._horizon)
-        self._settling.follow(relation, np.flatnonzero(mine))
+        is_live = (tuples.relation == relation) & (tuples.end > self._horizon)
+        self._settling.follow(relation, np.flatnonzero(is_live))
 
     def _arrivals(
-        self, batch: RecordBatch, ticks: Ints, places: Ints, plain: Flags, mine: Ints, settled: Settled
+        self,
+        batch: RecordBatch,
+        ticks: Ints,
+        places: Ints,
+        is_inserted: Flags,
+        followed_rows: Ints,
+        resolved: Settled,
     ) -> TupleBatch:
-        """The insertions of a batch: ``plain`` records, and tuples of the others, whose rows are ``mine``."""
+        """The insertions of a batch.
+
+        ``is_inserted``: flags the records that are not followed; ``followed_rows``: the rows of the others.
+        """
         ends = natural_ends(self._lifespans, ticks)
-        ended_at = np.full(len(batch), FOREVER) if self.by_count else None
-        lives = mine[settled.lives]
-        plain[lives], ends[lives] = True, settled.ends
-        if ended_at is not None:
-            ended_at[lives] = settled.ended_at
-        if not plain.all():
+        end_times = np.full(len(batch), FOREVER) if self.by_count else None
+        insertions = followed_rows[resolved.lives]
+        is_inserted[insertions], ends[insertions] = True, resolved.ends
+        if end_times is not None:
+            end_times[insertions] = resolved.ended_at
+        if not is_inserted.all():
             batch, ticks, places, ends = (
-                batch.take(np.flatnonzero(plain)),
-                ticks[plain],
-                places[plain],
-                ends[plain],
+                batch.take(np.flatnonzero(is_inserted)),
+                ticks[is_inserted],
+                places[is_inserted],
+                ends[is_inserted],
             )
-            ended_at = None if ended_at is None else ended_at[plain]
-        new = TupleBatch(
-            batch.relation, batch.rows.compact(), ticks, ends, batch.time, places, ended_at=ended_at
+            end_times = None if end_times is None else end_times[is_inserted]
+        tuples = TupleBatch(
+            batch.relation, batch.rows.compact(), ticks, ends, batch.time, places, ended_at=end_times
         )
-        tuple_objects = settled.new + [t for t, _ in settled.prolonged]
-        return new.merged(of_tuples(tuple_objects, lambda _: True)) if tuple_objects else new
+        tuple_objects = resolved.new + [t for t, _ in resolved.prolonged]
+        return tuples.merged(of_tuples(tuple_objects, lambda _: True)) if tuple_objects else tuples
 
     def _report(
         self,
-        found: list[Partials],
-        retracted: list[Event] | None = None,
+        partials: list[Partials],
+        retractions: list[Event] | None = None,
         *,
         snapshot: bool = False,
-        reported: Set[Found] = frozenset(),
+        known: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         self.counts.excluded = self._operator.excluded
-        return self._results.report(found, retracted or [], snapshot=snapshot, reported=reported)
+        return self._results.report(partials, retractions or [], snapshot=snapshot, known=known)
 
     def _counted(
         self,
         pieces: Iterable[Sequence[Output]],
-        reached: int = ALWAYS,
+        previous_tick: int = ALWAYS,
         instants: Callable[[], Callable[[Event], int]] | None = None,
     ) -> Iterator[list[Result]]:
-        """Count and yield the reported results and retractions; ``reached``: the time before them.
+        """Count and yield the reported results and retractions; ``previous_tick``: the time before them.
 
         ``instants``: returns a function from events to instants, if times do not determine instants; called
         at the first retraction.
         """
-        before = None if reached == ALWAYS else reached / MICROSECOND
+        previous_time = None if previous_tick == ALWAYS else previous_tick / MICROSECOND
         instant: Callable[[Event], int] | None = None
         for piece in pieces:
             retractions = sum(isinstance(each, Event) and each.kind == RETRACTED for each in piece)
             if instants is not None and instant is None and retractions:
                 instant = instants()
             if instant is None:
-                told = self._updates.take(self._queries.told(in_order(piece)), retractions, before)
+                reports = self._updates.take(self._queries.told(in_order(piece)), retractions, previous_time)
             else:
-                several = [(event, self._queries.told([event.result])) for event in events_in_order(piece)]
-                instants_of = [instant(event) for event, mine in several for _ in mine]
-                results = [result for _, mine in several for result in mine]
-                told = self._updates.take(results, retractions, before, instants_of)
-            yield self._count_results(told)
-        rest = self._updates.rest()
-        if rest:
-            yield self._count_results(rest)
+                event_results = [
+                    (event, self._queries.told([event.result])) for event in events_in_order(piece)
+                ]
+                result_instants = [
+                    instant(event) for event, results_of_event in event_results for _ in results_of_event
+                ]
+                results = [result for _, results_of_event in event_results for result in results_of_event]
+                reports = self._updates.take(results, retractions, previous_time, result_instants)
+            yield self._count_results(reports)
+        remaining_reports = self._updates.rest()
+        if remaining_reports:
+            yield self._count_results(remaining_reports)
         self._updates.forget(self.now, self._horizon)
 
     def _count_results(self, results: list[Result]) -> list[Result]:
-        told = Counter(map(_OP, results))
-        self.counts.results += told["+"]
-        self.counts.retractions += told["-"]
-        self.counts.updates += told["~"]
+        counts_by_op = Counter(map(_OP, results))
+        self.counts.results += counts_by_op["+"]
+        self.counts.retractions += counts_by_op["-"]
+        self.counts.updates += counts_by_op["~"]
         return results
 
 
 def instants_by_count(batch: RecordBatch, ticks: Ints) -> Callable[[Event], int]:
     """Maps events to instants under a count window: consecutive records of equal time are one instant."""
     numbers = np.cumsum(np.diff(batch.time, prepend=batch.time[:1]) != 0).tolist()
-    of_tick = dict(zip(ticks.tolist(), numbers, strict=True))
+    number_by_tick = dict(zip(ticks.tolist(), numbers, strict=True))
     # Deletions at several times between two arrivals have one tick.
-    of_both = dict(zip(zip(ticks.tolist(), batch.time.tolist(), strict=True), numbers, strict=True))
+    number_by_tick_and_time = dict(
+        zip(zip(ticks.tolist(), batch.time.tolist(), strict=True), numbers, strict=True)
+    )
 
     def instant(event: Event) -> int:
-        number: int | None = of_both.get((event.tick, event.time))
-        return of_tick[event.tick] if number is None else number
+        number: int | None = number_by_tick_and_time.get((event.tick, event.time))
+        return number_by_tick[event.tick] if number is None else number
 
     return instant
 
@@ -647,8 +672,8 @@ class Portions:
         if self.carriers == BATCH:
             return len(batch)
         sample = batch.rows.take(slice(None, None, -(-len(batch) // _SAMPLE))).compact()
-        carrying = len(distinct(self._matching.of(sample).tuple))
-        return len(batch) if not carrying else self.carriers * len(sample) // carrying
+        carriers = len(distinct(self._matching.of(sample).tuple))
+        return len(batch) if not carriers else self.carriers * len(sample) // carriers
 
 
 def _end_of_instant(batch: RecordBatch, most: int) -> int:

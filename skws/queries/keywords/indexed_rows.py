@@ -53,7 +53,7 @@ class Taken:
         self.numbers = [numbers for _, numbers in parts]
         first = 0
         for index, numbers in parts:
-            self.occurrences |= {first + at: n for at, n in index.occurrence(numbers).items()}
+            self.occurrences |= {first + position: n for position, n in index.occurrence(numbers).items()}
             first += len(numbers)
 
 
@@ -76,13 +76,13 @@ class IndexedTables:
         self._here = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}
         self._taken = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
         self._since = self._left = 0  # rows added since the last removal, and live tuples then
-        walked = edges(schema)
+        all_edges = edges(schema)
         self._by_edge: dict[int, tuple[TableIndex, JoinIndex]] = {
             edge.id: (table, table.join_index(edge.target_columns))
-            for edge in walked
+            for edge in all_edges
             if (table := self.tables.get(edge.target)) is not None
         }
-        self._leads_here: Flags = np.zeros(max((edge.id for edge in walked), default=0) + 1, dtype=bool)
+        self._leads_here: Flags = np.zeros(max((edge.id for edge in all_edges), default=0) + 1, dtype=bool)
         self._leads_here[list(self._by_edge)] = True
 
     def __len__(self) -> int:
@@ -93,9 +93,9 @@ class IndexedTables:
         """True if enough rows were added to make a search for unneeded ones worthwhile."""
         return self._since > max(self._rows_kept, self._left // LOOKED_AT)
 
-    def put(self, taken: Taken, first: int) -> None:
+    def put(self, added_rows: Taken, first: int) -> None:
         """Note that rows have the slots from ``first`` on."""
-        for block, numbers in zip(taken.blocks, taken.numbers, strict=True):
+        for block, numbers in zip(added_rows.blocks, added_rows.numbers, strict=True):
             slots = np.arange(first, first + len(numbers), dtype=np.int64)
             self._taken.append((slots, np.full(len(numbers), block.relation), numbers))
             first += len(numbers)
@@ -105,13 +105,13 @@ class IndexedTables:
         """Note the new slots of tuples; rows with negative slots were removed."""
         if self.crowded:
             self._since = 0
-        old, relation, number = self._taken.columns()
-        moved = slots[old]
-        removed = moved < 0
+        old_slots, relation, number = self._taken.columns()
+        new_slots = slots[old_slots]
+        is_removed = new_slots < 0
         for table in self.tables:
-            self._here[table][number[removed & (relation == table)]] = False
-        self._taken.keep(~removed)
-        self._taken.columns()[0][:] = moved[~removed]
+            self._here[table][number[is_removed & (relation == table)]] = False
+        self._taken.keep(~is_removed)
+        self._taken.columns()[0][:] = new_slots[~is_removed]
         self._left = int((slots >= 0).sum())
 
     def taken(self, *parts: Numbers) -> Taken | None:
@@ -130,12 +130,12 @@ class IndexedTables:
 
     def unreached(self, tuples: Tuples) -> Ints:
         """The slots of rows that were added when they were reached, and that no tuple reaches now."""
-        reached = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._present)
+        reached_rows = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._present)
         slots, relation, number = self._taken.columns()
         is_unreached = self._waiting()
-        for table, numbers in reached.items():
-            mine = np.flatnonzero(is_unreached & (relation == table))
-            is_unreached[mine] = ~np.isin(number[mine], numbers)
+        for table, numbers in reached_rows.items():
+            positions = np.flatnonzero(is_unreached & (relation == table))
+            is_unreached[positions] = ~np.isin(number[positions], numbers)
         return slots[is_unreached]
 
     def others(self) -> Ints:
@@ -146,14 +146,14 @@ class IndexedTables:
         _, relation, number = self._taken.columns()
         is_waiting = np.zeros(len(number), dtype=bool)
         for table in self.tables:
-            mine = np.flatnonzero(relation == table)
-            is_waiting[mine] = self.keyword_rows.lazy_flags(table, number[mine])
+            positions = np.flatnonzero(relation == table)
+            is_waiting[positions] = self.keyword_rows.lazy_flags(table, number[positions])
         return is_waiting
 
-    def missed(self, former: Numbers, edge: Ints, values: Ints) -> Numbers:
-        """The rows in ``former`` that ``demand`` skipped for these join values."""
+    def missed(self, former_rows: Numbers, edge: Ints, values: Ints) -> Numbers:
+        """The rows in ``former_rows`` that ``demand`` skipped for these join values."""
         missed_rows = {}
-        for table, numbers in former.items():
+        for table, numbers in former_rows.items():
             partner_rows = [rows for other, rows in self._partners(edge, values) if other.relation == table]
             if partner_rows:
                 missed_rows[table] = np.intersect1d(numbers, np.concatenate(partner_rows))
@@ -173,16 +173,16 @@ class IndexedTables:
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
         """Which edges lead to rows of indexed tables, and the number of these rows."""
-        mine: Flags = self._leads_here[edge]
+        is_indexed: Flags = self._leads_here[edge]
         counts = np.zeros(len(edge), dtype=np.int64)
-        for number in distinct(edge[mine]).tolist():
-            of_edge = edge == number
-            counts[of_edge] = self._by_edge[number][1].counts(values[of_edge])
-        return mine, counts
+        for number in distinct(edge[is_indexed]).tolist():
+            has_edge = edge == number
+            counts[has_edge] = self._by_edge[number][1].counts(values[has_edge])
+        return is_indexed, counts
 
     def _partners(self, edge: Ints, values: Ints) -> Iterator[tuple[TableIndex, Ints]]:
-        mine = np.flatnonzero(self._leads_here[edge])
-        edge, values = edge[mine], values[mine]
+        positions = np.flatnonzero(self._leads_here[edge])
+        edge, values = edge[positions], values[positions]
         for number in distinct(edge).tolist():
             table, joined = self._by_edge[number]
             yield table, joined.partners(distinct(values[edge == number]))
@@ -194,15 +194,15 @@ class IndexedTables:
         return self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
 
     def _new(self, parts: Sequence[tuple[TableIndex, Ints]]) -> Taken | None:
-        new: list[tuple[TableIndex, Ints]] = []
+        new_parts: list[tuple[TableIndex, Ints]] = []
         for table, numbers in parts:
-            here = self._here[table.relation]
-            fresh = numbers[~here[numbers]]
-            if len(fresh):
-                fresh = distinct(fresh)
-                here[fresh] = True
-                new.append((table, fresh))
-        return Taken(new) if new else None
+            is_live = self._here[table.relation]
+            new_numbers = numbers[~is_live[numbers]]
+            if len(new_numbers):
+                new_numbers = distinct(new_numbers)
+                is_live[new_numbers] = True
+                new_parts.append((table, new_numbers))
+        return Taken(new_parts) if new_parts else None
 
 
 class IndexedRows:
@@ -238,9 +238,9 @@ class IndexedRows:
         queries = self._meshes.queries
         rows = [self._keyword_rows.add(query, each.matcher, each.max_size) for query, each in queries.items()]
         partials = self._inserted(self.reserve.taken(*rows))
-        for standing in queries.values():
-            seeded = self.reserve.seeded(standing.matcher, standing.max_size)
-            partials += self._inserted(self.reserve.taken(seeded))
+        for tenant in queries.values():
+            seed_rows = self.reserve.seeded(tenant.matcher, tenant.max_size)
+            partials += self._inserted(self.reserve.taken(seed_rows))
         return partials
 
     def stored(self) -> StoredTuples:
@@ -255,25 +255,25 @@ class IndexedRows:
             if new_rows is not None:
                 self._take_in(new_rows)
             return
-        reached = self.reserve.reached(self._around(ALWAYS, bitmaps))
-        seeded = self.reserve.seeded(plan.matcher, plan.max_size)
+        reached_rows = self.reserve.reached(self._around(ALWAYS, bitmaps))
+        seed_rows = self.reserve.seeded(plan.matcher, plan.max_size)
         # For other queries these rows only complete results of rows alone, which are known.
-        self._inserted(self.reserve.taken(rows, reached, seeded))
+        self._inserted(self.reserve.taken(rows, reached_rows, seed_rows))
 
     def end(self, query: int) -> None:
         """Called when a query is removed: insert the rows held back for it that partial results need."""
-        former = self._keyword_rows.remove(query)
-        joining = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
-        self._inserted(self.reserve.taken(*(self.reserve.missed(former, *each) for each in joining)))
+        former_rows = self._keyword_rows.remove(query)
+        join_values = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
+        self._inserted(self.reserve.taken(*(self.reserve.missed(former_rows, *each) for each in join_values)))
 
     def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
         """Insert the rows that new tuples reach; ``bitmaps``: by number of the tuple."""
         if self._keyword_rows.lazy:
-            carrying = np.zeros(len(relation), dtype=bool)
-            carrying[bitmaps.tuple] = True
-            reached = self.reserve.reached(Tuples(relation, keys, carrying))
+            has_keywords = np.zeros(len(relation), dtype=bool)
+            has_keywords[bitmaps.tuple] = True
+            reached_rows = self.reserve.reached(Tuples(relation, keys, has_keywords))
             # These rows only complete results of rows alone, which are known.
-            self._inserted(self.reserve.taken(reached))
+            self._inserted(self.reserve.taken(reached_rows))
 
     def count(self, query: int) -> int:
         """Count all rows of a query that are inserted when they are reached.
@@ -293,8 +293,8 @@ class IndexedRows:
         lazy = list(self._keyword_rows.lazy)
         if not lazy:
             return bitmaps
-        rows = np.isin(self._live.tuples.relation[bitmaps.tuple], list(self.reserve.tables))
-        return bitmaps.take(~(rows & np.isin(bitmaps.query, lazy)))
+        is_table_row = np.isin(self._live.tuples.relation[bitmaps.tuple], list(self.reserve.tables))
+        return bitmaps.take(~(is_table_row & np.isin(bitmaps.query, lazy)))
 
     def carried(self, query: int) -> int:
         """The keywords of a query in rows that are inserted when they are reached."""
@@ -302,32 +302,32 @@ class IndexedRows:
             return 0
         return self._keyword_rows.present_keywords(self._meshes.queries[query].matcher)
 
-    def leaving(self, horizon: int, held: Flags) -> Ints:
+    def leaving(self, horizon: int, must_stay: Flags) -> Ints:
         """The slots of rows to evict; they may be inserted again.
 
-        Rows flagged in ``held``, by slot, stay. Partial results with evicted rows end.
+        Rows flagged in ``must_stay``, by slot, stay. Partial results with evicted rows end.
         """
         for mesh in self._meshes.columnar:
-            mesh.mark_carriers(held, leaving=self._keyword_rows.lazy)
-        unreached = self.reserve.unreached(self._around(horizon))
-        unreached = unreached[~held[unreached]]
-        self._live.end(unreached, np.full(len(unreached), ALWAYS))
+            mesh.mark_carriers(must_stay, leaving=self._keyword_rows.lazy)
+        unreached_slots = self.reserve.unreached(self._around(horizon))
+        unreached_slots = unreached_slots[~must_stay[unreached_slots]]
+        self._live.end(unreached_slots, np.full(len(unreached_slots), ALWAYS))
         for mesh in self._meshes.columnar:
-            mesh.end(unreached)
-            mesh.mark(horizon, held)
-        others = self.reserve.others()
-        return np.concatenate([unreached, others[~held[others]]])
+            mesh.end(unreached_slots)
+            mesh.mark(horizon, must_stay)
+        other_slots = self.reserve.others()
+        return np.concatenate([unreached_slots, other_slots[~must_stay[other_slots]]])
 
-    def _inserted(self, taken: Taken | None) -> list[Partials]:
-        return [] if taken is None else self._insert(taken)
+    def _inserted(self, rows: Taken | None) -> list[Partials]:
+        return [] if rows is None else self._insert(rows)
 
     def _around(self, horizon: int, bitmaps: KeywordBitmaps | None = None) -> Tuples:
         """The tuples of streams alive after ``horizon``; ``bitmaps``: labels that no mesh has yet."""
-        tuples, carrying = self._live.tuples, np.zeros(len(self._live), dtype=bool)
+        tuples, has_keywords = self._live.tuples, np.zeros(len(self._live), dtype=bool)
         for mesh in self._meshes.columnar:
-            mesh.mark_carriers(carrying)
+            mesh.mark_carriers(has_keywords)
         if bitmaps is not None:
-            carrying[bitmaps.tuple] = True
-        streaming = ~np.isin(tuples.relation, list(self.reserve.tables))
-        around = np.flatnonzero((tuples.end > horizon) & streaming)
-        return Tuples(tuples.relation[around], tuples.keys[around], carrying[around])
+            has_keywords[bitmaps.tuple] = True
+        is_streaming = ~np.isin(tuples.relation, list(self.reserve.tables))
+        slots = np.flatnonzero((tuples.end > horizon) & is_streaming)
+        return Tuples(tuples.relation[slots], tuples.keys[slots], has_keywords[slots])

@@ -186,16 +186,16 @@ class KeywordOperator:
         Also returns the earlier queries that move to another mesh: their results are included, with other
         networks.
         """
-        worded = self._worded_among(plans)
-        moved = worded.keys() & self.queries.keys()
-        for query in moved:
+        word_plans = self._worded_among(plans)
+        moved_queries = word_plans.keys() & self.queries.keys()
+        for query in moved_queries:
             self.remove(query)
-        meshed = {query: plan for query, plan in plans.items() if query not in worded}
-        partials = self._add_meshed(meshed)
-        if worded:
+        mesh_plans = {query: plan for query, plan in plans.items() if query not in word_plans}
+        partials = self._add_meshed(mesh_plans)
+        if word_plans:
             rows = self._directory.rows
-            partials.append(self._truly_joined(self._worded.add(worded, rows, self.searches.words)))
-        return partials, moved
+            partials.append(self._truly_joined(self._worded.add(word_plans, rows, self.searches.words)))
+        return partials, moved_queries
 
     def _worded_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """The queries for delta joins: all possible ones if these are many; else those that ask for them.
@@ -204,10 +204,10 @@ class KeywordOperator:
         """
         if self._accepts_root is not None:
             return {}
-        worded = {query: plan for query, plan in plans.items() if not why_no_delta_joins(plan)}
-        if worded and len(self._worded) + len(worded) + len(self._others) >= self._sizes.many_queries:
-            return {**self._others, **worded}
-        return {query: plan for query, plan in worded.items() if plan.evaluated_by == EvaluatorName.DELTA}
+        word_plans = {query: plan for query, plan in plans.items() if not why_no_delta_joins(plan)}
+        if word_plans and len(self._worded) + len(word_plans) + len(self._others) >= self._sizes.many_queries:
+            return {**self._others, **word_plans}
+        return {query: plan for query, plan in word_plans.items() if plan.evaluated_by == EvaluatorName.DELTA}
 
     def add(self, query: int, plan: Plan) -> list[Partials]:
         """Add a query, answered by a mesh of its shape; returns its live results."""
@@ -225,16 +225,16 @@ class KeywordOperator:
             if not why_no_delta_joins(plan):
                 self._others[query] = plan
             self.matching.add(query, plan.matcher)
-        counted = self._counted(bitmaps)
-        for query, rows in _by_query(counted.query, plans):
-            self._scoring.add(query, plans[query], counted.take(rows))
+        counted_labels = self._counted(bitmaps)
+        for query, rows in _by_query(counted_labels.query, plans):
+            self._scoring.add(query, plans[query], counted_labels.take(rows))
             if self._behind is not None:
                 self.excluded += self._behind.count(query)
         partials = []
-        for mesh, mine in self._meshes.labels(self._coded(bitmaps)):
-            new = [query for query in plans if self.queries[query].mesh is mesh]
-            if new:
-                partials.append(self._truly_joined(mesh.add(new, mine)))
+        for mesh, mesh_labels in self._meshes.labels(self._coded(bitmaps)):
+            new_queries = [query for query in plans if self.queries[query].mesh is mesh]
+            if new_queries:
+                partials.append(self._truly_joined(mesh.add(new_queries, mesh_labels)))
         return partials
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
@@ -276,10 +276,10 @@ class KeywordOperator:
         if not len(slots):
             return None
         where = f" of the latest {len(slots):,}"
-        whole = len(slots) == np.count_nonzero(self._live.tuples.end > now)
+        is_complete = len(slots) == np.count_nonzero(self._live.tuples.end > now)
         # The windows of an expression may hold other rows than a store that does not follow them.
         follows = isinstance(self.store.window, ExpressionWindow)
-        if whole and follows == isinstance(plan.window, ExpressionWindow):
+        if is_complete and follows == isinstance(plan.window, ExpressionWindow):
             where = _PLACES.get(type(plan.window), " of the window")
         relations = self._live.tuples.relation.take(slots).tolist()
         rows = self._directory.some_rows(slots)
@@ -308,8 +308,8 @@ class KeywordOperator:
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
-        of_rows = 0 if self._behind is None else self._behind.carried(query)
-        return of_rows | self._formed(query).mesh.carried(query)
+        row_keywords = 0 if self._behind is None else self._behind.carried(query)
+        return row_keywords | self._formed(query).mesh.carried(query)
 
     def insert(self, new: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; returns the results that they complete.
@@ -325,15 +325,17 @@ class KeywordOperator:
     def _insert(
         self, new: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
     ) -> list[Partials]:
-        first, arrived = self.store.enter(new, keys)
+        first, inserted = self.store.enter(new, keys)
         bitmaps = bitmaps.behind(first)
         self._scoring.arrived(first, new.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
-        partials = [mesh.insert(arrived, mine, horizon) for mesh, mine in self._meshes.labels(bitmaps)]
+        partials = [
+            mesh.insert(inserted, mesh_labels, horizon) for mesh, mesh_labels in self._meshes.labels(bitmaps)
+        ]
         if len(self._worded):
-            of_words, excluded = self._worded.insert(arrived, new.rows)
-            partials.append(of_words)
-            self.excluded += excluded
+            word_results, exclusions = self._worded.insert(inserted, new.rows)
+            partials.append(word_results)
+            self.excluded += exclusions
         return [self._truly_joined(results) for results in partials if len(results)]
 
     def load(self, batches: Iterable[TupleBatch], most: int) -> Iterator[Partials]:
@@ -343,22 +345,22 @@ class KeywordOperator:
         """
         self.store.make_space(most)
         matching = FileMatching(self.matching)
-        labels, words = [KeywordBitmaps.none()], [KeywordBitmaps.none()]
+        labels, word_labels = [KeywordBitmaps.none()], [KeywordBitmaps.none()]
         for new in batches:
             first = self.store.append(new, self.store.values.of(new.rows))
             labels.append(matching.of(new.rows).behind(first))
             self._scoring.arrived(first, new.rows, labels[-1])
             if len(self._worded):
-                words.append(self._worded.labels(new.rows).behind(first))
+                word_labels.append(self._worded.labels(new.rows).behind(first))
         matching.keep()
         self._live.index()
         bitmaps = self._coded(KeywordBitmaps.concat(labels))
-        for mesh, mine in self._meshes.labels(bitmaps):
-            yield from map(self._truly_joined, mesh.load(mine))
+        for mesh, mesh_labels in self._meshes.labels(bitmaps):
+            yield from map(self._truly_joined, mesh.load(mesh_labels))
         if len(self._worded):
-            of_words = KeywordBitmaps.concat(words)
-            self.excluded += self._worded.joins.exclusions(of_words)
-            yield from map(self._truly_joined, self._worded.load(of_words))
+            words = KeywordBitmaps.concat(word_labels)
+            self.excluded += self._worded.joins.exclusions(words)
+            yield from map(self._truly_joined, self._worded.load(words))
 
     def known_bitmaps(self, slots: Ints) -> KnownBitmaps | None:
         """The bitmaps of live tuples; None if they would have to be matched again."""
@@ -390,16 +392,16 @@ class KeywordOperator:
 
     def release(self, tuples: list[StreamTuple]) -> None:
         """Remove the known tuples among some, with all partial results; they may come again."""
-        slots, known = self.store.slots_of(tuples)
-        if known:
-            self._directory.release(known)
+        slots, live_tuples = self.store.slots_of(tuples)
+        if live_tuples:
+            self._directory.release(live_tuples)
             self.end(slots, np.full(len(slots), ALWAYS))
 
     def end_known(self, tuples: list[StreamTuple]) -> Ints:
         """End the known tuples among some; returns their slots."""
-        slots, known = self.store.slots_of(tuples)
-        if known:
-            self.end(slots, np.array([each.end for each in known]))
+        slots, live_tuples = self.store.slots_of(tuples)
+        if live_tuples:
+            self.end(slots, np.array([each.end for each in live_tuples]))
         return slots
 
     def end(self, slots: Ints, ticks: Ints) -> None:
@@ -414,11 +416,11 @@ class KeywordOperator:
         for mesh in self.meshes:
             mesh.expire(horizon)
         entries = self.entries
-        crowded = self._behind is not None and self._behind.reserve.crowded
-        due = bool(entries) and self._sweep.due(horizon, entries)
-        if due and not crowded and not (self._live.tuples.end <= horizon).any():
+        is_crowded = self._behind is not None and self._behind.reserve.crowded
+        is_due = bool(entries) and self._sweep.due(horizon, entries)
+        if is_due and not is_crowded and not (self._live.tuples.end <= horizon).any():
             self._sweep.done(horizon, entries)  # nothing has ended, as in the replay of a log
-        elif crowded or due:
+        elif is_crowded or is_due:
             self.compact(horizon)
 
     def compact(self, horizon: int) -> None:
@@ -440,9 +442,9 @@ class KeywordOperator:
         """The slots of table rows to evict, if there are many; they may be inserted again."""
         if self._behind is None or not self._behind.reserve.crowded:
             return NOTHING
-        is_held = np.zeros(len(self._live), dtype=bool)
-        self._on_evict(horizon, is_held)
-        return self._behind.leaving(horizon, is_held)
+        must_stay = np.zeros(len(self._live), dtype=bool)
+        self._on_evict(horizon, must_stay)
+        return self._behind.leaving(horizon, must_stay)
 
     @property
     def meshes(self) -> list[Mesh]:
@@ -466,8 +468,8 @@ class KeywordOperator:
             (sum(mesh.operators for mesh in self._meshes), "operator"),
             (len(self._live), "live tuple"),
         )
-        shown = ", ".join(counted(count, noun) for count, noun in counts if count)
-        text = f"{_largest(self.queries, plans, [*results, *partials])} {shown}"
+        count_texts = ", ".join(counted(count, noun) for count, noun in counts if count)
+        text = f"{_largest(self.queries, plans, [*results, *partials])} {count_texts}"
         return Held(sum(count for count, _ in counts), text)
 
     @property
@@ -482,26 +484,31 @@ class KeywordOperator:
 
     def _truly_joined(self, results: Partials) -> Partials:
         """Drop results whose join values differ although their integers are equal."""
-        true = self._agreeing(results, self._formed)
-        return results if true.all() else results.take(true)
+        is_joined = self._agreeing(results, self._formed)
+        return results if is_joined.all() else results.take(is_joined)
 
-    def _agreeing(self, results: Partials, of: Callable[[int], ResultSource]) -> Flags:
-        """Which results are joined by equal values, not only by equal integers; ``of`` returns queries."""
-        true = np.ones(len(results), dtype=bool)
+    def _agreeing(self, results: Partials, source_of: Callable[[int], ResultSource]) -> Flags:
+        """Flags the results joined by equal values, not only by equal integers.
+
+        ``source_of``: returns a query, given its number.
+        """
+        is_joined = np.ones(len(results), dtype=bool)
         if self.store.values.all_exact:
-            return true
+            return is_joined
         networks, which = kinds_of(results.query << 32 | results.operator)
-        trees = [of(query).mesh.network(operator) for query, operator, _ in results.take(networks).rows()]
-        in_doubt = np.array(
+        trees = [
+            source_of(query).mesh.network(operator) for query, operator, _ in results.take(networks).rows()
+        ]
+        is_doubtful = np.array(
             [not all(map(self.store.values.exact, tree.edges[1:])) for tree in trees], dtype=bool
         )
-        doubtful = np.flatnonzero(in_doubt[which])
-        members = results.members[doubtful].tolist()
-        kinds = which[doubtful].tolist()
-        true[doubtful] = [
+        rows = np.flatnonzero(is_doubtful[which])
+        members = results.members[rows].tolist()
+        kinds = which[rows].tolist()
+        is_joined[rows] = [
             self.store.truly_joined(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)
         ]
-        return true
+        return is_joined
 
     def _root_filter(self, accepts: Callable[[Row], bool] | None) -> Callable[[Ints], Flags] | None:
         if accepts is None:
@@ -560,33 +567,33 @@ class MeshEngine(ABC):
 
     def load(self) -> Load:
         """The load, for metrics."""
-        operators, waiting = 0, 0
+        operators, total_partials = 0, 0
         for mesh in self._operator.meshes:
-            used, partials = mesh.waiting
-            operators += used
-            waiting += partials
-        return Load(self.live_tuples, operators, waiting)
+            mesh_operators, mesh_partials = mesh.waiting
+            operators += mesh_operators
+            total_partials += mesh_partials
+        return Load(self.live_tuples, operators, total_partials)
 
 
-def _by_query(query: Ints, wanted: Iterable[int]) -> Iterator[tuple[int, Ints]]:
-    """The ``wanted`` queries, each with the positions of its rows in order."""
-    order = np.argsort(query, kind="stable")
-    sorted_queries = query.take(order)
-    for one in wanted:
-        begin, end = np.searchsorted(sorted_queries, (one, one + 1))
-        yield one, order[begin:end]
+def _by_query(row_queries: Ints, queries: Iterable[int]) -> Iterator[tuple[int, Ints]]:
+    """The ``queries``, each with the positions of its rows in order."""
+    order = np.argsort(row_queries, kind="stable")
+    sorted_queries = row_queries.take(order)
+    for number in queries:
+        begin, end = np.searchsorted(sorted_queries, (number, number + 1))
+        yield number, order[begin:end]
 
 
 def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows: list[Partials]) -> str:
     """The query with the most rows, and the network of most of these."""
-    among: Counter[tuple[int, int]] = Counter()
+    counts: Counter[tuple[int, int]] = Counter()
     for part in rows:
-        every = max(1, len(part) // _LOOKED_AT)
-        some = part.query[::every].astype(np.int64) << 32 | part.operator[::every]
-        codes, times = np.unique(some, return_counts=True)
-        for code, count in zip(codes.tolist(), (times * every).tolist(), strict=True):
-            among[code >> 32, code & 0xFFFFFFFF] += count
-    largest = next((key for key, _ in among.most_common() if key[0] in queries), None)
+        step = max(1, len(part) // _LOOKED_AT)
+        sample = part.query[::step].astype(np.int64) << 32 | part.operator[::step]
+        codes, times = np.unique(sample, return_counts=True)
+        for code, count in zip(codes.tolist(), (times * step).tolist(), strict=True):
+            counts[code >> 32, code & 0xFFFFFFFF] += count
+    largest = next((key for key, _ in counts.most_common() if key[0] in queries), None)
     if largest is None:
         texts = [repr(plan.query.text) for plan in plans.values()]
         return f"query {texts[0]} holds" if len(texts) == 1 else f"{len(texts):,} queries hold"
@@ -594,5 +601,5 @@ def _largest(queries: Mapping[int, MeshTenant], plans: Mapping[int, Plan], rows:
     tree = queries[number].mesh.network(operator)
     plan = plans[number]
     network = CandidateNetwork.of(tree).text(plan.schema, plan.keywords)
-    others = f" (besides {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
-    return f"query {plan.query.text!r}{others}, most of it for the network {network}, holds"
+    others_text = f" (besides {counted(len(plans) - 1, 'other')})" if len(plans) > 1 else ""
+    return f"query {plan.query.text!r}{others_text}, most of it for the network {network}, holds"

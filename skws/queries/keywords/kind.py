@@ -73,7 +73,7 @@ class LiveKeywords(LiveOperator):
             self._engine = self._begun()
         sample = self._state.stream.sample
         searches = [plan.search for plan in plans if plan.search is not None]
-        return list(self._engine.add_all([ordered_by_sample(one, sample) for one in searches]))
+        return list(self._engine.add_all([ordered_by_sample(search, sample) for search in searches]))
 
     def remove(self, name: str) -> None:
         if self._engine is not None:

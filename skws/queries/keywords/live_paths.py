@@ -47,9 +47,9 @@ class Ways(NamedTuple):
         """The number for each of some tuples."""
         if not len(self.slots):
             return np.zeros(len(slots))
-        place = np.searchsorted(self.slots, slots)
-        place[place == len(self.slots)] = 0
-        return np.where(self.slots.take(place) == slots, self.numbers.take(place), 0.0)
+        index = np.searchsorted(self.slots, slots)
+        index[index == len(self.slots)] = 0
+        return np.where(self.slots.take(index) == slots, self.numbers.take(index), 0.0)
 
 
 class Roles:
@@ -70,19 +70,19 @@ class Roles:
         self._end = _FIRST if self.turned else _SECOND
 
     def is_end(self, slots: Ints) -> Flags:
-        found: Flags = self._keywords.take(slots) == self._end
-        return found
+        flags: Flags = self._keywords.take(slots) == self._end
+        return flags
 
     def is_free(self, slots: Ints) -> Flags:
         """Flags the tuples that can be inside results: those without keywords."""
-        found: Flags = self._keywords.take(slots) == 0
-        return found & self._takes_part(slots)
+        flags: Flags = self._keywords.take(slots) == 0
+        return flags & self._takes_part(slots)
 
     def _takes_part(self, slots: Ints) -> Flags:
-        found: Flags = self._tuples.end.take(slots) > self._now
+        flags: Flags = self._tuples.end.take(slots) > self._now
         if self._without:
-            found &= ~np.isin(self._tuples.relation.take(slots), self._without)
-        return found
+            flags &= ~np.isin(self._tuples.relation.take(slots), self._without)
+        return flags
 
 
 class Links(NamedTuple):
@@ -104,8 +104,8 @@ class Links(NamedTuple):
         """The hashes of the links that lead back to the tuples."""
         return index_hashes(self.edge ^ 1, self.value)
 
-    def take(self, chosen: Ints) -> Links:
-        return Links(*(column.take(chosen) for column in self))
+    def take(self, positions: Ints) -> Links:
+        return Links(*(column.take(positions) for column in self))
 
 
 class Numbered:
@@ -138,11 +138,11 @@ class Numbered:
         numbers_of = np.full(len(keys), otherwise)
         pending = np.flatnonzero(index < end)
         while len(pending):
-            at = index.take(pending)
-            equal = self._keys.take(at) == keys.take(pending)
-            numbers_of[pending[equal]] = self._numbers.take(at[equal])
+            candidates = index.take(pending)
+            is_equal = self._keys.take(candidates) == keys.take(pending)
+            numbers_of[pending[is_equal]] = self._numbers.take(candidates[is_equal])
             index[pending] += 1
-            pending = pending[~equal & (at + 1 < end.take(pending))]
+            pending = pending[~is_equal & (candidates + 1 < end.take(pending))]
         return numbers_of
 
 
@@ -152,11 +152,11 @@ class JoinedTuples:
     def __init__(self, leaving: Sequence[Sequence[Edge]], live: LiveTuples) -> None:
         self._live = live
         self._leaving = LeavingEdges(leaving)
-        walked = [edge for some in leaving for edge in some]
-        self._loops = np.array([edge.id for edge in walked if edge.source == edge.target], dtype=np.int64)
+        edges = [edge for some in leaving for edge in some]
+        self._loops = np.array([edge.id for edge in edges if edge.source == edge.target], dtype=np.int64)
         self._alike = [
             (one.id, other.id)
-            for one, other in combinations(walked, 2)
+            for one, other in combinations(edges, 2)
             if (one.source, one.target) == (other.source, other.target)
         ]
 
@@ -171,37 +171,37 @@ class JoinedTuples:
     def next_to(self, slots: Ints) -> Ints:
         """The tuples joined with some, and perhaps others with equal hashes; each once, in order."""
         links = self.links(slots)
-        wanted = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
-        partners = [distinct(slot) for _, slot in self._live.probed(wanted)]
+        hashes = distinct(index_hashes(self._live.key_sets.edge_index.take(links.edge), links.value))
+        partners = [distinct(slot) for _, slot in self._live.probed(hashes)]
         return distinct(np.concatenate([NOTHING, *partners]))
 
     def across(self, ways: Ways, slots: Ints) -> Floats:
         """For each of some tuples, the sum of ``ways`` over the other tuples to which edges lead."""
-        theirs, mine = self.links(ways.slots), self.links(slots)
-        sums = Numbered(theirs.back, ways.numbers.take(theirs.position))
-        sums_of_others = np.bincount(mine.position, sums.of(mine.keys, 0.0), len(slots)).astype(np.float64)
+        way_links, links = self.links(ways.slots), self.links(slots)
+        sums = Numbered(way_links.back, ways.numbers.take(way_links.position))
+        sums_of_others = np.bincount(links.position, sums.of(links.keys, 0.0), len(slots)).astype(np.float64)
         if len(self._loops):
             sums_of_others -= self._loops_of(slots) * ways.to(slots)
         return sums_of_others
 
-    def count(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
+    def count(self, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some tuples, the number of chosen ones to which edges lead, itself included."""
         links = self.links(slots)
-        keys, first, which = np.unique(links.keys, return_index=True, return_inverse=True)
+        keys, first, link_numbers = np.unique(links.keys, return_index=True, return_inverse=True)
         counts = np.zeros(len(keys), dtype=np.int64)
         for position, slot in self._live.partners(links.edge.take(first), links.value.take(first)):
-            counts += np.bincount(position[chosen(slot)], minlength=len(keys))
-        return np.bincount(links.position, counts.take(which), len(slots)).astype(np.float64)
+            counts += np.bincount(position[is_chosen(slot)], minlength=len(keys))
+        return np.bincount(links.position, counts.take(link_numbers), len(slots)).astype(np.float64)
 
-    def returns(self, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
-        """For each of some ``chosen`` tuples, the number of walks to another chosen one and back."""
-        walks = self.count(slots, chosen)
+    def returns(self, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
+        """For each of some chosen tuples, the number of walks to another chosen one and back."""
+        walks = self.count(slots, is_chosen)
         walks -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
         for one, other in self._alike:  # there by one edge and back by another, either way
-            walks += 2 * self._by_both(one, other, slots, chosen)
+            walks += 2 * self._by_both(one, other, slots, is_chosen)
         return walks
 
-    def _by_both(self, one: int, other: int, slots: Ints, chosen: Callable[[Ints], Flags]) -> Floats:
+    def _by_both(self, one: int, other: int, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some tuples, the number of chosen ones to which two parallel edges both lead."""
         live, sets = self._live, self._live.key_sets
         keys = live.tuples.keys
@@ -212,17 +212,19 @@ class JoinedTuples:
         def codes(values: tuple[Ints, Ints]) -> Hashes:
             return mixed(index_hashes(np.zeros(len(values[0]), dtype=np.int64), values[0]), values[1])
 
-        mine = np.flatnonzero(self._joins(one, slots) & self._joins(other, slots))
-        wanted = values(slots.take(mine), sets.source)
-        some = distinct(wanted[0])
-        there = [slot for _, slot in live.partners(np.full(len(some), one), some)]
-        reached = np.concatenate([NOTHING, *there])
-        reached = reached[chosen(reached) & (keys[reached, sets.target[other]] != NULL)]
-        ordered = np.sort(codes(values(reached, sets.target)))
-        wanted_codes = codes(wanted)
+        positions = np.flatnonzero(self._joins(one, slots) & self._joins(other, slots))
+        join_values = values(slots.take(positions), sets.source)
+        distinct_values = distinct(join_values[0])
+        partner_lists = [
+            slot for _, slot in live.partners(np.full(len(distinct_values), one), distinct_values)
+        ]
+        partners = np.concatenate([NOTHING, *partner_lists])
+        partners = partners[is_chosen(partners) & (keys[partners, sets.target[other]] != NULL)]
+        partner_codes = np.sort(codes(values(partners, sets.target)))
+        own_codes = codes(join_values)
         counts = np.zeros(len(slots))
-        counts[mine] = np.searchsorted(ordered, wanted_codes, side="right") - np.searchsorted(
-            ordered, wanted_codes
+        counts[positions] = np.searchsorted(partner_codes, own_codes, side="right") - np.searchsorted(
+            partner_codes, own_codes
         )
         return counts
 
@@ -236,9 +238,9 @@ class JoinedTuples:
         """The number of edges by which each tuple joins itself."""
         loops = np.zeros(len(slots))
         for edge in self._loops.tolist():
-            mine = np.flatnonzero(self._joins(edge, slots))
-            some = slots.take(mine)
-            loops[mine] += self._live.joined(np.full(len(mine), edge), some, some)
+            positions = np.flatnonzero(self._joins(edge, slots))
+            joining_slots = slots.take(positions)
+            loops[positions] += self._live.joined(np.full(len(positions), edge), joining_slots, joining_slots)
         return loops
 
 
@@ -250,21 +252,23 @@ class LinkNumbers(ABC):
 
     def of(self, edge: Ints, value: Ints) -> Floats:
         keys = index_hashes(edge, value)
-        numbers_of, new = np.full(len(keys), np.nan), np.arange(len(keys))
-        for former in self._known:
-            numbers_of[new] = former.of(keys.take(new), np.nan)
-            new = new.take(np.flatnonzero(np.isnan(numbers_of.take(new))))
-        if len(new):
-            several, first, which = np.unique(keys.take(new), return_index=True, return_inverse=True)
-            numbers = self._find(edge.take(new.take(first)), value.take(new.take(first)))
-            numbers_of[new] = numbers.take(which)
-            self._remember(Numbered(several, numbers))
+        numbers_of, unknown = np.full(len(keys), np.nan), np.arange(len(keys))
+        for numbered in self._known:
+            numbers_of[unknown] = numbered.of(keys.take(unknown), np.nan)
+            unknown = unknown.take(np.flatnonzero(np.isnan(numbers_of.take(unknown))))
+        if len(unknown):
+            distinct_keys, first, key_numbers = np.unique(
+                keys.take(unknown), return_index=True, return_inverse=True
+            )
+            numbers = self._find(edge.take(unknown.take(first)), value.take(unknown.take(first)))
+            numbers_of[unknown] = numbers.take(key_numbers)
+            self._remember(Numbered(distinct_keys, numbers))
         return numbers_of
 
-    def _remember(self, new: Numbered) -> None:
-        while self._known and len(self._known[-1]) <= 2 * len(new):
-            new = self._known.pop().merged(new)
-        self._known.append(new)
+    def _remember(self, numbered: Numbered) -> None:
+        while self._known and len(self._known[-1]) <= 2 * len(numbered):
+            numbered = self._known.pop().merged(numbered)
+        self._known.append(numbered)
 
     @abstractmethod
     def _find(self, edge: Ints, value: Ints) -> Floats:
@@ -328,21 +332,21 @@ class MostAhead(LinkNumbers):
     def _find(self, edge: Ints, value: Ints) -> Floats:
         least, most = np.full((2, len(edge)), -inf)
         for position, slot in self._live.partners(edge, value):
-            there = self._roles.is_free(slot)
-            slots, which = np.unique(slot[there], return_inverse=True)
+            is_free = self._roles.is_free(slot)
+            slots, slot_numbers = np.unique(slot[is_free], return_inverse=True)
             links = self._joined.links(slots)
-            ahead = self._before.of(links.edge, links.value)
-            some = np.flatnonzero(ahead > -inf)
-            links, ahead = links.take(some), ahead.take(some)
+            weights = self._before.of(links.edge, links.value)
+            leading = np.flatnonzero(weights > -inf)
+            links, weights = links.take(leading), weights.take(leading)
             fans = self._fans.of(links.edge, links.value)
-            for numbers, greatest in ((ahead, least), (ahead + fans, most)):
+            for numbers, greatest in ((weights, least), (weights + fans, most)):
                 of_tuple = np.full(len(slots), -inf)
                 np.maximum.at(of_tuple, links.position, numbers)
-                np.maximum.at(greatest, position[there], of_tuple.take(which))
+                np.maximum.at(greatest, position[is_free], of_tuple.take(slot_numbers))
         # The tuple after a link weighs as much as the heavier of its two joins.
-        reached = np.flatnonzero(most > -inf)
-        back = self._fans.of(edge.take(reached) ^ 1, value.take(reached))
-        most[reached] = np.maximum(least.take(reached) + back, most.take(reached))
+        link_rows = np.flatnonzero(most > -inf)
+        back_weights = self._fans.of(edge.take(link_rows) ^ 1, value.take(link_rows))
+        most[link_rows] = np.maximum(least.take(link_rows) + back_weights, most.take(link_rows))
         return most
 
 
@@ -359,16 +363,16 @@ class WeighedWalks(NamedTuple):
     arrived: Floats
     weights: Floats
 
-    def take(self, chosen: Ints) -> WeighedWalks:
-        members, edges = self.members.take(chosen, axis=0), self.edges.take(chosen, axis=0)
-        logs, arrived = self.logs.take(chosen), self.arrived.take(chosen)
-        return WeighedWalks(members, edges, logs, arrived, self.weights.take(chosen))
+    def take(self, rows: Ints) -> WeighedWalks:
+        members, edges = self.members.take(rows, axis=0), self.edges.take(rows, axis=0)
+        logs, arrived = self.logs.take(rows), self.arrived.take(rows)
+        return WeighedWalks(members, edges, logs, arrived, self.weights.take(rows))
 
     def further(self, edge: Ints, out: Floats, back: Floats, slots: Ints) -> WeighedWalks:
         """Each walk with one more join; ``out`` and ``back`` are the weights of this join from either end."""
-        members, walked = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
+        members, edges = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
         # A tuple that is passed through counts by the join with the smaller fan.
-        return WeighedWalks(members, walked, self.logs + np.maximum(self.arrived, out), back, self.weights)
+        return WeighedWalks(members, edges, self.logs + np.maximum(self.arrived, out), back, self.weights)
 
 
 class Steps(NamedTuple):
@@ -378,10 +382,10 @@ class Steps(NamedTuple):
     links: Links
     ceilings: Floats
 
-    def take(self, chosen: slice) -> Steps:
+    def take(self, rows: slice) -> Steps:
         (members, edges, *numbers), links = self.walks, self.links
-        walks = WeighedWalks(members[chosen], edges[chosen], *(each[chosen] for each in numbers))
-        return Steps(walks, Links(*(column[chosen] for column in links)), self.ceilings[chosen])
+        walks = WeighedWalks(members[rows], edges[rows], *(each[rows] for each in numbers))
+        return Steps(walks, Links(*(column[rows] for column in links)), self.ceilings[rows])
 
 
 class LivePaths:
@@ -430,19 +434,19 @@ class LivePaths:
         begins, ends = self._roles.begins, self._roles.ends
         total += round(float(self._joined.count(begins, self._roles.is_end).sum()))
         if size > 2:  # of three tuples, one is between them
-            after = self._next(Ways(begins, np.ones(len(begins))))
-            meeting = after.numbers * self._joined.count(after.slots, self._roles.is_end)
-            total += round(float(meeting.sum()))
+            ways_out = self._next(Ways(begins, np.ones(len(begins))))
+            walk_counts = ways_out.numbers * self._joined.count(ways_out.slots, self._roles.is_end)
+            total += round(float(walk_counts.sum()))
         if size > 3:
-            before = self._next(Ways(ends, np.ones(len(ends))))
-            total += round(float(after.numbers @ self._joined.across(before, after.slots)))
+            ways_back = self._next(Ways(ends, np.ones(len(ends))))
+            total += round(float(ways_out.numbers @ self._joined.across(ways_back, ways_out.slots)))
         if size > 4:  # the first and the last of three may be one
-            fewer, more = sorted((after, before), key=lambda ways: len(ways.slots))
-            middle = self._next(fewer)
-            total += round(float(middle.numbers @ self._joined.across(more, middle.slots)))
-            there = np.flatnonzero(meeting)
-            again = self._joined.returns(after.slots.take(there), self._roles.is_free)
-            total -= round(float(meeting.take(there) @ again))
+            smaller, larger = sorted((ways_out, ways_back), key=lambda ways: len(ways.slots))
+            middle = self._next(smaller)
+            total += round(float(middle.numbers @ self._joined.across(larger, middle.slots)))
+            turning = np.flatnonzero(walk_counts)
+            returns = self._joined.returns(ways_out.slots.take(turning), self._roles.is_free)
+            total -= round(float(walk_counts.take(turning) @ returns))
         return total
 
     def _next(self, ways: Ways) -> Ways:
@@ -450,8 +454,8 @@ class LivePaths:
         slots = self._joined.next_to(ways.slots)
         slots = slots[self._roles.is_free(slots)]
         numbers = self._joined.across(ways, slots)
-        there = np.flatnonzero(numbers)
-        return Ways(slots.take(there), numbers.take(there))
+        nonzero = np.flatnonzero(numbers)
+        return Ways(slots.take(nonzero), numbers.take(nonzero))
 
     @property
     def least(self) -> float:
@@ -484,16 +488,16 @@ class LivePaths:
                 if length < size:
                     stack.append(self._steps(walks.take(np.flatnonzero(~at_end)), size, done))
 
-    def _take(self, ended: WeighedWalks) -> None:
+    def _take(self, walks: WeighedWalks) -> None:
         """Add results; those that can no longer be among the best are dropped."""
-        weights = ended.weights + self._weights_at_end.take(ended.members[:, -1])
-        specific = np.exp(ended.logs)
-        orders = self._ceilings.reached(ended.members, weights, specific) + _ROUNDED
-        good = np.flatnonzero(orders >= self._least)
-        partials, orders = self._formed(ended.take(good)), orders.take(good)
-        true = self._agreeing(partials, lambda _: self)
-        self._found.append(partials.take(true))
-        self._orders.append(orders[true])
+        weights = walks.weights + self._weights_at_end.take(walks.members[:, -1])
+        specific = np.exp(walks.logs)
+        orders = self._ceilings.reached(walks.members, weights, specific) + _ROUNDED
+        rows = np.flatnonzero(orders >= self._least)
+        partials, orders = self._formed(walks.take(rows)), orders.take(rows)
+        is_joined = self._agreeing(partials, lambda _: self)
+        self._found.append(partials.take(is_joined))
+        self._orders.append(orders[is_joined])
         if sum(map(len, self._orders[1:])) >= max(self._most, len(self._orders[0]) >> 2):
             self._choose()
 
@@ -503,8 +507,8 @@ class LivePaths:
         if len(orders) > self._most:
             last = len(orders) - self._most
             self._least = float(np.partition(orders, last)[last]) - _ROUNDED
-            best = np.flatnonzero(orders >= self._least)
-            partials, orders = partials.take(best), orders.take(best)
+            rows = np.flatnonzero(orders >= self._least)
+            partials, orders = partials.take(rows), orders.take(rows)
         self._found, self._orders = [partials], [orders]
 
     def _begun(self, slots: Ints) -> WeighedWalks:
@@ -517,32 +521,32 @@ class LivePaths:
         length = walks.members.shape[1]
         links = self._joined.links(walks.members[:, -1])
         weights = walks.weights.take(links.position) + self._heaviest
-        passed = walks.logs.take(links.position) + np.maximum(
+        logs = walks.logs.take(links.position) + np.maximum(
             walks.arrived.take(links.position), self._fans.of(links.edge, links.value)
         )
         ceilings = np.full(len(links.edge), -inf)
         for joins in range(max(1, done + 1 - length), size - length + 1):
-            ahead = self._most_ahead(joins).of(links.edge, links.value)
-            some = np.flatnonzero(ahead > -inf)
-            specific = np.exp(passed.take(some) + ahead.take(some))
-            sizes = np.full(len(some), length + joins)
-            orders = self._ceilings.of_weights(weights.take(some), sizes, specific)
-            ceilings[some] = np.maximum(ceilings.take(some), orders)
-        promising = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
-        promising = promising.take(np.argsort(-ceilings.take(promising), kind="stable"))
-        links = links.take(promising)
-        return Steps(walks.take(links.position), links, ceilings.take(promising))
+            weights_ahead = self._most_ahead(joins).of(links.edge, links.value)
+            leading = np.flatnonzero(weights_ahead > -inf)
+            specific = np.exp(logs.take(leading) + weights_ahead.take(leading))
+            sizes = np.full(len(leading), length + joins)
+            orders = self._ceilings.of_weights(weights.take(leading), sizes, specific)
+            ceilings[leading] = np.maximum(ceilings.take(leading), orders)
+        rows = np.flatnonzero((ceilings >= self._least) & (ceilings > -inf))
+        rows = rows.take(np.argsort(-ceilings.take(rows), kind="stable"))
+        links = links.take(rows)
+        return Steps(walks.take(links.position), links, ceilings.take(rows))
 
     def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to tuples that are not on them, with no keyword or the second one, in parts."""
         edge, value = steps.links.edge, steps.links.value
         out, back = self._fans.of(edge, value), self._fans.of(edge ^ 1, value)
-        for which, slots in self._live.partners(edge, value):
-            there = self._roles.is_free(slots) | self._roles.is_end(slots)
-            there &= (steps.walks.members.take(which, axis=0) != slots[:, None]).all(axis=1)
-            which, slots = which[there], slots[there]  # noqa: PLW2901 - fewer of them
-            walks = steps.walks.take(which)
-            yield walks.further(edge.take(which), out.take(which), back.take(which), slots)
+        for walk_rows, slots in self._live.partners(edge, value):
+            is_open = self._roles.is_free(slots) | self._roles.is_end(slots)
+            is_open &= (steps.walks.members.take(walk_rows, axis=0) != slots[:, None]).all(axis=1)
+            walk_rows, slots = walk_rows[is_open], slots[is_open]  # noqa: PLW2901 - fewer of them
+            walks = steps.walks.take(walk_rows)
+            yield walks.further(edge.take(walk_rows), out.take(walk_rows), back.take(walk_rows), slots)
 
     def _most_ahead(self, joins: int) -> LinkNumbers:
         """The greatest total weight after links, for a number of joins to the end."""
@@ -553,9 +557,9 @@ class LivePaths:
     def _formed(self, walks: WeighedWalks) -> Partials:
         tuples, length = self._live.tuples, walks.members.shape[1]
         members = np.full((len(walks.members), self.plan.max_size), NO_MEMBER, dtype=np.int64)
-        turned = self._roles.turned  # networks begin with the first keyword
-        members[:, :length] = walks.members[:, ::-1] if turned else walks.members
-        edges = walks.edges[:, ::-1] ^ 1 if turned else walks.edges
+        is_turned = self._roles.turned  # networks begin with the first keyword
+        members[:, :length] = walks.members[:, ::-1] if is_turned else walks.members
+        edges = walks.edges[:, ::-1] ^ 1 if is_turned else walks.edges
         numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges.T)
         start, end = tuples.start.take(walks.members).max(axis=1), tuples.end.take(walks.members).min(axis=1)
         return Partials(np.full(len(numbers), self.query, dtype=np.int64), numbers, members, start, end)

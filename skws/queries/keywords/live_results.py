@@ -59,8 +59,8 @@ class LiveResults:
     def end(self, slots: Ints, ends: Ints) -> Iterator[Partials]:
         """Results that end earlier with one of the tuples in ``slots``; ``ends``: the ends of all tuples."""
         for store in self._stores:
-            places = store.end(slots, ends)
-            yield store.take(places)
+            rows = store.end(slots, ends)
+            yield store.take(rows)
 
     def shorten(self, slots: Ints, ends: Ints) -> None:
         """As ``end``, for results that are not retracted."""
@@ -70,19 +70,19 @@ class LiveResults:
     def take(self, slots: Ints) -> Iterator[Partials]:
         """Remove and return the results that contain one of the tuples."""
         for store in self._stores:
-            touched = store.rows_with(slots)
-            if len(touched):
-                yield store.take(touched)
-                store.drop(touched)
+            rows = store.rows_with(slots)
+            if len(rows):
+                yield store.take(rows)
+                store.drop(rows)
 
     def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Remove and return the results that are due, with their ticks. ``due``: FOREVER for others."""
         for store in self._stores:
             ticks = due(store.take(slice(None)))
-            over: Flags = ticks < FOREVER
-            if over.any():
-                yield store.take(over), ticks[over]
-                store.keep(~over)
+            is_due: Flags = ticks < FOREVER
+            if is_due.any():
+                yield store.take(is_due), ticks[is_due]
+                store.keep(~is_due)
 
     def alive(self, horizon: int) -> Iterator[Partials]:
         """Results that end after ``horizon``."""
@@ -93,10 +93,10 @@ class LiveResults:
         """Forget the results of queries, whose numbers are not used again."""
         self._removed.update(queries)
 
-    def mark(self, horizon: int, referred: Flags) -> None:
+    def mark(self, horizon: int, flags: Flags) -> None:
         """Flag the tuples, by slot, of results that end after ``horizon``."""
         for store in self._stores:
-            store.mark(horizon, referred)
+            store.mark(horizon, flags)
 
     def compact(self, horizon: int, slots: Ints) -> None:
         """Forget the results that ended at or before ``horizon``; tuples have new slots."""
@@ -118,25 +118,25 @@ class EmittedResults(LiveResults):
         retracted: list[Event],
         *,
         snapshot: bool = False,
-        reported: Set[Found] = frozenset(),
+        known: Set[Found] = frozenset(),
     ) -> Iterator[list[Output]]:
         """Remember results, to retract them later; emits them and the retractions, in consecutive pieces.
 
-        Results in ``reported`` were emitted before: they are only remembered.
+        Results in ``known`` were emitted before: they are only remembered.
         """
         for results in partials:
             self.add(results)
-        if reported:
-            partials = [results.take(~self._among(results, reported)) for results in partials]
+        if known:
+            partials = [results.take(~self._among(results, known)) for results in partials]
         yield from self._emitter.pieces(partials, retracted, snapshot)
 
-    def _among(self, results: Partials, given: Set[Found]) -> Flags:
-        return np.array([(row[0], row[1], tuple(row[2])) in given for row in results.rows()], dtype=bool)
+    def _among(self, results: Partials, keys: Set[Found]) -> Flags:
+        return np.array([(row[0], row[1], tuple(row[2])) in keys for row in results.rows()], dtype=bool)
 
     def snapshot(self, query: int, now: int) -> list[Event]:
         """The results of a query that are alive at ``now``, in order."""
-        alive = self.alive(now)
-        partials = [results.take(results.query == query) for results in alive]
+        live_results = self.alive(now)
+        partials = [results.take(results.query == query) for results in live_results]
         return sorted(self._emitter.events(partials, snapshot=True))
 
     def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
@@ -145,8 +145,8 @@ class EmittedResults(LiveResults):
         for results in self.alive(now):
             uses = [self._emitter.tree(row).uses_any(*change.removed) for row in results.rows()]
             retracted_results = results.take(np.array(uses, dtype=bool))
-            when = np.full(len(retracted_results), time)
-            events += self._emitter.taken_back(retracted_results, when, when)
+            times = np.full(len(retracted_results), time)
+            events += self._emitter.taken_back(retracted_results, times, times)
         return events
 
     def any_over(self, query: int, now: int) -> bool:
@@ -160,8 +160,8 @@ class EmittedResults(LiveResults):
         """
         ended_results: set[Lasting] = set()
         for store in self._stores:
-            over = (store.partials.end > horizon) & (store.partials.end <= now)
-            ended_results.update(self._lasting(row, name) for row in store.take(over).rows())
+            is_over = (store.partials.end > horizon) & (store.partials.end <= now)
+            ended_results.update(self._lasting(row, name) for row in store.take(is_over).rows())
         return ended_results
 
     def new_by(
@@ -176,20 +176,21 @@ class EmittedResults(LiveResults):
 
         ``over``: the results that had ended before the change; ``name``: see ``over``.
         """
-        new = []
+        added_results = []
         for results in partials:
-            alive = results.end > now
-            self.add(results.take(alive))
+            is_alive = results.end > now
+            self.add(results.take(is_alive))
             if over:
-                ended = results.take(~alive)
+                ended_results = results.take(~is_alive)
                 is_reported = [
-                    self._lasting(row, name) in over and not self._adds(change, row) for row in ended.rows()
+                    self._lasting(row, name) in over and not self._adds(change, row)
+                    for row in ended_results.rows()
                 ]
-                self.add(ended.take(np.array(is_reported, dtype=bool)))
-            results = results.take(alive)  # noqa: PLW2901 - the others were emitted before, or have ended
+                self.add(ended_results.take(np.array(is_reported, dtype=bool)))
+            results = results.take(is_alive)  # noqa: PLW2901 - the others were emitted before, or have ended
             uses = [self._adds(change, row) for row in results.rows()]
-            new.append(results.take(np.array(uses, dtype=bool)))
-        return self._emitter.pieces(new, [])
+            added_results.append(results.take(np.array(uses, dtype=bool)))
+        return self._emitter.pieces(added_results, [])
 
     def _adds(self, change: SchemaChange, row: tuple[int, int, list[int]]) -> bool:
         return self._emitter.tree(row).uses_any(*change.added)
@@ -203,19 +204,23 @@ class EmittedResults(LiveResults):
 
         ``partials``: at least all live results of these queries.
         """
-        reported = set()
+        live_members = set()
         for results in self.alive(ALWAYS):
-            mine = np.isin(results.query, list(queries))
-            reported |= set(map(_members, results.take(mine).rows()))
+            is_moved = np.isin(results.query, list(queries))
+            live_members |= set(map(_members, results.take(is_moved).rows()))
         self.remove(*queries)
         self._sweep()
-        others = []
+        other_results = []
         for results in partials:
-            mine = np.isin(results.query, list(queries))
-            theirs = results.take(mine)
-            self.add(theirs.take(np.array([_members(row) in reported for row in theirs.rows()], dtype=bool)))
-            others.append(results.take(~mine))
-        return others
+            is_moved = np.isin(results.query, list(queries))
+            moved_results = results.take(is_moved)
+            self.add(
+                moved_results.take(
+                    np.array([_members(row) in live_members for row in moved_results.rows()], dtype=bool)
+                )
+            )
+            other_results.append(results.take(~is_moved))
+        return other_results
 
     def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
         """The retractions of results that contain tuples which have ended. ``ends``: the ends of all tuples.
@@ -227,12 +232,12 @@ class EmittedResults(LiveResults):
             return []
         events = []
         for store in self._stores:
-            places = store.end(slots, ends)
-            ended = store.take(places)
-            events += self._emitter.retractions(ended)
-            unlived = places[ended.end <= self._emitter.starts(ended.members)]
-            if len(unlived):
-                store.drop(unlived)
+            rows = store.end(slots, ends)
+            ended_results = store.take(rows)
+            events += self._emitter.retractions(ended_results)
+            unlived_rows = rows[ended_results.end <= self._emitter.starts(ended_results.members)]
+            if len(unlived_rows):
+                store.drop(unlived_rows)
         return events
 
     def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
@@ -241,25 +246,25 @@ class EmittedResults(LiveResults):
         Returns the results that need not be emitted again.
         """
         slots = self._known.slots
-        moved = {slots[t]: (t, former) for t, former in prolonged if t in slots}
-        if not moved:
+        tuples_by_slot = {slots[t]: (t, former_end) for t, former_end in prolonged if t in slots}
+        if not tuples_by_slot:
             return []
-        unended = []
-        for results in self.take(np.array(list(moved))):
-            retracted = (results.end < self._emitter.natural_end(results.members)).tolist()
-            for row, end, gone in zip(results.rows(), results.end.tolist(), retracted, strict=True):
-                members = [moved.get(slot, (slot, None)) for slot in row[2]]
+        reported_results = []
+        for results in self.take(np.array(list(tuples_by_slot))):
+            is_retracted = (results.end < self._emitter.natural_end(results.members)).tolist()
+            for row, end, retracted in zip(results.rows(), results.end.tolist(), is_retracted, strict=True):
+                members = [tuples_by_slot.get(slot, (slot, None)) for slot in row[2]]
                 # Otherwise the tuple's former end had ended the result, which is alive again.
-                if not gone or all(end != its_end for _, its_end in members):
-                    unended.append((row[0], row[1], [member for member, _ in members]))
-        return unended
+                if not retracted or all(end != its_end for _, its_end in members):
+                    reported_results.append((row[0], row[1], [member for member, _ in members]))
+        return reported_results
 
-    def by_slots(self, standing: list[Emitted]) -> set[Found]:
+    def by_slots(self, emitted: list[Emitted]) -> set[Found]:
         """Results by the present slots of their members."""
         slots = self._known.slots
         return {
             (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
-            for query, operator, members in standing
+            for query, operator, members in emitted
         }
 
 

@@ -64,9 +64,12 @@ class _Standing(NamedTuple):
     exact: bool
 
     def among(self, slots: Ints) -> _Standing:
-        there = np.isin(self.slots, slots)
+        is_among = np.isin(self.slots, slots)
         return _Standing(
-            self.slots.compress(there), self.often.compress(there), self.lengths.compress(there), exact=False
+            self.slots.compress(is_among),
+            self.often.compress(is_among),
+            self.lengths.compress(is_among),
+            exact=False,
         )
 
 
@@ -77,12 +80,12 @@ class _Labels(NamedTuple):
     bitmaps: Ints
 
     @classmethod
-    def of(cls, found: Sequence[tuple[int, Ints]], matcher: Matcher) -> _Labels:
+    def of(cls, slots_by_bit: Sequence[tuple[int, Ints]], matcher: Matcher) -> _Labels:
         """The labels of tuples, from pairs of a bit and the tuples that have it."""
-        slots = distinct(np.concatenate([NOTHING, *(some for _, some in found)]))
+        slots = distinct(np.concatenate([NOTHING, *(bit_slots for _, bit_slots in slots_by_bit)]))
         bitmaps = np.zeros(len(slots), dtype=np.int64)
-        for bit, some in found:
-            bitmaps[np.searchsorted(slots, some)] |= bit
+        for bit, bit_slots in slots_by_bit:
+            bitmaps[np.searchsorted(slots, bit_slots)] |= bit
         matcher.settle(bitmaps)
         return cls(slots, bitmaps)
 
@@ -158,18 +161,18 @@ class LiveWords:
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; removed ones have negative slots."""
         self.covered = int((slots[: self.covered] >= 0).sum())
-        of_texts, _ = self._texts.columns()
-        there = of_texts >= 0
-        of_texts[there] = slots[of_texts[there]]
+        text_slots, _ = self._texts.columns()
+        is_live = text_slots >= 0
+        text_slots[is_live] = slots[text_slots[is_live]]
         if self._texts.size > _ANEW * (self.covered + _PIECE):
             self._begin()
 
     def vocabulary(self) -> Vocabulary:
         """The most frequent words, for suggestions; a word counts the texts with any word of its stem."""
         words = Vocabulary()
-        for analyzer, known in self._words.items():
-            counts = self._counts(analyzer, known.numbers(known.words))
-            words.update(dict(zip(known.words, counts.tolist(), strict=True)))
+        for analyzer, word_numbers in self._words.items():
+            counts = self._counts(analyzer, word_numbers.numbers(word_numbers.words))
+            words.update(dict(zip(word_numbers.words, counts.tolist(), strict=True)))
         if self._stored is not None:
             words |= self._stored.words()  # the greater count, as rows indexed in memory are in both
         words.keep(_WORDS)
@@ -180,15 +183,15 @@ class LiveWords:
 
         A word counts the tuples that a search for it finds. Raises TimeLimitError.
         """
-        likely: list[tuple[int, str, Analyzer]] = []
-        for analyzer, known in self._words.items():
+        candidates: list[tuple[int, str, Analyzer]] = []
+        for analyzer, word_numbers in self._words.items():
             check()
-            words = [word for word in known.beginning(start) if not _SPACE.search(word)]
-            counts = self._counts(analyzer, known.numbers(words))
-            likely += [(-n, word, analyzer) for word, n in zip(words, counts.tolist(), strict=True)]
-        likely.sort(key=itemgetter(0, 1))
+            words = [word for word in word_numbers.beginning(start) if not _SPACE.search(word)]
+            counts = self._counts(analyzer, word_numbers.numbers(words))
+            candidates += [(-n, word, analyzer) for word, n in zip(words, counts.tolist(), strict=True)]
+        candidates.sort(key=itemgetter(0, 1))
         numbers_by_word: dict[str, int] = {}
-        for _, word, analyzer in likely:
+        for _, word, analyzer in candidates:
             if len(numbers_by_word) == most:
                 break
             check()
@@ -208,8 +211,8 @@ class LiveWords:
         """The tuples that contain a word in texts with an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
         meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
-        indexed = (each for each in meanings if not isinstance(each, Phrase) or _has_indexed_words(each))
-        slot_lists = [standing.slots for each in indexed for _, standing in self._containing(each)]
+        alternatives = (each for each in meanings if not isinstance(each, Phrase) or _has_indexed_words(each))
+        slot_lists = [standing.slots for each in alternatives for _, standing in self._containing(each)]
         return distinct(np.concatenate([NOTHING, *slot_lists]))
 
     def _analyzer(self, relation: int, column: int) -> Analyzer:
@@ -217,18 +220,18 @@ class LiveWords:
 
     def label(self, query: int, matcher: Matcher) -> Labelled:
         """The tuples that have keywords of a query or that the query excludes."""
-        of_values = [
+        condition_slots = [
             (bit, self._passing(alternative))
             for bit, alternative in matcher.alternatives()
             if isinstance(alternative, Condition)
         ]
         if self._stored is not None:
             slots = self._stored.with_words(matcher)
-            wanted = ~np.isin(slots, self._texts.columns()[0])
-            for bit, passing in of_values:
+            is_needed = ~np.isin(slots, self._texts.columns()[0])
+            for bit, passing in condition_slots:
                 if bit == matcher.excluding:
-                    wanted &= ~np.isin(slots, passing)
-            self._learn_all(slots[wanted])
+                    is_needed &= ~np.isin(slots, passing)
+            self._learn_all(slots[is_needed])
         by_place: dict[Place, list[tuple[int, _Standing]]] = {}
         for bit, alternative in matcher.alternatives():
             if not isinstance(alternative, Condition):
@@ -237,13 +240,13 @@ class LiveWords:
         for relation, bits in enumerate(matcher.names):
             if bits:
                 slots = self._every(relation)
-                nothing = np.zeros(len(slots), dtype=np.int64)
-                named = _Standing(slots, nothing + 1, nothing, exact=True)
+                zeros = np.zeros(len(slots), dtype=np.int64)
+                all_rows = _Standing(slots, zeros + 1, zeros, exact=True)
                 by_place[relation, NAME] = [
-                    (1 << n, named) for n in range(bits.bit_length()) if bits >> n & 1
+                    (1 << n, all_rows) for n in range(bits.bit_length()) if bits >> n & 1
                 ]
-        of_texts = [(bit, standing.slots) for every in by_place.values() for bit, standing in every]
-        labels = _Labels.of([*of_texts, *of_values], matcher)
+        text_slots = [(bit, standing.slots) for standings in by_place.values() for bit, standing in standings]
+        labels = _Labels.of([*text_slots, *condition_slots], matcher)
         bitmaps = KeywordBitmaps(
             labels.slots, np.full(len(labels.slots), query, dtype=np.int64), labels.bitmaps
         )
@@ -259,8 +262,8 @@ class LiveWords:
             return NOTHING
         slots = self._every(condition.relation)
         passing = [NOTHING]
-        for block, mine, at in self._known.some_rows(slots).by_block():
-            passing.append(slots[mine[satisfying(condition, block).take(at)]])
+        for block, positions, places in self._known.some_rows(slots).by_block():
+            passing.append(slots[positions[satisfying(condition, block).take(places)]])
         return np.sort(np.concatenate(passing))
 
     def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
@@ -281,45 +284,47 @@ class LiveWords:
                 slots = slots[np.isin(slots, self._texts.columns()[0])]
                 texts = self._counted(place, slots, alternative)
             else:
-                of_stems = [
+                standings = [
                     self._of(lists, words.number(each)) for each in alternative.stems if each not in _STOPPED
                 ]
-                common = reduce(np.intersect1d, [each.slots for each in of_stems])
+                common = reduce(np.intersect1d, [each.slots for each in standings])
                 slots = self._with_phrase(common, place[1], alternative)
-                texts = of_stems[0].among(slots)
+                texts = standings[0].among(slots)
             if len(texts.slots):
                 yield place, texts
 
     def _counted(self, place: Place, slots: Ints, alternative: Alternative) -> _Standing:
         """The tuples in ``slots`` whose text satisfies an alternative that stems alone do not decide."""
-        counts, often, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
+        counts, slot_counts, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
         for slot in slots.tolist():
             check()
             value = self._known.row(slot)[place[1]]
             text = "" if value is None else str(value)
-            often.append(counts.of(*place, text)[0])
+            slot_counts.append(counts.of(*place, text)[0])
             lengths.append(len(text))
-        frequencies = np.array(often, dtype=np.int64)
-        there = frequencies > 0
+        frequencies = np.array(slot_counts, dtype=np.int64)
+        has_occurrence = frequencies > 0
         return _Standing(
-            slots.compress(there),
-            frequencies.compress(there),
-            np.array(lengths, dtype=np.int64).compress(there),
+            slots.compress(has_occurrence),
+            frequencies.compress(has_occurrence),
+            np.array(lengths, dtype=np.int64).compress(has_occurrence),
             True,
         )
 
     def _of(self, lists: WordLists, word: int | None) -> _Standing:
-        texts, often = (NOTHING, NOTHING) if word is None else lists.of(word)
-        of_texts, lengths = self._texts.columns()
-        slots, lengths = (column.take(texts).astype(np.int64) for column in (of_texts, lengths))
-        there = slots >= 0
-        return _Standing(slots.compress(there), often.compress(there), lengths.compress(there), True)
+        texts, frequencies = (NOTHING, NOTHING) if word is None else lists.of(word)
+        text_slots, lengths = self._texts.columns()
+        slots, lengths = (column.take(texts).astype(np.int64) for column in (text_slots, lengths))
+        is_live = slots >= 0
+        return _Standing(
+            slots.compress(is_live), frequencies.compress(is_live), lengths.compress(is_live), True
+        )
 
     def _with_phrase(self, slots: Ints, column: int, phrase: Phrase) -> Ints:
         """The slots whose text contains the words of a phrase in order."""
         texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
-        there = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
-        return slots.compress(there)
+        has_phrase = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
+        return slots.compress(has_phrase)
 
     def _learn_all(self, slots: Ints) -> None:
         for first in range(0, len(slots), _PIECE):
@@ -329,22 +334,22 @@ class LiveWords:
     def _learn(self, new: Ints) -> None:
         """Index the rows in some slots, in order."""
         texts: defaultdict[Place, list[tuple[Ints, Texts]]] = defaultdict(list)
-        for block, mine, at in self._known.some_rows(new).by_block():
+        for block, positions, places in self._known.some_rows(new).by_block():
             for column in self._schema.relations[block.relation].search_columns:
-                texts[block.relation, column].append((new[mine], block.texts_at(column, at)))
+                texts[block.relation, column].append((new[positions], block.texts_at(column, places)))
         for place, pieces in texts.items():
             analyzer = self._analyzer(*place)
             words = self._words.setdefault(analyzer, WordNumbers(analyzer))
             all_texts = Texts.concat([some for _, some in pieces])
             chunk_occurrences = occurrences(all_texts, analyzer)
-            of_chunk, number = words.of(chunk_occurrences.chunks)
-            counts = np.bincount(of_chunk, minlength=len(chunk_occurrences.chunks))
+            stem_chunks, number = words.of(chunk_occurrences.chunks)
+            counts = np.bincount(stem_chunks, minlength=len(chunk_occurrences.chunks))
             first = np.cumsum(counts) - counts
-            each = counts.take(chunk_occurrences.which)
+            stem_counts = counts.take(chunk_occurrences.which)
             lists = self._lists.setdefault(place, WordLists())
             lists.add(
-                number.take(ranges(first.take(chunk_occurrences.which), each)),
-                np.repeat(chunk_occurrences.text + self._texts.size, each),
+                number.take(ranges(first.take(chunk_occurrences.which), stem_counts)),
+                np.repeat(chunk_occurrences.text + self._texts.size, stem_counts),
             )
             self._texts.append((np.concatenate([slots for slots, _ in pieces]), all_texts.lengths()))
 
@@ -358,24 +363,24 @@ def _has_indexed_words(phrase: Phrase) -> bool:
 
 
 def _carriers(
-    found: Mapping[Place, list[tuple[int, _Standing]]], labels: _Labels, keywords: int
+    standings_by_place: Mapping[Place, list[tuple[int, _Standing]]], labels: _Labels, keywords: int
 ) -> dict[Place, Carriers]:
     """The carriers without excluded tuples, and without the alternatives that exclude."""
     carriers = {}
-    for place, every in found.items():
-        parts = [(bit.bit_length() - 1, standing) for bit, standing in every if bit < 1 << keywords]
+    for place, standings in standings_by_place.items():
+        parts = [(bit.bit_length() - 1, standing) for bit, standing in standings if bit < 1 << keywords]
         slots = distinct(np.concatenate([standing.slots for _, standing in parts] or [NOTHING]))
         slots = labels.carrying(slots)
-        often = np.zeros((len(slots), keywords), dtype=np.int64)
+        frequencies = np.zeros((len(slots), keywords), dtype=np.int64)
         lengths = np.zeros(len(slots), dtype=np.int64)
         # Alternatives of one keyword may be satisfied by the same word.
         exact = len({keyword for keyword, _ in parts}) == len(parts) and all(each.exact for _, each in parts)
         for keyword, standing in parts:
-            at = np.searchsorted(slots, standing.slots)
-            at, mine = at[at < len(slots)], np.flatnonzero(at < len(slots))
-            true = slots[at] == standing.slots[mine]
-            often[at[true], keyword] += standing.often[mine[true]]
-            lengths[at[true]] = standing.lengths[mine[true]]
+            indexes = np.searchsorted(slots, standing.slots)
+            indexes, positions = indexes[indexes < len(slots)], np.flatnonzero(indexes < len(slots))
+            is_carrier = slots[indexes] == standing.slots[positions]
+            frequencies[indexes[is_carrier], keyword] += standing.often[positions[is_carrier]]
+            lengths[indexes[is_carrier]] = standing.lengths[positions[is_carrier]]
         if len(slots):
-            carriers[place] = Carriers(slots, often, lengths, exact)
+            carriers[place] = Carriers(slots, frequencies, lengths, exact)
     return carriers

@@ -70,9 +70,9 @@ class SharedPlans:
         name = plan.called
         if name in self._names:
             raise UsageError(f"there is already a query {name!r}")
-        number, like = self._numbers.setdefault(plan, self._next), None  # once, as plans are long to hash
+        number, equal = self._numbers.setdefault(plan, self._next), None  # once, as plans are long to hash
         if number != self._next and not shares(number):
-            number, like = self._next, number
+            number, equal = self._next, number
             self._numbers[plan] = number
         is_new = number == self._next
         if is_new:
@@ -80,7 +80,7 @@ class SharedPlans:
         else:
             self._others.setdefault(number, []).append(name)
         self._names[name] = number
-        return Numbered(number, is_new, like)
+        return Numbered(number, is_new, equal)
 
     def remove(self, name: str) -> tuple[int, Plan | None]:
         """Remove a name; returns the query's number, and its plan under its first remaining name.
@@ -89,17 +89,17 @@ class SharedPlans:
         """
         number = self.of(name)
         del self._names[name]
-        others = self._others.get(number)
-        if others is None:
+        other_names = self._others.get(number)
+        if other_names is None:
             plan = self._plans.pop(number)
             if self._numbers.get(plan) == number:
                 del self._numbers[plan]
             return number, None
         if self._plans[number].called == name:
-            self._plans[number] = replace(self._plans[number], name=others.pop(0))
+            self._plans[number] = replace(self._plans[number], name=other_names.pop(0))
         else:
-            others.remove(name)
-        if not others:
+            other_names.remove(name)
+        if not other_names:
             del self._others[number]
         return number, self._plans[number]
 
@@ -108,9 +108,9 @@ class SharedPlans:
         if not self._others:  # the usual case
             return results
         return [
-            told
+            named
             for result in results
-            for told in (
+            for named in (
                 result,
                 *(struct_replace(result, name=name) for name in self._others.get(self.of(result.name), ())),
             )
@@ -149,15 +149,15 @@ class SharedPlans:
 
     def _with(self, plans: Mapping[int, Plan], numbers: Mapping[int, int], number: int) -> SharedPlans:
         """The same names for ``plans``. ``numbers``: new numbers by former ones; ``number``: the next one."""
-        changed = SharedPlans()
-        changed._plans = dict(plans)
-        changed._numbers = {plan: number for number, plan in plans.items()}
-        changed._names = {name: numbers[number] for name, number in self._names.items()}
-        for name, its in changed._names.items():
-            if changed.first(its) != name:
-                changed._others.setdefault(its, []).append(name)
-        changed._next = number
-        return changed
+        shared = SharedPlans()
+        shared._plans = dict(plans)
+        shared._numbers = {plan: number for number, plan in plans.items()}
+        shared._names = {name: numbers[number] for name, number in self._names.items()}
+        for name, query in shared._names.items():
+            if shared.first(query) != name:
+                shared._others.setdefault(query, []).append(name)
+        shared._next = number
+        return shared
 
 
 def coded_by(mesh: Mesh, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
@@ -222,8 +222,8 @@ class Meshes:
         else:
             mesh = SlotMesh(self._live, generator, self._window, plan.mesh, self._accepts_root)
             self._paper[query] = mesh
-        meshed = self.queries[query] = MeshTenant(mesh, plan)
-        return meshed
+        tenant = self.queries[query] = MeshTenant(mesh, plan)
+        return tenant
 
     def passing(self, plan: Plan) -> MeshTenant:
         """A query with its own mesh, which is not one of the shared meshes."""
@@ -245,15 +245,19 @@ class Meshes:
         mesh = self.queries.pop(query).mesh
         mesh.remove(query)
         self._paper.pop(query, None)
-        if not any(standing.mesh is mesh for standing in self.queries.values()):
-            self._columnar = {shape: other for shape, other in self._columnar.items() if other is not mesh}
+        if not any(tenant.mesh is mesh for tenant in self.queries.values()):
+            self._columnar = {
+                shape: columnar for shape, columnar in self._columnar.items() if columnar is not mesh
+            }
 
     def coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
-        excluded = bitmaps.bitmap == EXCLUDED
-        if not excluded.any():
+        is_excluded = bitmaps.bitmap == EXCLUDED
+        if not is_excluded.any():
             return bitmaps
         label = bitmaps.bitmap.copy()
-        label[excluded] = [self.queries[query].mesh.excluded for query in bitmaps.query[excluded].tolist()]
+        label[is_excluded] = [
+            self.queries[query].mesh.excluded for query in bitmaps.query[is_excluded].tolist()
+        ]
         return KeywordBitmaps(bitmaps.tuple, bitmaps.query, label)
 
     def bitmaps_of(self, slots: Ints) -> KeywordBitmaps | None:
@@ -262,9 +266,9 @@ class Meshes:
             return None
         parts = [KeywordBitmaps.none()]
         for mesh in self.columnar:
-            coded = mesh.bitmaps_of(slots)
-            bitmap = np.where(coded.bitmap == mesh.excluded, EXCLUDED, coded.bitmap)
-            parts.append(KeywordBitmaps(coded.tuple, coded.query, bitmap))
+            codes = mesh.bitmaps_of(slots)
+            bitmap = np.where(codes.bitmap == mesh.excluded, EXCLUDED, codes.bitmap)
+            parts.append(KeywordBitmaps(codes.tuple, codes.query, bitmap))
         return KeywordBitmaps.concat(parts)
 
     def labels(self, bitmaps: KeywordBitmaps) -> Iterator[tuple[Mesh, KeywordBitmaps]]:
@@ -272,12 +276,12 @@ class Meshes:
             yield next(iter(self)), bitmaps
             return
         numbers = {id(mesh): number for number, mesh in enumerate(self)}
-        of_query = np.zeros(max(self.queries, default=0) + 1, dtype=np.int64)
-        for query, standing in self.queries.items():
-            of_query[query] = numbers[id(standing.mesh)]
-        which = of_query[bitmaps.query]
+        mesh_numbers = np.zeros(max(self.queries, default=0) + 1, dtype=np.int64)
+        for query, tenant in self.queries.items():
+            mesh_numbers[query] = numbers[id(tenant.mesh)]
+        numbers_by_label = mesh_numbers[bitmaps.query]
         for number, mesh in enumerate(self):
-            yield mesh, bitmaps.take(which == number)
+            yield mesh, bitmaps.take(numbers_by_label == number)
 
     def _mesh_of(self, generator: CNGen) -> ColumnarMesh:
         """The mesh of a query's shape."""

@@ -49,14 +49,14 @@ class PresentRows:
         bitmaps = bitmaps.take(self._alive.take(bitmaps.tuple) & (bitmaps.bitmap != 0))
         nodes = self._relation.take(bitmaps.tuple) * _BITMAP + bitmaps.bitmap + 1
         codes, counts = np.unique(nodes, return_counts=True)
-        with_keywords = {
+        keyword_nodes = {
             (code // _BITMAP, code % _BITMAP - 1): count
             for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
         }
-        free = dict(self.counts())
-        for (relation, _), count in with_keywords.items():
-            free[relation] -= count
-        return with_keywords | {(relation, 0): count for relation, count in free.items() if count}
+        free_counts = dict(self.counts())
+        for (relation, _), count in keyword_nodes.items():
+            free_counts[relation] -= count
+        return keyword_nodes | {(relation, 0): count for relation, count in free_counts.items() if count}
 
     def latest(self, relation: int, most: int) -> list[Row]:
         """The latest rows of a relation, oldest first."""

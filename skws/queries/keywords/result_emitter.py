@@ -83,11 +83,11 @@ def retracted(tick: int, time: int, result: Result) -> Event:
 
 
 def one_by_one(output: Iterable[Output]) -> Iterator[Event]:
-    for each in output:
-        if isinstance(each, Completed):
-            yield from map(completed, each.ticks, each.results)
+    for piece in output:
+        if isinstance(piece, Completed):
+            yield from map(completed, piece.ticks, piece.results)
         else:
-            yield each
+            yield piece
 
 
 def in_order(output: Iterable[Output]) -> list[Result]:
@@ -142,15 +142,15 @@ class ResultEmitter:
         self._shown = ResultLabels()
         self._readings = Interpretations()  # of networks: a mesh's number and operator in one
 
-    def events(self, found: list[Partials], snapshot: bool = False) -> Iterator[Event]:
+    def events(self, partials: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
-        return one_by_one(self.output(found, snapshot))
+        return one_by_one(self.output(partials, snapshot))
 
-    def output(self, found: list[Partials], snapshot: bool = False) -> Iterator[Output]:
+    def output(self, partials: list[Partials], snapshot: bool = False) -> Iterator[Output]:
         """As ``events``, with many results in each piece."""
-        for results in found:
-            yield from self._completed([results], snapshot)
-            yield from self.retractions(results.take(self._ends_early(results)))
+        for rows in partials:
+            yield from self._completed([rows], snapshot)
+            yield from self.retractions(rows.take(self._ends_early(rows)))
 
     def pieces(
         self, partials: list[Partials], events: list[Event], snapshot: bool = False
@@ -162,42 +162,47 @@ class ResultEmitter:
         if sum(map(len, partials)) + len(events) <= MOST:  # the usual case
             yield [*events, *self.output(partials, snapshot)]
             return
-        early = [results.take(self._ends_early(results)) for results in partials]
-        ticks = [each.start for each in partials] + [each.end for each in early]
+        early_ends = [some.take(self._ends_early(some)) for some in partials]
+        ticks = [part.start for part in partials] + [part.end for part in early_ends]
         ticks.append(np.array([event.tick for event in events], dtype=np.int64))
-        for *rows, others in in_ranges(ticks):
+        for *row_lists, event_rows in in_ranges(ticks):
             check()
-            some = [each.take(at) for each, at in zip(partials, rows, strict=False)]
-            ended = [each.take(at) for each, at in zip(early, rows[len(partials) :], strict=True)]
-            retracted = [event for each in ended for event in self.retractions(each)]
-            yield from self._piece(some, [*map(events.__getitem__, others.tolist()), *retracted], snapshot)
+            piece_rows = [part.take(positions) for part, positions in zip(partials, row_lists, strict=False)]
+            early_rows = [
+                part.take(positions)
+                for part, positions in zip(early_ends, row_lists[len(partials) :], strict=True)
+            ]
+            retractions = [event for part in early_rows for event in self.retractions(part)]
+            yield from self._piece(
+                piece_rows, [*map(events.__getitem__, event_rows.tolist()), *retractions], snapshot
+            )
 
-    def _piece(self, found: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
+    def _piece(self, partials: list[Partials], events: list[Event], snapshot: bool) -> Iterator[list[Output]]:
         """One piece of few results, or pieces of many results of one tick, after retractions, by id."""
-        if sum(map(len, found)) <= MOST:
-            yield [*events, *self._completed(found, snapshot)]
+        if sum(map(len, partials)) <= MOST:
+            yield [*events, *self._completed(partials, snapshot)]
             return
         yield list(events)
-        for rows in in_ranges(list(map(self._leading_lanes, found))):
+        for rows in in_ranges(list(map(self._leading_lanes, partials))):
             check()
-            some = [each.take(at) for each, at in zip(found, rows, strict=True)]
-            yield list(self._completed(some, snapshot))
+            piece_rows = [each.take(at) for each, at in zip(partials, rows, strict=True)]
+            yield list(self._completed(piece_rows, snapshot))
 
-    def _completed(self, found: list[Partials], snapshot: bool) -> Iterator[Output]:
-        for results in found:
-            forming = self._forming(results)
-            order = by_tick_and_id(results.start, forming.ids)
-            rows = np.arange(len(results)) if order is None else order
-            natural, time = (each.take(rows) for each in self._natural(results.members))
-            ends = np.full(len(results), FOREVER) if by_position(self._window) else natural
-            made = forming.results("+", rows, *_lifespans(time, ends), snapshot=snapshot)
+    def _completed(self, partials: list[Partials], snapshot: bool) -> Iterator[Output]:
+        for part in partials:
+            builder = self._forming(part)
+            order = by_tick_and_id(part.start, builder.ids)
+            rows = np.arange(len(part)) if order is None else order
+            window_ends, times = (each.take(rows) for each in self._natural(part.members))
+            ends = np.full(len(part), FOREVER) if by_position(self._window) else window_ends
+            formed = builder.results("+", rows, *_lifespans(times, ends), snapshot=snapshot)
             if len(self._scoring):
-                made = self._judged(results.take(rows), natural, made, snapshot=snapshot)
-            ticks = results.start.take(rows).tolist()
+                formed = self._judged(part.take(rows), window_ends, formed, snapshot=snapshot)
+            ticks = part.start.take(rows).tolist()
             if order is None:
-                yield from map(completed, ticks, made)
+                yield from map(completed, ticks, formed)
             else:
-                yield Completed(ticks, made)
+                yield Completed(ticks, formed)
 
     def _ends_early(self, results: Partials) -> Flags:
         """Flags the results one of whose tuples is deleted."""
@@ -209,25 +214,25 @@ class ResultEmitter:
         parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
-    def results(self, found: Partials, starts: Ints, ends: Ints) -> list[Result]:
+    def results(self, rows: Partials, starts: Ints, ends: Ints) -> list[Result]:
         """Rows as results with given lifespans; ALWAYS, FOREVER if unknown."""
-        return self._forming(found).results("+", np.arange(len(found)), *_lifespans(starts, ends))
+        return self._forming(rows).results("+", np.arange(len(rows)), *_lifespans(starts, ends))
 
-    def _leading_lanes(self, found: Partials) -> Lanes:
+    def _leading_lanes(self, rows: Partials) -> Lanes:
         """Numbers in the order of the ids that results will have."""
-        parts = (self._forming(part).ids[0] for part in found.parts(MOST))
+        parts = (self._forming(part).ids[0] for part in rows.parts(MOST))
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
-    def _forming(self, found: Partials) -> ResultBuilder:
-        return ResultBuilder(self._rows(found), self._readings, self._shown, self._joins)
+    def _forming(self, rows: Partials) -> ResultBuilder:
+        return ResultBuilder(self._rows(rows), self._readings, self._shown, self._joins)
 
-    def _rows(self, found: Partials) -> ResultColumns:
-        slots, members = self._members(found.members)
-        queries = self._shown.places(found.query, self._described)
-        networks = self._shown.meshes(queries) << 32 | found.operator
-        some, kinds = kinds_of(networks)
-        which = self._readings.numbers(networks[some].tolist(), self._outline).take(kinds)
-        return ResultColumns(which, queries, members, self._known.names(slots))
+    def _rows(self, partials: Partials) -> ResultColumns:
+        slots, members = self._members(partials.members)
+        queries = self._shown.places(partials.query, self._described)
+        networks = self._shown.meshes(queries) << 32 | partials.operator
+        first_rows, kinds = kinds_of(networks)
+        numbers = self._readings.numbers(networks[first_rows].tolist(), self._outline).take(kinds)
+        return ResultColumns(numbers, queries, members, self._known.names(slots))
 
     def _members(self, members: Ints) -> tuple[Ints, Ints]:
         """The slots of members, each once, and the members as numbers of these; 0 for NO_MEMBER."""
@@ -243,25 +248,25 @@ class ResultEmitter:
 
     def _described(self, queries: list[int]) -> tuple[list[Plan], list[int]]:
         # By map, since a Python loop takes several times as long, and there may be very many queries.
-        formed = list(map(self._queries, queries))
-        meshes = list(map(_MESH, formed))
+        sources = list(map(self._queries, queries))
+        meshes = list(map(_MESH, sources))
         for key, mesh in dict(zip(map(id, meshes), meshes, strict=True)).items():
             if self._numbers.setdefault(key, len(self._meshes)) == len(self._meshes):
                 self._meshes.append(mesh)
-        return list(map(_PLAN, formed)), list(map(self._numbers.__getitem__, map(id, meshes)))
+        return list(map(_PLAN, sources)), list(map(self._numbers.__getitem__, map(id, meshes)))
 
     def _outline(self, network: int) -> NetworkTemplate:
         return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
 
     def _judged(
-        self, results: Partials, natural: Ints, made: list[Result], *, snapshot: bool
+        self, results: Partials, window_ends: Ints, formed: list[Result], *, snapshot: bool
     ) -> list[Result]:
         """Results with the scores that their queries require."""
         trees = [self.tree(row) for row in results.rows()]
-        judged = self._scoring.of(results, trees, natural, snapshot=snapshot)
+        scores = self._scoring.of(results, trees, window_ends, snapshot=snapshot)
         return [
             result if score is None else score.given_to(result)
-            for result, score in zip(made, judged, strict=True)
+            for result, score in zip(formed, scores, strict=True)
         ]
 
     def natural_end(self, members: Ints) -> Ints:
@@ -276,8 +281,8 @@ class ResultEmitter:
         columns = np.ascontiguousarray(members.T)  # NumPy reduces long rows many times as fast as short ones
         starts = self._live.tuples.start.take(columns)
         streaming = (columns != NO_MEMBER) & (starts != ALWAYS)
-        first = np.where(streaming, starts, FOREVER).min(axis=0)
-        ends = np.where(first == FOREVER, FOREVER, natural_ends(self._window, first))
+        first_starts = np.where(streaming, starts, FOREVER).min(axis=0)
+        ends = np.where(first_starts == FOREVER, FOREVER, natural_ends(self._window, first_starts))
         return ends, np.where(streaming, self._known.times.take(columns), ALWAYS).max(axis=0)
 
     def starts(self, members: Ints) -> Ints:
@@ -286,39 +291,39 @@ class ResultEmitter:
         latest: Ints = np.where(members == NO_MEMBER, ALWAYS, starts).max(axis=1, initial=ALWAYS)
         return latest
 
-    def retractions(self, gone: Partials) -> list[Event]:
+    def retractions(self, rows: Partials) -> list[Event]:
         """The retractions of results one of whose tuples was deleted."""
-        if not len(gone):
+        if not len(rows):
             return []
-        times = self._times_of_ends(gone) if by_position(self._window) else gone.end
-        return self.taken_back(gone, times, gone.end)
+        times = self._times_of_ends(rows) if by_position(self._window) else rows.end
+        return self.taken_back(rows, times, rows.end)
 
-    def _times_of_ends(self, ended: Partials) -> Ints:
+    def _times_of_ends(self, rows: Partials) -> Ints:
         """The times of the records that ended results, if ticks are not times."""
-        slots, members = self._members(ended.members)
-        deleted = self._known.ended_at(slots)
-        times = np.array([FOREVER if time is None else time for time in deleted], dtype=np.int64)
+        slots, members = self._members(rows.members)
+        end_times = self._known.ended_at(slots)
+        times = np.array([FOREVER if time is None else time for time in end_times], dtype=np.int64)
         ends = self._live.tuples.end.take(slots)
-        first = (ends.take(members) == ended.end[:, None]) & (ended.members != NO_MEMBER)
-        earliest: Ints = np.where(first, times.take(members), FOREVER).min(axis=1)
+        is_first = (ends.take(members) == rows.end[:, None]) & (rows.members != NO_MEMBER)
+        earliest: Ints = np.where(is_first, times.take(members), FOREVER).min(axis=1)
         return earliest
 
-    def taken_back(self, gone: Partials, times: Ints, ticks: Ints) -> list[Event]:
+    def taken_back(self, rows: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their positions in the output."""
-        natural, starts = self._natural(gone.members)
-        until = np.full(len(gone), FOREVER) if by_position(self._window) else natural
-        made = self._forming(gone).results(
+        window_ends, starts = self._natural(rows.members)
+        until = np.full(len(rows), FOREVER) if by_position(self._window) else window_ends
+        retractions = self._forming(rows).results(
             "-",
-            np.arange(len(gone)),
+            np.arange(len(rows)),
             *_lifespans(starts, times),
             until=_lifespans(starts, until)[1],
         )
         if len(self._scoring):
-            made = [
+            retractions = [
                 replace(result, tick=tick) if query in self._scoring else result
-                for query, result, tick in zip(gone.query.tolist(), made, ticks.tolist(), strict=True)
+                for query, result, tick in zip(rows.query.tolist(), retractions, ticks.tolist(), strict=True)
             ]
-        return list(map(retracted, ticks.tolist(), times.tolist(), made))
+        return list(map(retracted, ticks.tolist(), times.tolist(), retractions))
 
 
 def by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
@@ -326,15 +331,17 @@ def by_tick_and_id(ticks: Ints, ids: Lanes) -> Ints | None:
     # One integer has the number of the tick, the leading bits of the id, and the row: several queries may
     # have the same result, and stay in order. NumPy sorts integers in a tenth of the time of an argsort.
     instant = np.searchsorted(distinct(ticks), ticks)
-    before, after = (max(1, int(most).bit_length()) for most in (instant.max(initial=0), len(ticks)))
-    codes = (ids[0] >> np.uint64(before)) & ~np.uint64((1 << after) - 1)
-    codes |= instant.view(np.uint64) << np.uint64(64 - before)
+    tick_bits, row_bits = (
+        max(1, int(largest).bit_length()) for largest in (instant.max(initial=0), len(ticks))
+    )
+    codes = (ids[0] >> np.uint64(tick_bits)) & ~np.uint64((1 << row_bits) - 1)
+    codes |= instant.view(np.uint64) << np.uint64(64 - tick_bits)
     codes |= np.arange(len(ticks), dtype=np.uint64)
     codes.sort()
-    order = (codes & np.uint64((1 << after) - 1)).view(np.int64)
-    codes >>= np.uint64(after)
-    alike = np.flatnonzero(codes[1:] == codes[:-1])
-    return order if same_shown(ids, order[alike], order[alike + 1]) else None
+    order = (codes & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    codes >>= np.uint64(row_bits)
+    equal_rows = np.flatnonzero(codes[1:] == codes[:-1])
+    return order if same_shown(ids, order[equal_rows], order[equal_rows + 1]) else None
 
 
 def _lifespans(starts: Ints, ends: Ints) -> tuple[Seconds, Seconds]:
@@ -342,13 +349,13 @@ def _lifespans(starts: Ints, ends: Ints) -> tuple[Seconds, Seconds]:
     return _seconds(starts, starts != ALWAYS), _seconds(ends, ends < FOREVER)
 
 
-def _seconds(ticks: Ints, known: Flags) -> Seconds:
+def _seconds(ticks: Ints, is_known: Flags) -> Seconds:
     """Microseconds as seconds, equal to Python's division to the last bit; None if unknown."""
-    if known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
-        exact: list[float | None] = (ticks / MICROSECOND).tolist()
-        return exact
-    pairs = zip(ticks.tolist(), known.tolist(), strict=True)
-    return [tick / MICROSECOND if it_is else None for tick, it_is in pairs]
+    if is_known.all() and len(ticks) and ticks.min() >= -_EXACT and ticks.max() <= _EXACT:
+        seconds: list[float | None] = (ticks / MICROSECOND).tolist()
+        return seconds
+    pairs = zip(ticks.tolist(), is_known.tolist(), strict=True)
+    return [tick / MICROSECOND if flag else None for tick, flag in pairs]
 
 
 def in_ranges(keys: Sequence[Keys], most: int = MOST) -> Iterator[list[Ints]]:
@@ -368,8 +375,8 @@ def in_ranges(keys: Sequence[Keys], most: int = MOST) -> Iterator[list[Ints]]:
         begins = ends
 
 
-def _bounds(ordered: Keys, most: int) -> Keys:
+def _bounds(sorted_keys: Keys, most: int) -> Keys:
     """The last key of each range."""
-    every = ordered[most - 1 :: most]
-    before = np.searchsorted(ordered, every, side="left") - 1
-    return distinct(np.concatenate([every, ordered[before[before >= 0]], ordered[-1:]]))
+    last_keys = sorted_keys[most - 1 :: most]
+    positions = np.searchsorted(sorted_keys, last_keys, side="left") - 1
+    return distinct(np.concatenate([last_keys, sorted_keys[positions[positions >= 0]], sorted_keys[-1:]]))

@@ -137,10 +137,10 @@ class LiveSearch:
         tuples = self._live.tuples
 
         def carriers(relation: int) -> Iterator[tuple[Row, int]]:
-            chosen = tuples.relation.take(bitmaps.tuple) == relation
-            chosen &= tuples.end.take(bitmaps.tuple) > now
-            some = bitmaps.take(chosen)
-            pairs = zip(some.tuple.tolist(), some.bitmap.tolist(), strict=True)
+            is_carrier = tuples.relation.take(bitmaps.tuple) == relation
+            is_carrier &= tuples.end.take(bitmaps.tuple) > now
+            carrier_bitmaps = bitmaps.take(is_carrier)
+            pairs = zip(carrier_bitmaps.tuple.tolist(), carrier_bitmaps.bitmap.tolist(), strict=True)
             return ((self._known.row(slot), bitmap) for slot, bitmap in pairs)
 
         return referred_notes(plan, results, carriers)
@@ -157,29 +157,31 @@ class LiveSearch:
         """The labels of the tuples with keywords; prepares the scoring of the query's results."""
         self.words.catch_up(len(self._live))
         self._scoring.stay()
-        labelled = self.words.label(query, plan.matcher)
-        self._scoring.add_carriers(query, plan, labelled.carriers)
-        return labelled.bitmaps
+        labels = self.words.label(query, plan.matcher)
+        self._scoring.add_carriers(query, plan, labels.carriers)
+        return labels.bitmaps
 
     def _searched(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
         best = Best(most, self._scoring.ceilings(query))
         plan = replace(plan, frequencies=_frequencies(plan, bitmaps))
         if best.ceilings is not None and self._are_paths(plan) and min(_carrying(plan, bitmaps)) > _FEW:
             return self._searched_paths(query, plan, bitmaps, now, most, best.ceilings)
-        count = done = 0
+        count = searched_size = 0
         for size in _sizes(plan, bitmaps):
-            if done and best.none_better(done + 1):
+            if searched_size and best.none_better(searched_size + 1):
                 break
-            before = best.results
+            results_before = best.results
             try:
-                larger, emitter = self._found(query, replace(plan, max_size=size), bitmaps, now, done)
-                best.take(emitter, larger)
+                partials, emitter = self._found(
+                    query, replace(plan, max_size=size), bitmaps, now, searched_size
+                )
+                best.take(emitter, partials)
             except TimeLimitError:
-                if not done:
+                if not searched_size:
                     raise
-                return Searched(ranked(before), count, done, complete=False)
-            count, done = count + len(larger), size
-        return Searched(ranked(best.results), count, done, complete=True)
+                return Searched(ranked(results_before), count, searched_size, complete=False)
+            count, searched_size = count + len(partials), size
+        return Searched(ranked(best.results), count, searched_size, complete=True)
 
     def _are_paths(self, plan: Plan) -> bool:
         """True if all results, whatever their roots, are paths of tuples in any order."""
@@ -193,42 +195,42 @@ class LiveSearch:
             query, plan, bitmaps, now, self._live, self._networks, ceilings, most, self._agreeing
         )
         emitter = self._emitter({query: paths})
-        small = min(SIZES[-1], plan.max_size)
-        paths.find(small)
-        before = paths.found
+        small_size = min(SIZES[-1], plan.max_size)
+        paths.find(small_size)
+        small_results = paths.found
         best = Best(most, ceilings)
         try:
-            if small < plan.max_size and paths.least <= ceilings.of_size(small + 1)[1]:
+            if small_size < plan.max_size and paths.least <= ceilings.of_size(small_size + 1)[1]:
                 paths.find(plan.max_size)
             best.take(emitter, *paths.found)
             if not best.full:
                 return Searched(ranked(best.results), len(best.results), plan.max_size, complete=True)
-            reach = max(small, *(len(each.result.tuples) for each in best.results))
-            count = paths.count(min(reach, MOST_COUNTED))
-            if reach > MOST_COUNTED:
-                shorter = replace(plan, max_size=reach)
-                count += len(self._found(query, shorter, bitmaps, now, MOST_COUNTED)[0])
-            return Searched(ranked(best.results), count, reach, complete=True)
+            largest_size = max(small_size, *(len(each.result.tuples) for each in best.results))
+            count = paths.count(min(largest_size, MOST_COUNTED))
+            if largest_size > MOST_COUNTED:
+                counting_plan = replace(plan, max_size=largest_size)
+                count += len(self._found(query, counting_plan, bitmaps, now, MOST_COUNTED)[0])
+            return Searched(ranked(best.results), count, largest_size, complete=True)
         except TimeLimitError:
-            partials, orders = before
+            partials, orders = small_results
             best = Best(most, ceilings)
             best.form(emitter, partials.take(np.argsort(-orders, kind="stable")[:most]))
-            return Searched(ranked(best.results), paths.count(small), small, complete=False)
+            return Searched(ranked(best.results), paths.count(small_size), small_size, complete=False)
 
     def _found(
-        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, done: int
+        self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, searched_size: int
     ) -> tuple[Partials, ResultEmitter]:
-        """The live results of a plan with more than ``done`` tuples, and their emitter."""
-        own = {query: self._meshes.passing(plan)}
-        emitter = self._emitter(own)
-        mesh = own[query].mesh
+        """The live results of a plan with more than ``searched_size`` tuples, and their emitter."""
+        tenants = {query: self._meshes.passing(plan)}
+        emitter = self._emitter(tenants)
+        mesh = tenants[query].mesh
         partials = mesh.add([query], coded_by(mesh, bitmaps))
-        wanted = (partials.end > now) & (partials.sizes > done)
-        return partials.take(wanted & self._agreeing(partials, own.__getitem__)), emitter
+        is_wanted = (partials.end > now) & (partials.sizes > searched_size)
+        return partials.take(is_wanted & self._agreeing(partials, tenants.__getitem__)), emitter
 
-    def _emitter(self, own: Mapping[int, ResultSource]) -> ResultEmitter:
+    def _emitter(self, sources: Mapping[int, ResultSource]) -> ResultEmitter:
         return ResultEmitter(
-            own.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
+            sources.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
         )
 
 
@@ -237,8 +239,8 @@ def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
 
     Ranks in place of numbers keep the number of shapes of searches small.
     """
-    carrying = _carrying(plan, bitmaps)
-    order = sorted(range(len(carrying)), key=carrying.__getitem__)
+    tuple_counts = _carrying(plan, bitmaps)
+    order = sorted(range(len(tuple_counts)), key=tuple_counts.__getitem__)
     return tuple(2.0 ** (order.index(slot) - len(order)) for slot in range(len(order)))
 
 
@@ -282,49 +284,49 @@ class Best:
         tier, order = self.ceilings.of_size(size)
         return (-tier, -order) > self.results[-1].order[:2]
 
-    def take(self, emitter: ResultEmitter, found: Partials, orders: Floats | None = None) -> None:
+    def take(self, emitter: ResultEmitter, partials: Partials, orders: Floats | None = None) -> None:
         """Add results; those that cannot be among the best are not scored. ``orders``: if known."""
         if orders is not None:
-            self._take(emitter, found, orders, counted=True)
+            self._take(emitter, partials, orders, counted=True)
             return
-        sizes = found.sizes
+        sizes = partials.sizes
         for size in distinct(sizes).tolist():
             if self.none_better(size):
                 break
-            some = found.take(sizes == size)
-            above = np.full(len(some), np.inf) if self.ceilings is None else self.ceilings.of(some)
-            self._take(emitter, some, above, counted=self.ceilings is None)
+            sized = partials.take(sizes == size)
+            bounds = np.full(len(sized), np.inf) if self.ceilings is None else self.ceilings.of(sized)
+            self._take(emitter, sized, bounds, counted=self.ceilings is None)
 
-    def form(self, emitter: ResultEmitter, found: Partials) -> None:
+    def form(self, emitter: ResultEmitter, partials: Partials) -> None:
         """Add results, each of which is scored."""
-        new = (event.result for event in emitter.events([found], snapshot=True))
-        made = (candidate(each) for each in new if each.op == "+")
-        self.results = nsmallest(self._most, [*self.results, *made])
+        results = (event.result for event in emitter.events([partials], snapshot=True))
+        candidates = (candidate(each) for each in results if each.op == "+")
+        self.results = nsmallest(self._most, [*self.results, *candidates])
 
-    def _take(self, emitter: ResultEmitter, found: Partials, above: Floats, *, counted: bool) -> None:
+    def _take(self, emitter: ResultEmitter, partials: Partials, bounds: Floats, *, counted: bool) -> None:
         """Add results in the order of their ceilings, so that the rest need not be scored."""
-        rows = np.arange(len(found))
-        while len(rows := _hopeful(above, rows, self.least)):
+        rows = np.arange(len(partials))
+        while len(rows := _hopeful(bounds, rows, self.least)):
             check()
-            if self.full and above.item(rows.item(0)) <= self.least + _EQUAL:
+            if self.full and bounds.item(rows.item(0)) <= self.least + _EQUAL:
                 rows = rows[:_TIES]
             if self.ceilings is not None and self.full and not counted and len(rows) > _SCORED:
-                above[rows] = self.ceilings.of(found.take(rows), emitter.tree)
+                bounds[rows] = self.ceilings.of(partials.take(rows), emitter.tree)
                 counted = True
                 continue
-            page = max(_SCORED, self._most - len(self.results))
-            some, rows = rows[:page], rows[page:]
-            self.form(emitter, found.take(some))
+            page_size = max(_SCORED, self._most - len(self.results))
+            page_rows, rows = rows[:page_size], rows[page_size:]
+            self.form(emitter, partials.take(page_rows))
 
 
-def _hopeful(above: Floats, rows: Ints, least: float) -> Ints:
+def _hopeful(bounds: Floats, rows: Ints, least: float) -> Ints:
     """The rows whose ceilings reach an order, the highest first."""
-    rows = rows[above[rows] >= least]
-    return rows[np.argsort(-above[rows], kind="stable")]
+    rows = rows[bounds[rows] >= least]
+    return rows[np.argsort(-bounds[rows], kind="stable")]
 
 
-def ranked(best: list[Candidate]) -> list[Result]:
-    return [_placed(each.result, rank) for rank, each in enumerate(best, 1)]
+def ranked(candidates: list[Candidate]) -> list[Result]:
+    return [_placed(each.result, rank) for rank, each in enumerate(candidates, 1)]
 
 
 def _placed(result: Result, rank: int) -> Result:

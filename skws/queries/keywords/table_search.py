@@ -56,32 +56,32 @@ class TableSearch:
 
     def compact(self, slots: Ints) -> None:
         """The operator's tuples have new slots, in the same order; removed ones have negative slots."""
-        there = np.flatnonzero(self._slots != _GONE)
-        self._slots[there] = slots.take(self._slots.take(there))
+        copies = np.flatnonzero(self._slots != _GONE)
+        self._slots[copies] = slots.take(self._slots.take(copies))
         self._covered = int(np.count_nonzero(slots[: self._covered] >= 0))
 
     def _is_worn(self, operator: KeywordOperator) -> bool:
         """True if most copies are dead, or the words of very many table rows are in memory."""
-        dead = np.count_nonzero(self._slots == _GONE)
-        learned = operator.searches.words.indexed - len(self._slots)
-        return bool(dead > max(_FEW, len(self._slots) // 2) or learned > _LEARNED)
+        dead_copies = np.count_nonzero(self._slots == _GONE)
+        learned_rows = operator.searches.words.indexed - len(self._slots)
+        return bool(dead_copies > max(_FEW, len(self._slots) // 2) or learned_rows > _LEARNED)
 
     def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
         """End the copies of tuples that have ended."""
         own_ends = operator.store.live.tuples.end[self._stored :]
-        there = self._slots != _GONE
+        is_live = self._slots != _GONE
         ends = np.full(len(self._slots), ALWAYS)
-        ends[there] = store.live.tuples.end.take(self._slots[there])
-        changed = np.flatnonzero(ends != own_ends)
-        if len(changed):
-            operator.end(changed + self._stored, ends.take(changed))
+        ends[is_live] = store.live.tuples.end.take(self._slots[is_live])
+        changed_copies = np.flatnonzero(ends != own_ends)
+        if len(changed_copies):
+            operator.end(changed_copies + self._stored, ends.take(changed_copies))
 
     def _copy(self, operator: KeywordOperator, store: LiveStore, now: int) -> None:
         """Copy the tuples of the stream that are new and alive."""
         tuples = store.live.tuples
         new = slice(self._covered, None)
-        copied = (tuples.end[new] > now) & ~np.isin(tuples.relation[new], self._tables)
-        slots = np.flatnonzero(copied) + self._covered
+        is_copied = (tuples.end[new] > now) & ~np.isin(tuples.relation[new], self._tables)
+        slots = np.flatnonzero(is_copied) + self._covered
         slots = slots.take(np.argsort(tuples.start.take(slots), kind="stable"))
         if len(slots):
             operator.insert(store.batch_of(slots))

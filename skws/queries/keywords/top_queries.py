@@ -55,8 +55,8 @@ class TopPlan(SearchPlan):
 
     def check_change(self, before: Stream) -> None:
         """Results over removed relations and joins are retracted, which the query must allow."""
-        removed = SchemaChange(before.schema, self.stream.schema).removed
-        if any(removed) and self.choice.append_only:
+        removals = SchemaChange(before.schema, self.stream.schema).removed
+        if any(removals) and self.choice.append_only:
             raise UsageError(
                 "--append-only excludes retractions, and the new schema removes relations or joins"
             )
@@ -98,14 +98,14 @@ class TopOperator(Operator):
         return self._alive(self._tops)
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
-        added = {plan.query.name: plan for plan in plans if isinstance(plan, TopPlan)}
-        begun = bool(self._plans)
-        self._plans |= added
-        if begun and self._engine.now <= ALWAYS:
-            self._filtered(self._answer(self._engine, added))
-            return self._alive(added)
+        top_plans = {plan.query.name: plan for plan in plans if isinstance(plan, TopPlan)}
+        has_plans = bool(self._plans)
+        self._plans |= top_plans
+        if has_plans and self._engine.now <= ALWAYS:
+            self._filtered(self._answer(self._engine, top_plans))
+            return self._alive(top_plans)
         self._begin(self._state.logged_in_order(self._window))
-        return self._alive(added)
+        return self._alive(top_plans)
 
     def rebuild(self, past: Sequence[LoggedBatch]) -> None:
         self._begin(self._state.in_order(past))
@@ -149,8 +149,10 @@ class TopOperator(Operator):
     def expect_begins(self, begins: Begins) -> None:
         all_begins = [each for name in self._plans for each in begins.get(name, ())]
         self._engine.expect_begins(each for each in all_begins if each.score is None)
-        for name, scored in _by_name(each for each in all_begins if each.score is not None).items():
-            self._tops[name].rescore({each.id: (convert(each.score, Score), each.begin) for each in scored})
+        for name, scored_begins in _by_name(each for each in all_begins if each.score is not None).items():
+            self._tops[name].rescore(
+                {each.id: (convert(each.score, Score), each.begin) for each in scored_begins}
+            )
 
     @property
     def living(self) -> int:
@@ -211,14 +213,14 @@ class TopOperator(Operator):
             yield arrived
             return
         deletes = batch.delete
-        later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
-        yield from arrived.cut((np.flatnonzero(later) + 1).tolist())
+        is_later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
+        yield from arrived.cut((np.flatnonzero(is_later) + 1).tolist())
 
     def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
         """The changes that records cause."""
         if by_position(self._window):
-            inserted = ~arrived.batch.deletes()
-            ticks, times = arrived.ticks[inserted].tolist(), arrived.batch.time[inserted].tolist()
+            is_insertion = ~arrived.batch.deletes()
+            ticks, times = arrived.ticks[is_insertion].tolist(), arrived.batch.time[is_insertion].tolist()
             self._times = dict(zip(ticks, times, strict=True))
         results_by_name = self._filtered(self._engine.take(arrived))
         now = self._engine.now
@@ -234,8 +236,8 @@ class TopOperator(Operator):
             by_name: defaultdict[str, list[Result]] = defaultdict(list)
             for result in portion:
                 by_name[result.name].append(result)
-            for name, mine in by_name.items():
-                results_by_name[name] += self._tops[name].take(mine)
+            for name, query_results in by_name.items():
+                results_by_name[name] += self._tops[name].take(query_results)
         return results_by_name
 
     def _alive(self, names: Iterable[str]) -> list[Result]:
@@ -267,18 +269,20 @@ def _instants(results: Iterable[Result], least: int) -> Iterator[list[Result]]:
 
 
 def _by_name(begins: Iterable[Begin]) -> dict[str, list[Begin]]:
-    found: defaultdict[str, list[Begin]] = defaultdict(list)
+    begins_by_name: defaultdict[str, list[Begin]] = defaultdict(list)
     for begin in begins:
-        found[begin.name].append(begin)
-    return found
+        begins_by_name[begin.name].append(begin)
+    return begins_by_name
 
 
 def _plan(query: Query, stream: Stream) -> Plan:
     ranking = ranking_of(query.options) or RankingChoice()
-    own = query.options.get(WINDOW)
-    window = stream.window if own is None else parse_window(own)
+    window_text = query.options.get(WINDOW)
+    window = stream.window if window_text is None else parse_window(window_text)
     if isinstance(window, ExpressionWindow):
         raise UsageError(f"window {window.text!r}: the best results need a window of time or of tuples")
     if isinstance(window, CountWindow) != stream.by_count:
-        raise UsageError(f"window {own!r}: the job has a window of {'tuples' if stream.by_count else 'time'}")
+        raise UsageError(
+            f"window {window_text!r}: the job has a window of {'tuples' if stream.by_count else 'time'}"
+        )
     return keyword_plan(query, stream, window, ranking)

@@ -65,16 +65,16 @@ def updated(before: Result, after: Result, begin: float | None) -> Result | None
 
 def changes(before: Sequence[ResultTuple], after: Sequence[ResultTuple]) -> Changed:
     """The attributes whose values differ, by tuple, in order of ``after``."""
-    differing = [(one, each) for one, each in zip(before, after, strict=True) if one.row != each.row]
-    if any(one.id != each.id for one, each in differing):  # they are in another order
-        by_id = {one.id: one for one in before}
-        differing = [(by_id[each.id], each) for each in after]
+    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old.row != new.row]
+    if any(old.id != new.id for old, new in pairs):  # they are in another order
+        by_id = {old.id: old for old in before}
+        pairs = [(by_id[new.id], new) for new in after]
     changed = []
-    for one, each in differing:
-        former = one.row
-        names = tuple(name for name, value in each.row.items() if former[name] != value)
+    for old, new in pairs:
+        old_row = old.row
+        names = tuple(name for name, value in new.row.items() if old_row[name] != value)
         if names:
-            changed.append((each.id, names))
+            changed.append((new.id, names))
     return tuple(changed)
 
 
@@ -128,21 +128,25 @@ class Updates:
         """
         if not self._compares(retractions):
             return results  # the usual case
-        encoded = [self._instant(each, reached) for each in results] if instants is None else instants
-        return [told for one in self._instants(results, encoded) for told in self._told(one)]
+        result_instants = [self._instant(each, reached) for each in results] if instants is None else instants
+        return [
+            report
+            for instant_results in self._instants(results, result_instants)
+            for report in self._told(instant_results)
+        ]
 
     def _compares(self, retractions: int) -> bool:
         """True if the next results have to be compared with others."""
         return bool(retractions or self._held)
 
-    def _instant(self, result: Result, reached: float | None) -> float | None:
-        del reached  # all are later
+    def _instant(self, result: Result, previous_time: float | None) -> float | None:
+        del previous_time  # all are later
         return instant_of(result)
 
     def rest(self) -> list[Result]:
         """The remaining reports, at the end of a batch."""
-        waiting, self._held = self._held, []
-        return self._told(waiting)
+        results, self._held = self._held, []
+        return self._told(results)
 
     def as_told(self, result: Result) -> Result:
         """A live result, with the begin that was reported."""
@@ -151,8 +155,8 @@ class Updates:
 
     def begins(self) -> list[Begin]:
         """The begins of results that were updated since the last call; a log keeps them with its records."""
-        new, self._new = self._new, {}
-        return list(new.values())
+        begins, self._new = self._new, {}
+        return list(begins.values())
 
     def all_begins(self) -> list[Begin]:
         """The begins of all live results that were updated."""
@@ -191,15 +195,15 @@ class Updates:
         """Give another query the reported results of the ``first`` one, from the tick ``now`` on."""
         del now  # results that are over then are not reported again
         begins = [each for each in self.all_begins() if each.name == first]
-        followed = {(name, each.id): each._replace(name=name) for each in begins}
-        self._begins |= followed
-        self._new |= followed
+        copies = {(name, each.id): each._replace(name=name) for each in begins}
+        self._begins |= copies
+        self._new |= copies
 
     def remove(self, name: str) -> None:
         """Forget the results of a query; a later query of that name does not know their begins."""
         self._forget_begins([each for each in self.all_begins() if each.name == name])
-        self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
-        self._expected = {one: each for one, each in self._expected.items() if one[0] != name}
+        self._begins = {key: each for key, each in self._begins.items() if key[0] != name}
+        self._expected = {key: each for key, each in self._expected.items() if key[0] != name}
 
     def _begin_of(self, begin: Begin | None, result: Result) -> Begin | None:
         """The known begin of a version's result, if it is not the begin of the version."""
@@ -218,53 +222,53 @@ class Updates:
 
     def _told(self, results: list[Result]) -> list[Result]:
         """The reports on an instant."""
-        told: list[Result | None] = []
-        ended: dict[Id, int] = {}  # indexes of retractions
-        known_before: dict[Id, Begin] = {}
+        reports: list[Result | None] = []
+        retraction_indexes: dict[Id, int] = {}  # indexes of retractions
+        begins_before: dict[Id, Begin] = {}
         # Indexes of the new versions, each with the retraction that it replaces, if any, and its index.
-        added: dict[Id, tuple[int, Result | None, int]] = {}
+        additions: dict[Id, tuple[int, Result | None, int]] = {}
         for result in results:
-            name = _name(result)
+            key = _name(result)
             if result.op != "-":
-                before = ended.pop(name, None)
-                if before is None:
-                    added[name] = len(told), None, 0
-                    told.append(result)
+                retraction_index = retraction_indexes.pop(key, None)
+                if retraction_index is None:
+                    additions[key] = len(reports), None, 0
+                    reports.append(result)
                 else:
-                    former = told[before]
-                    assert former is not None  # noqa: S101 - a retraction stays until a version replaces it
-                    update = self._update(former, result)
+                    former_result = reports[retraction_index]
+                    assert former_result is not None  # noqa: S101 - a retraction stays until a version replaces it
+                    update = self._update(former_result, result)
                     if update is None or not self.replaces:
-                        told[before] = None
-                    added[name] = len(told), former, before
-                    told.append(_taking_over(update, self.replaces))
+                        reports[retraction_index] = None
+                    additions[key] = len(reports), former_result, retraction_index
+                    reports.append(_taking_over(update, self.replaces))
                 continue
-            begin = self._begin_of(self._begins.pop(name, None), result)
-            index, former, before = added.pop(name, (None, None, 0))
-            if index is not None and former is None:  # found and retracted in one instant
-                told[index] = None
+            begin = self._begin_of(self._begins.pop(key, None), result)
+            index, former_result, retraction_index = additions.pop(key, (None, None, 0))
+            if index is not None and former_result is None:  # found and retracted in one instant
+                reports[index] = None
                 continue
-            if index is not None and former is not None:  # updated and retracted in one instant
-                told[before] = told[index] = None
-                result = replace(former, end=result.end)  # noqa: PLW2901 - retracts the version before
+            if index is not None and former_result is not None:  # updated and retracted in one instant
+                reports[retraction_index] = reports[index] = None
+                result = replace(former_result, end=result.end)  # noqa: PLW2901 - retracts the version before
             elif begin is not None:
                 result = replace(result, start=begin.begin)  # noqa: PLW2901 - the reported begin
             if begin is not None:
-                known_before[name] = begin
-            ended[name] = len(told)
-            told.append(result)
-        self._forget_begins(each for n, each in known_before.items() if n in ended)
-        return [each for each in told if each is not None]
+                begins_before[key] = begin
+            retraction_indexes[key] = len(reports)
+            reports.append(result)
+        self._forget_begins(each for name, each in begins_before.items() if name in retraction_indexes)
+        return [report for report in reports if report is not None]
 
-    def _forget_begins(self, ended: Iterable[Begin]) -> None:
+    def _forget_begins(self, begins: Iterable[Begin]) -> None:
         """Forget the begins of ended results: under another schema the same versions may begin again."""
-        for each in ended:
-            name = each.name, each.id
-            new = self._new.get(name)
-            if new is not None and new.version == each.version:
-                del self._new[name]  # no log has it
+        for begin in begins:
+            key = begin.name, begin.id
+            noted = self._new.get(key)
+            if noted is not None and noted.version == begin.version:
+                del self._new[key]  # no log has it
             else:
-                self._new[name] = each._replace(begin=each.version)
+                self._new[key] = begin._replace(begin=begin.version)
 
     def _update(self, before: Result, after: Result) -> Result | None:
         """The update from a retraction, which has the reported begin, to the next version."""
@@ -332,20 +336,20 @@ class _History:
         """A history for another query: the present version, no earlier one, and the begin of the result."""
         last = self.versions[-1]
         version = _Version(last.start, last.end, replace(last.result, name=name))
-        followed = _History([version])
-        followed.begin_at_last(self.begin_at(len(self.versions) - 1))
-        followed.told = self.told and replace(self.told, name=name)
-        return followed
+        copy = _History([version])
+        copy.begin_at_last(self.begin_at(len(self.versions) - 1))
+        copy.told = self.told and replace(self.told, name=name)
+        return copy
 
     def apply(self, result: Result) -> None:
         """Add a version, or the end of one."""
-        places = [place for place, each in enumerate(self.versions) if each.start == result.start]
-        if not places:
+        indexes = [index for index, each in enumerate(self.versions) if each.start == result.start]
+        if not indexes:
             version = _Version(result.start, None, result)
             self.versions.append(version)
             self.versions.sort(key=lambda each: _at(each.start))
         else:
-            version = self.versions[places[0]]
+            version = self.versions[indexes[0]]
         if result.op == "-":
             version.end = result.end
         else:
@@ -358,14 +362,14 @@ class _History:
 
     def begin_at(self, index: int) -> float | None:
         """The begin of the result that has the version at ``index``."""
-        while not (first := self._is_first_known(index)) and index:
+        while not (is_first := self._is_first_known(index)) and index:
             if self.versions[index - 1].end != self.versions[index].start:
                 break
             index -= 1
-        return self.begin if not (index or first or self.begin is None) else self.versions[index].start
+        return self.begin if not (index or is_first or self.begin is None) else self.versions[index].start
 
-    def _is_first_known(self, place: int) -> bool:
-        return self.known is not None and _at(self.versions[place].start) <= self.known
+    def _is_first_known(self, index: int) -> bool:
+        return self.known is not None and _at(self.versions[index].start) <= self.known
 
     def begin_at_last(self, begin: float | None) -> None:
         """Set the begin of the result during the last version, whatever versions are known."""
@@ -410,19 +414,19 @@ def _keyed(schema: Schema) -> set[str]:
     return {relation.name for relation in present if relation.key and not relation.table}
 
 
-def _lived(told: Iterable[Result]) -> list[Result]:
+def _lived(reports: Iterable[Result]) -> list[Result]:
     """The reports without results that come with their retraction and ended before they began."""
     insertions: dict[Id, int] = {}
-    left: list[Result | None] = []
-    for result in told:
-        name = _name(result)
+    kept_reports: list[Result | None] = []
+    for result in reports:
+        key = _name(result)
         if result.op == "+":
-            insertions[name] = len(left)
-        elif result.op == "-" and name in insertions and _at(result.end) <= _at(result.start):
-            left[insertions.pop(name)] = None
+            insertions[key] = len(kept_reports)
+        elif result.op == "-" and key in insertions and _at(result.end) <= _at(result.start):
+            kept_reports[insertions.pop(key)] = None
             continue
-        left.append(result)
-    return [each for each in left if each is not None]
+        kept_reports.append(result)
+    return [each for each in kept_reports if each is not None]
 
 
 def _taking_over(update: Result | None, replaces: bool) -> Result | None:
@@ -441,10 +445,10 @@ class CorrectedUpdates(Updates):
         self._horizon = float("-inf")
         self._known: dict[Id, _History] = {}
 
-    def go_on(self, before: Updates, alive: Iterable[Result]) -> None:
-        """Replace another ``Updates``, whose results are ``alive``, each as its present version."""
-        self._new = {(each.name, each.id): each for each in before.begins()}
-        for result in self._corrected(alive):
+    def go_on(self, before: Updates, results: Iterable[Result]) -> None:
+        """Replace another ``Updates``, given its live ``results``, each as its present version."""
+        self._new = {(begin.name, begin.id): begin for begin in before.begins()}
+        for result in self._corrected(results):
             history = self._known.setdefault(_name(result), _History())
             insertion = replace(result, op="+", snapshot=False)
             history.apply(insertion)
@@ -467,43 +471,45 @@ class CorrectedUpdates(Updates):
         del retractions
         return True  # results of earlier instants may be corrections
 
-    def _instant(self, result: Result, reached: float | None) -> float | None:
-        return max(_at(instant_of(result)), _at(reached))
+    def _instant(self, result: Result, previous_time: float | None) -> float | None:
+        return max(_at(instant_of(result)), _at(previous_time))
 
     def as_told(self, result: Result) -> Result:
         history = self._known.get(_name(result))
-        for place, version in enumerate(history.versions if history else ()):
+        for index, version in enumerate(history.versions if history else ()):
             if history is not None and version.start == result.start:
-                return replace(result, start=history.begin_at(place))
+                return replace(result, start=history.begin_at(index))
         return result
 
     def all_begins(self) -> list[Begin]:
         """The begins of all versions: a late record may make an earlier one the last again."""
         begins = []
-        for (name, one), history in self._known.items():
+        for (name, result_id), history in self._known.items():
             for index, version in enumerate(history.versions):
                 begin, end = history.begin_at(index), version.end
                 if begin != version.start or history.known == begin:
                     end = version.result.end if end is None else end
-                    begins.append(Begin(name, one, version.start, begin, end))
+                    begins.append(Begin(name, result_id, version.start, begin, end))
         return begins
 
     def expect(self, begins: Iterable[Begin]) -> None:
         computed, self._new = self._new, {}
         expected: dict[Id, dict[float | None, Begin]] = {}
-        for each in begins:
-            expected.setdefault((each.name, each.id), {})[each.version] = each
-        for name in computed.keys() | expected.keys():
-            if (history := self._known.get(name)) is not None:
-                own = expected.get(name, {})
+        for begin in begins:
+            expected.setdefault((begin.name, begin.id), {})[begin.version] = begin
+        for key in computed.keys() | expected.keys():
+            if (history := self._known.get(key)) is not None:
+                begins_by_version = expected.get(key, {})
                 first, version = history.versions[0].start, history.versions[-1].start
-                if first != version and first in own:
-                    history.begin = own[first].begin
-                    if version not in own and name not in computed:
+                if first != version and first in begins_by_version:
+                    history.begin = begins_by_version[first].begin
+                    if version not in begins_by_version and key not in computed:
                         continue
                 # Without a logged begin, the result began with the present version. Earlier versions may
                 # precede it: another shard had the result then.
-                history.begin_at_last(own[version].begin if version in own else version)
+                history.begin_at_last(
+                    begins_by_version[version].begin if version in begins_by_version else version
+                )
 
     def forget(self, now: int, horizon: int) -> None:
         del now
@@ -513,43 +519,45 @@ class CorrectedUpdates(Updates):
             self._new = {name: each for name, each in self._new.items() if name in self._known}
             self._limit = 2 * len(self._known) + _LEAST
 
-    def begin_anew(self, ended: Iterable[Result]) -> None:
-        for each in ended:
-            history = self._known.get(_name(each))
+    def begin_anew(self, results: Iterable[Result]) -> None:
+        for result in results:
+            history = self._known.get(_name(result))
             if history is not None:
-                history.known = _at(each.start)
-                self._note([Begin(each.name, each.id, each.start, each.start, each.end)])
+                history.known = _at(result.start)
+                self._note([Begin(result.name, result.id, result.start, result.start, result.end)])
 
     def follow(self, first: str, name: str, now: int) -> None:
-        followed = {
-            (name, one): each.called(name)
-            for (query, one), each in self._known.items()
+        histories = {
+            (name, result_id): each.called(name)
+            for (query, result_id), each in self._known.items()
             if query == first and not each.over(now / MICROSECOND)
         }
-        self._known |= followed
-        self._note(begin for each in followed.values() if (begin := self._begin(each)))
+        self._known |= histories
+        self._note(begin for each in histories.values() if (begin := self._begin(each)))
 
     def remove(self, name: str) -> None:
-        histories = [each for one, each in self._known.items() if one[0] == name]
-        self._note(each._replace(begin=each.version) for one in histories if (each := self._begin(one)))
-        self._known = {one: each for one, each in self._known.items() if one[0] != name}
+        histories = [history for key, history in self._known.items() if key[0] == name]
+        self._note(
+            begin._replace(begin=begin.version) for history in histories if (begin := self._begin(history))
+        )
+        self._known = {key: history for key, history in self._known.items() if key[0] != name}
 
     def _told(self, results: list[Result]) -> list[Result]:
-        told: list[Result] = []
-        touched: dict[Id, None] = {}
+        reports: list[Result] = []
+        changed_keys: dict[Id, None] = {}
         keyed = _keyed(self.schema)
         for result in results:
-            name = _name(result)
+            key = _name(result)
             # A change of the schema may have removed a relation with a key, and retracts its results.
-            if name not in self._known and not any(each.relation in keyed for each in result.tuples):
-                told.append(result)
+            if key not in self._known and not any(each.relation in keyed for each in result.tuples):
+                reports.append(result)
                 continue
-            self._known.setdefault(name, _History()).apply(result)
-            touched[name] = None
-        for name in touched:
-            told += self._difference(self._known[name])
-        lived = _lived(told)
-        return sorted(lived, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
+            self._known.setdefault(key, _History()).apply(result)
+            changed_keys[key] = None
+        for key in changed_keys:
+            reports += self._difference(self._known[key])
+        lived_reports = _lived(reports)
+        return sorted(lived_reports, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
 
     def _difference(self, history: _History) -> Iterator[Result]:
         """The reports that bring the last report on an id up to date."""
@@ -558,7 +566,7 @@ class CorrectedUpdates(Updates):
             history.drop_unlived()
         before, last = history.told, history.versions[-1]
         begin = last.start if self.replaces else history.begin_at(len(history.versions) - 1)
-        now = replace(last.result, op="+", start=begin)
+        insertion = replace(last.result, op="+", start=begin)
         if (
             before is not None
             and before.op != "-"
@@ -568,19 +576,19 @@ class CorrectedUpdates(Updates):
             before = None  # it had expired
         if last.end is None:
             if before is None or before.op == "-":
-                history.told = now
-                yield now
+                history.told = insertion
+                yield insertion
             elif self.replaces:
-                history.told, told = self._replaced(before, last)
-                yield from told
+                history.told, reports = self._replaced(before, last)
+                yield from reports
             else:
-                history.told = now
+                history.told = insertion
                 yield from self._updated(before, last, begin)
-            if (noted := self._begin(history)) is not None:
-                self._note([noted])
+            if (moved_begin := self._begin(history)) is not None:
+                self._note([moved_begin])
             elif before is not None and before.op != "-" and before.start != begin:
                 # Otherwise an earlier part of the log would determine its begin.
-                self._note([Begin(now.name, now.id, last.start, begin, last.result.end)])
+                self._note([Begin(insertion.name, insertion.id, last.start, begin, last.result.end)])
             return
         if self.replaces and before is not None:
             begin = before.start
@@ -592,26 +600,26 @@ class CorrectedUpdates(Updates):
         ):
             return
         if before is None or (before.op == "-" and _at(before.end) < _at(retraction.end)):
-            if _at(retraction.end) <= _at(now.start):
+            if _at(retraction.end) <= _at(insertion.start):
                 return  # a late record has ended it before it began
-            yield now
+            yield insertion
         history.told = retraction
         yield retraction
 
     def _updated(self, before: Result, last: _Version, begin: float | None) -> Iterator[Result]:
-        told = updated(replace(before, until=before.end), last.result, begin)
-        if told is None and before.start != begin:
-            told = replace(last.result, op="~", start=begin, at=last.start, snapshot=False)
-        if told is not None:
-            yield told
+        update = updated(replace(before, until=before.end), last.result, begin)
+        if update is None and before.start != begin:
+            update = replace(last.result, op="~", start=begin, at=last.start, snapshot=False)
+        if update is not None:
+            yield update
 
     def _replaced(self, before: Result, last: _Version) -> tuple[Result, list[Result]]:
         """The result that is reported last from now on, and the reports of the change."""
-        told = updated(replace(before, until=before.end), last.result, before.start)
-        if told is None:
+        update = updated(replace(before, until=before.end), last.result, before.start)
+        if update is None:
             return replace(last.result, op="+", start=before.start), []
-        now = found_again(told)
-        return now, [replace(before, op="-", end=last.start, score=None, snapshot=False), now]
+        insertion = found_again(update)
+        return insertion, [replace(before, op="-", end=last.start, score=None, snapshot=False), insertion]
 
     def _begin(self, history: _History) -> Begin | None:
         last, begin = history.versions[-1], history.begin_at(len(history.versions) - 1)
@@ -659,7 +667,7 @@ class ShardUpdates:
 
     def remove(self, name: str) -> None:
         """Forget the results of a query; a later query of that name does not know their begins."""
-        self._begins = {one: each for one, each in self._begins.items() if one[0] != name}
+        self._begins = {key: each for key, each in self._begins.items() if key[0] != name}
 
     def take(self, results: Sequence[tuple[int, LiveResult]]) -> list[LiveResult]:
         """The reports that a single engine would make, from the results of all shards.
@@ -669,31 +677,31 @@ class ShardUpdates:
         if not (self._begins or any(result.op == "-" for _, result in results)):
             return [result for _, result in results]
         self._forget(results[-1][1] if results else None)
-        told: list[Result | None] = []
-        ended: dict[Id, tuple[int, int]] = {}  # indexes of retractions, and their shards
+        reports: list[Result | None] = []
+        retractions: dict[Id, tuple[int, int]] = {}  # indexes of retractions, and their shards
         for shard, encoded in results:
             result = encoded.parsed
             if not result.network or result.place is not None or result.snapshot:
                 if result.snapshot:  # a query that begins only knows present versions
                     self._begins.pop((*_name(result), result.start), None)
-                told.append(result)
+                reports.append(result)
                 continue
-            name = _name(result)
+            key = _name(result)
             result = self._as_told(result)
             if result.op == "-":
-                ended[name] = len(told), shard
-            elif result.op == "+" and name in ended:
-                index, other = ended.pop(name)
-                before = told[index]
-                if other != shard and before is not None and before.start != before.end == result.start:
-                    update = updated(before, result, before.start)
+                retractions[key] = len(reports), shard
+            elif result.op == "+" and key in retractions:
+                index, other_shard = retractions.pop(key)
+                former = reports[index]
+                if other_shard != shard and former is not None and former.start != former.end == result.start:
+                    update = updated(former, result, former.start)
                     if update is None or not self._replaces:
-                        self._note(Begin(*name, result.start, before.start, result.end))
-                        told[index] = None
-                    told.append(_taking_over(update, self._replaces))
+                        self._note(Begin(*key, result.start, former.start, result.end))
+                        reports[index] = None
+                    reports.append(_taking_over(update, self._replaces))
                     continue
-            told.append(result)
-        return [each for each in told if each is not None]
+            reports.append(result)
+        return [each for each in reports if each is not None]
 
     def _as_told(self, result: Result) -> Result:
         """A retraction or update of a result, with the begin that is known here."""
@@ -715,5 +723,5 @@ class ShardUpdates:
         if last is None or len(self._begins) <= self._limit:
             return
         now = _at(instant_of(last.parsed))
-        self._begins = {one: each for one, each in self._begins.items() if _at(each.end, now + 1) > now}
+        self._begins = {key: each for key, each in self._begins.items() if _at(each.end, now + 1) > now}
         self._limit = 2 * len(self._begins) + _LEAST

@@ -45,18 +45,20 @@ class _Run(NamedTuple):
         return self.size.bit_length() // 3
 
     @classmethod
-    def of(cls, words: Ints, texts: Ints, often: Ints) -> _Run:
+    def of(cls, words: Ints, texts: Ints, frequencies: Ints) -> _Run:
         """A run of occurrences in order of their words."""
         first = np.flatnonzero(np.diff(words, prepend=words[:1] - 1))
         bounds = np.append(first, len(words))
-        return cls(words.take(first).astype(np.int32), bounds, texts, often)
+        return cls(words.take(first).astype(np.int32), bounds, texts, frequencies)
 
     def places(self, words: Ints) -> tuple[Ints, Ints]:
         """The begins and ends of the occurrences of words."""
-        at = np.searchsorted(self.words, words)
-        at[at == len(self.words)] = 0
-        there = self.words.take(at) == words
-        return np.where(there, self.first.take(at), 0), np.where(there, self.first.take(at + 1), 0)
+        indexes = np.searchsorted(self.words, words)
+        indexes[indexes == len(self.words)] = 0
+        is_present = self.words.take(indexes) == words
+        return np.where(is_present, self.first.take(indexes), 0), np.where(
+            is_present, self.first.take(indexes + 1), 0
+        )
 
 
 class WordLists:
@@ -71,21 +73,21 @@ class WordLists:
         if not len(codes):
             return
         first = np.flatnonzero(np.diff(codes, prepend=~codes[:1]))
-        often = np.diff(np.append(first, len(codes)))
+        frequencies = np.diff(np.append(first, len(codes)))
         codes = codes.take(first)
         words = (codes >> _TEXT).view(np.int64)
-        self.runs.append(_Run.of(words, codes.astype(np.uint32).view(np.int32), _narrow(often)))
+        self.runs.append(_Run.of(words, codes.astype(np.uint32).view(np.int32), _narrow(frequencies)))
         self._merge()
 
     def of(self, word: int) -> tuple[Ints, Ints]:
         """The texts that contain a word, in order, and the number of its occurrences in each."""
         one_word = np.array([word], dtype=np.int64)
-        texts, often = [NOTHING], [NOTHING]
+        texts, frequencies = [NOTHING], [NOTHING]
         for run in self.runs:
             (begin,), (end,) = run.places(one_word)
             texts.append(run.texts[begin:end])
-            often.append(run.often[begin:end])
-        return np.concatenate(texts), np.concatenate(often)
+            frequencies.append(run.often[begin:end])
+        return np.concatenate(texts), np.concatenate(frequencies)
 
     def counts(self, words: Ints) -> Ints:
         """The number of texts that contain each word."""
@@ -97,14 +99,14 @@ class WordLists:
 
     def _merge(self) -> None:
         """Merge the last eight runs while the first of them is of no larger size class than the last one."""
-        while len(last := self.runs[-_TOGETHER:]) == _TOGETHER:
-            if last[0].order > last[-1].order or sum(run.size for run in last) > _LARGEST:
+        while len(runs := self.runs[-_TOGETHER:]) == _TOGETHER:
+            if runs[0].order > runs[-1].order or sum(run.size for run in runs) > _LARGEST:
                 return
-            words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in last])
-            texts = np.concatenate([run.texts for run in last])
+            words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in runs])
+            texts = np.concatenate([run.texts for run in runs])
             order = np.argsort(words, kind="stable")  # texts of a word stay in order
-            often = np.concatenate([run.often for run in last]).take(order)
-            self.runs[-_TOGETHER:] = [_Run.of(words.take(order), texts.take(order), often)]
+            frequencies = np.concatenate([run.often for run in runs]).take(order)
+            self.runs[-_TOGETHER:] = [_Run.of(words.take(order), texts.take(order), frequencies)]
 
 
 def _narrow(numbers: Ints) -> Ints:
@@ -140,11 +142,11 @@ class WordNumbers:
         numbers = [
             number_of_chunk[each] if each in number_of_chunk else self._look_up(each) for each in chunks
         ]
-        which = np.array(numbers, dtype=np.int64)
+        chunk_numbers = np.array(numbers, dtype=np.int64)
         bounds = np.frombuffer(self._bounds, dtype=np.int64)
-        begins = bounds.take(which)
-        counts = bounds.take(which + 1) - begins
-        position = np.repeat(np.arange(len(which)), counts)
+        begins = bounds.take(chunk_numbers)
+        counts = bounds.take(chunk_numbers + 1) - begins
+        position = np.repeat(np.arange(len(chunk_numbers)), counts)
         return position, np.frombuffer(self._stems, dtype=np.int64).take(ranges(begins, counts))
 
     def beginning(self, start: str) -> list[str]:

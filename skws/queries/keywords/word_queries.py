@@ -99,8 +99,8 @@ class WordSearches:
         self._matching.add(new)
         for number, plan in plans.items():
             self.queries[number] = MeshTenant(self.joins, plan)
-            excluded = (each for slot in plan.query.exclusions for each in slot.alternatives)
-            if conditions := [each for each in excluded if isinstance(each, Condition)]:
+            exclusions = (each for slot in plan.query.exclusions for each in slot.alternatives)
+            if conditions := [each for each in exclusions if isinstance(each, Condition)]:
                 self._conditions[number] = conditions
         return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new, rows, index))))
 
@@ -111,8 +111,8 @@ class WordSearches:
         slots, words = spread(index.label(0, matcher_of(self._schema, new)).bitmaps, new)
         if index.covered == len(rows):
             return slots, words
-        others, its = words_of(self._schema, new, rows.take(slice(index.covered, None)))
-        return np.concatenate([slots, others + index.covered]), np.concatenate([words, its])
+        later_slots, later_words = words_of(self._schema, new, rows.take(slice(index.covered, None)))
+        return np.concatenate([slots, later_slots + index.covered]), np.concatenate([words, later_words])
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
@@ -131,13 +131,13 @@ class WordSearches:
         self._matching.remove(unused)
         self.joins.forget(unused)
 
-    def insert(self, arrived: InsertedTuples, rows: Rows) -> tuple[Partials, int]:
+    def insert(self, inserted: InsertedTuples, rows: Rows) -> tuple[Partials, int]:
         """Add new live tuples with these rows; returns the results that they complete.
 
         Also returns the number of pairs of a tuple and a query that excludes it.
         """
-        labels = self.labels(rows).behind(arrived.first)
-        return self._satisfying(self.joins.insert(arrived, labels)), self.joins.exclusions(labels)
+        labels = self.labels(rows).behind(inserted.first)
+        return self._satisfying(self.joins.insert(inserted, labels)), self.joins.exclusions(labels)
 
     def labels(self, rows: Rows) -> KeywordBitmaps:
         """The words of rows, by their number, that queries ask for."""
@@ -147,28 +147,28 @@ class WordSearches:
         """As ``skws_mesh.backend.Mesh.load``, given the words of all live tuples."""
         return map(self._satisfying, self.joins.load(labels))
 
-    def _satisfying(self, found: Partials) -> Partials:
+    def _satisfying(self, partials: Partials) -> Partials:
         """Drop results with tuples that conditions of their queries exclude."""
-        if not self._conditions or not len(found):
-            return found
+        if not self._conditions or not len(partials):
+            return partials
         relation = self._live.tuples.relation
         rows: dict[int, Row] = {}
-        flags = np.ones(len(found), dtype=bool)
-        asking = np.isin(found.query, np.array(sorted(self._conditions), dtype=np.int64))
-        for at in np.flatnonzero(asking).tolist():
-            conditions = self._conditions[int(found.query[at])]
-            for slot in found.members[at][found.members[at] != NO_MEMBER].tolist():
-                mine = [each for each in conditions if each.relation == relation[slot]]
-                if mine and slot not in rows:
+        flags = np.ones(len(partials), dtype=bool)
+        has_conditions = np.isin(partials.query, np.array(sorted(self._conditions), dtype=np.int64))
+        for position in np.flatnonzero(has_conditions).tolist():
+            conditions = self._conditions[int(partials.query[position])]
+            for slot in partials.members[position][partials.members[position] != NO_MEMBER].tolist():
+                tuple_conditions = [each for each in conditions if each.relation == relation[slot]]
+                if tuple_conditions and slot not in rows:
                     rows[slot] = self._row(slot)
-                flags[at] &= not any(satisfied(each, rows[slot]) for each in mine)
-        return found if flags.all() else found.take(flags)
+                flags[position] &= not any(satisfied(each, rows[slot]) for each in tuple_conditions)
+        return partials if flags.all() else partials.take(flags)
 
     def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordSearch:
         query = plan.query
         words = tuple(self._word(slot, new) for slot in query.slots)
-        excluded = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
-        return WordSearch(words, plan.max_size, excluded, query.without, query.without_joins)
+        exclusions = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
+        return WordSearch(words, plan.max_size, exclusions, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
         word = self._by_slot.get(id(slot)) or self._asked_by(slot, new)

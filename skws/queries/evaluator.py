@@ -79,15 +79,17 @@ class OrderedBatch:
             return self
         positions = self.positions
         first = int(np.searchsorted(positions, position))
-        rest = self.batch.take(slice(first, len(self.batch)))
-        return OrderedBatch(rest, position, positions[first:], self.by_count, self.horizon)
+        batch = self.batch.take(slice(first, len(self.batch)))
+        return OrderedBatch(batch, position, positions[first:], self.by_count, self.horizon)
 
     def cut(self, ends: Iterable[int]) -> Iterator[OrderedBatch]:
         """The batch in non-empty parts; each ends before the record at one of ``ends``."""
         positions = self.positions  # counted once, however many parts there are
         for first, end in pairwise([0, *ends, len(self.batch)]):
-            some = self.batch.take(slice(first, end))
-            yield OrderedBatch(some, int(positions[first]), positions[first:end], self.by_count, self.horizon)
+            batch = self.batch.take(slice(first, end))
+            yield OrderedBatch(
+                batch, int(positions[first]), positions[first:end], self.by_count, self.horizon
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,10 +60,10 @@ def kind_of(name: str) -> Kind:
     """The kind with a name, from skws or another package. Raises UsageError if there is none."""
     if name in KINDS:
         return KINDS[name]()
-    added: Kind | None = extension(ADDED, name)
-    if added is None:
+    kind: Kind | None = extension(ADDED, name)
+    if kind is None:
         raise UsageError(f"kind of query {name!r}: expected one of {', '.join(KINDS)}{nearest(name, KINDS)}")
-    return added
+    return kind
 
 
 def live_tuples(state: StreamState) -> tuple[Key, LiveOperator]:
@@ -87,20 +87,20 @@ def plans_over(queries: Iterable[Query], stream: Stream) -> list[QueryPlan]:
 
 def plans_of(job: Job) -> dict[str, QueryPlan]:
     """The plans of a job's queries by name. Raises QueryError, PatternError, UsageError."""
-    named = job.named()
-    return dict(zip(named, plans_over(named.values(), job.stream), strict=True))
+    queries = job.named()
+    return dict(zip(queries, plans_over(queries.values(), job.stream), strict=True))
 
 
 def moment(result: LiveResult) -> float:
     """The time at which a result is emitted, in seconds since the epoch; static results come first."""
-    whole = result.parsed
-    time = instant_of(whole) if whole.place is None else whole.place.at
+    parsed = result.parsed
+    time = instant_of(parsed) if parsed.place is None else parsed.place.at
     return -1.0 if time is None else time
 
 
 def in_order_of_time(parts: Sequence[list[Result]]) -> list[Result]:
     """The results of several operators, each in order, as one list."""
-    filled = [part for part in parts if part]
-    if len(filled) == 1:
-        return filled[0]
-    return sorted((result for part in filled for result in part), key=moment)
+    nonempty = [part for part in parts if part]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    return sorted((result for part in nonempty for result in part), key=moment)

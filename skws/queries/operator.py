@@ -101,7 +101,7 @@ class StreamState:
         """The log in order, in the form that evaluators with a window read."""
         past = self.past()
         if window is not None and is_shorter(window, self.stream.window):
-            past = chain.from_iterable(self.as_it_came(one, window) for one in past)
+            past = chain.from_iterable(self.as_it_came(logged, window) for logged in past)
         yield from self.in_order(past)
 
     def as_it_came(self, logged: LoggedBatch, window: Window) -> Sequence[LoggedBatch]:
@@ -116,37 +116,37 @@ class StreamState:
             return (logged,)
         if isinstance(window, TimeWindow):  # a window of tuples cannot use their positions
             first, end = recent[0], recent[-1]
-            settled = (end.now if end.final is None else end.final) - self.stream.lateness
-            if not Retention((window,)).over(LogPart(first.now, first.position), settled, end.position):
-                lived = without(logged.batch, recent)
+            settled_time = (end.now if end.final is None else end.final) - self.stream.lateness
+            if not Retention((window,)).over(LogPart(first.now, first.position), settled_time, end.position):
+                live_tuples = without(logged.batch, recent)
                 self.past_lives = LogPart(logged.batch.latest, end.position)
-                position = first.position - lived.insertions
-                return (replace(logged, position=position, batch=lived, recent=()), *recent)
+                position = first.position - live_tuples.insertions
+                return (replace(logged, position=position, batch=live_tuples, recent=()), *recent)
         return recent
 
     def in_order(self, past: Iterable[LoggedBatch]) -> Iterator[OrderedBatch]:
         """The batches of a log, in order."""
         order = Order(self.stream)
         for accepted in self.logged(order, past):
-            arrived = order.in_order(accepted)
-            if len(arrived.batch):
-                yield arrived
+            ordered = order.in_order(accepted)
+            if len(ordered.batch):
+                yield ordered
         if self.order.final is not None:
             order.settle(self.order.final)
-            arrived = order.in_order(NO_RECORDS)
-            if len(arrived.batch):
-                yield arrived
+            ordered = order.in_order(NO_RECORDS)
+            if len(ordered.batch):
+                yield ordered
 
     def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
         """The batches of a log under the current schema, as ``order`` accepts them."""
-        removed = self.stream.schema.evolution.removed_relations
+        removed_relations = self.stream.schema.evolution.removed_relations
         for number, logged in enumerate(past):
             order.seek(order.position if number else logged.position, logged.now)
             if logged.final is not None:
                 order.settle(logged.final)
                 yield order.accepted(NO_RECORDS)  # releases records that waited for it, before the batch
-            earlier = {relation for relation, since in self.since.items() if order.position < since}
-            yield order.accepted(passed_over(logged.batch, removed | earlier))
+            later_relations = {relation for relation, since in self.since.items() if order.position < since}
+            yield order.accepted(passed_over(logged.batch, removed_relations | later_relations))
             if logged.recent:  # the live tuples do not say how far the stream had come
                 order.seek(order.position, logged.recent[-1].now)
 
@@ -171,16 +171,16 @@ def changed(stream: Stream, text: str) -> Stream:
 
 def without(batch: RecordBatch, logged: Iterable[LoggedBatch]) -> RecordBatch:
     """The records of a batch minus those in parts of the log, as multisets."""
-    parts = [one.batch for one in logged if len(one.batch)]
+    parts = [logged_batch.batch for logged_batch in logged if len(logged_batch.batch)]
     remaining = Counter(record for part in parts for record in part.records())
     since = min(int(part.time.min()) for part in parts)
-    stays = np.ones(len(batch), dtype=bool)
-    later = np.flatnonzero(batch.time >= since)
-    for row, record in zip(later.tolist(), batch.take(later).records(), strict=True):
+    remains = np.ones(len(batch), dtype=bool)
+    candidate_rows = np.flatnonzero(batch.time >= since)
+    for row, record in zip(candidate_rows.tolist(), batch.take(candidate_rows).records(), strict=True):
         if remaining[record] > 0:
             remaining[record] -= 1
-            stays[row] = False
-    return batch.take(np.flatnonzero(stays))
+            remains[row] = False
+    return batch.take(np.flatnonzero(remains))
 
 
 Key: TypeAlias = tuple[str, Hashable]
@@ -524,7 +524,7 @@ class EvaluatorOperator(Operator):
 
 def check_stays(reads: Iterable[str], before: Schema, after: Schema) -> None:
     """Raises UsageError if a relation that a query reads by name has become another one."""
-    earlier, now = nameable(before).index, nameable(after).index
+    former_index, present_index = nameable(before).index, nameable(after).index
     for name in reads:
-        if name in earlier and earlier[name] != now[name]:
+        if name in former_index and former_index[name] != present_index[name]:
             raise UsageError(f"it reads {name}, which changes: its state would be lost")

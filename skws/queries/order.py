@@ -76,35 +76,35 @@ class StreamOrder:
 
     def _counted(self, batch: RecordBatch) -> Ints:
         """Ticks by position: a deletion's is between two arrivals."""
-        deleted = batch.deletes().astype(np.int64)
-        reached: Ints = self.position + np.cumsum(1 - deleted)
-        self.position = int(reached[-1]) if len(reached) else self.position
-        return TICKS_PER_ARRIVAL * (reached - 1) + deleted
+        is_deletion = batch.deletes().astype(np.int64)
+        positions: Ints = self.position + np.cumsum(1 - is_deletion)
+        self.position = int(positions[-1]) if len(positions) else self.position
+        return TICKS_PER_ARRIVAL * (positions - 1) + is_deletion
 
     def sort_out(self, batch: RecordBatch) -> RecordBatch:
         """The records of a batch that are not too late, in order of arrival."""
-        late: Flags = batch.time < self.horizon
-        if self._by_count or not late.any():
+        is_late: Flags = batch.time < self.horizon
+        if self._by_count or not is_late.any():
             return batch
-        for record in batch.take(np.flatnonzero(late)).records():
+        for record in batch.take(np.flatnonzero(is_late)).records():
             self._on_late(record, self.horizon + self._lateness)
-        return batch.take(np.flatnonzero(~late))
+        return batch.take(np.flatnonzero(~is_late))
 
     def _without_late(self, batch: RecordBatch) -> RecordBatch:
         time = batch.time
         if (time[:1] >= self.horizon).all() and (time[1:] >= time[:-1]).all():
             return batch  # the usual case
         if self.final is None:
-            reached = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
+            latest_times = np.maximum.accumulate(np.concatenate([[self.now], time[:-1]]))
         else:
-            reached = np.full(len(batch), self.horizon + self._lateness)
-        late: Flags = time < reached[: len(batch)] - self._lateness
-        if not late.any():
+            latest_times = np.full(len(batch), self.horizon + self._lateness)
+        is_late: Flags = time < latest_times[: len(batch)] - self._lateness
+        if not is_late.any():
             return batch
-        records = batch.take(np.flatnonzero(late)).records()
-        for record, latest in zip(records, reached[: len(batch)][late].tolist(), strict=True):
+        records = batch.take(np.flatnonzero(is_late)).records()
+        for record, latest in zip(records, latest_times[: len(batch)][is_late].tolist(), strict=True):
             self._on_late(record, latest)
-        return batch.take(np.flatnonzero(~late))
+        return batch.take(np.flatnonzero(~is_late))
 
 
 class Order:
@@ -181,16 +181,16 @@ class Order:
         if len(batch):
             latest = int(batch.time.max())
             self.latest = latest if self.latest is None else max(self.latest, latest)
-            inserted = batch.insertions
-            self.position += inserted
-            self.counts.tuples += inserted
-            self.counts.deletions += len(batch) - inserted
+            insertions = batch.insertions
+            self.position += insertions
+            self.counts.tuples += insertions
+            self.counts.deletions += len(batch) - insertions
             self._order.reach(int(ticks[-1]))
         return batch
 
-    def _late(self, record: Record, reached: int) -> None:
+    def _late(self, record: Record, latest: int) -> None:
         self.counts.late += 1
-        self._on_late(record, reached)
+        self._on_late(record, latest)
 
     def pass_over(self, relations: Collection[int]) -> None:
         """Drop waiting records of some relations; they keep their positions."""
@@ -221,9 +221,9 @@ class Order:
         first = self.position - waiting.insertions
         # Without a lateness, records of the final instant are returned as they come.
         side: Literal["left", "right"] = "left" if self._lateness else "right"
-        ready = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
-        settled, self._waiting = waiting.cut(ready)
-        return self._given(settled, first)
+        ready_count = len(waiting) if ended else int(np.searchsorted(waiting.time, self._order.horizon, side))
+        ready_records, self._waiting = waiting.cut(ready_count)
+        return self._given(ready_records, first)
 
     def _given(self, batch: RecordBatch, position: int) -> OrderedBatch:
         if len(batch):
@@ -232,12 +232,14 @@ class Order:
 
     def _counting(self, batch: RecordBatch, position: int, horizon: int | None) -> OrderedBatch:
         """The records that were not ``passed_over``, with their positions."""
-        stays = batch.relation != PASSED_OVER
-        if stays.all():
+        is_present = batch.relation != PASSED_OVER
+        if is_present.all():
             return OrderedBatch(batch, position, None, self._by_count, horizon)
-        inserted = ~batch.deletes()
-        positions = (position + np.cumsum(inserted) - inserted)[stays]
-        return OrderedBatch(batch.take(np.flatnonzero(stays)), position, positions, self._by_count, horizon)
+        is_insertion = ~batch.deletes()
+        positions = (position + np.cumsum(is_insertion) - is_insertion)[is_present]
+        return OrderedBatch(
+            batch.take(np.flatnonzero(is_present)), position, positions, self._by_count, horizon
+        )
 
 
 def passed_over(batch: RecordBatch, relations: Collection[int]) -> RecordBatch:

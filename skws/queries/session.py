@@ -136,8 +136,8 @@ class Session:
 
         Queries that are added later have these results in their snapshots.
         """
-        removed = self.stream.schema.evolution.removed_relations
-        records = [record for record in records if record.relation not in removed]
+        removed_relations = self.stream.schema.evolution.removed_relations
+        records = [record for record in records if record.relation not in removed_relations]
         self._state.tables = [*self._state.tables, *records]
         return [result for each in self.operators.values() for result in each.load_tables(records)]
 
@@ -264,11 +264,11 @@ class Session:
         state.since |= dict.fromkeys(change.added[0], self.position)
         state.tables = [r for r in state.tables if r.relation not in change.removed_relations]
         changes = {}
-        for key, each in self.operators.items():
-            if each is state.live:
+        for key, operator in self.operators.items():
+            if operator is state.live:
                 changes[key] = state.live.change_schema(change, text)
             else:
-                self.operators[key], changes[key] = self._over(change, key, each)
+                self.operators[key], changes[key] = self._over(change, key, operator)
         return [result for results in self._by_query(_merged(changes.values())) for result in results]
 
     def _over(
@@ -279,7 +279,7 @@ class Session:
         The former one itself if it reads nothing that changes.
         """
         state = self._state
-        plans = [self._plan(name) for name, its in self._placed.items() if its == key]
+        plans = [self._plan(name) for name, operator_key in self._placed.items() if operator_key == key]
         if former.untouched_by(change, plans):
             return former, {}
         operator = plans[0].operator(state)
@@ -343,48 +343,50 @@ class Session:
         the batch; None if the records determine them.
         """
         self._leave_step(settled)
-        others = self._readers if record_count(recent) else []
-        others = [each for each in others if _is_within(each.keeps, self.stream.window)]
+        readers = self._readers if record_count(recent) else []
+        readers = [operator for operator in readers if _is_within(operator.keeps, self.stream.window)]
         final = self.final
         if lasting:
             first = recent[0].position if record_count(recent) else None
             self.log_replaced(LogPart(batch.latest, self.position + batch.insertions), first)
-        told = begins is None  # else the results, and their begins, are not needed
-        left = self._taken_up(batch, others) if lasting else batch
-        for part in self._parts(left) if lasting else [batch.whole]:
-            self._replay(part, without=others, told=told)
-        if left is not batch and batch.latest is not None:
-            self._state.order.count(batch.insertions - left.insertions, batch.latest)
+        needs_results = begins is None  # else the results, and their begins, are not needed
+        remaining = self._taken_up(batch, readers) if lasting else batch
+        for part in self._parts(remaining) if lasting else [batch.whole]:
+            self._replay(part, without=readers, needs_results=needs_results)
+        if remaining is not batch and batch.latest is not None:
+            self._state.order.count(batch.insertions - remaining.insertions, batch.latest)
         if reached is not None or settled is not None:
             self.seek(self.position, self.now if reached is None else reached, settled)
-            # Before others are rebuilt, as these would read again the records that wait for this time.
-            self._replay(NO_RECORDS, without=others, told=told)
-        if others:
+            # Before the readers are rebuilt, as these would read again the records that wait for this time.
+            self._replay(NO_RECORDS, without=readers, needs_results=needs_results)
+        if readers:
             logged = LoggedBatch(self.position, ALWAYS, batch.whole, final, recent)
-        for each in others:
-            assert each.keeps is not None  # noqa: S101 - it is within another window
-            each.rebuild(self._state.as_it_came(logged, each.keeps))
+        for operator in readers:
+            assert operator.keeps is not None  # noqa: S101 - it is within another window
+            operator.rebuild(self._state.as_it_came(logged, operator.keeps))
         if ended:
-            for each, some in self._inputs(NO_RECORDS, ended=True, replayed=True):
-                exhaust(each.process(some) if len(some.batch) else {})
-                exhaust(each.finish())
+            for operator, ordered in self._inputs(NO_RECORDS, ended=True, replayed=True):
+                exhaust(operator.process(ordered) if len(ordered.batch) else {})
+                exhaust(operator.finish())
         if begins is not None:
-            for each in self.operators.values():
-                each.expect_begins(begins)
+            for operator in self.operators.values():
+                operator.expect_begins(begins)
 
     def _taken_up(self, batch: LongBatch, without: Sequence[Operator]) -> LongBatch:
         """Load ``lasting_records`` into the operator that holds the live tuples; returns the others."""
         live = self._state.live
-        reading = [each for each in self.operators.values() if each.keeps is not None and each not in without]
-        return batch if live is None or reading != [live] else live.take_up(batch)
+        rebuilt_operators = [
+            each for each in self.operators.values() if each.keeps is not None and each not in without
+        ]
+        return batch if live is None or rebuilt_operators != [live] else live.take_up(batch)
 
-    def _replay(self, batch: RecordBatch, *, without: Sequence[Operator], told: bool) -> None:
-        for each, some in self._inputs(batch, ended=False, replayed=True):
-            if each not in without and len(some.batch):
-                if told:
-                    exhaust(each.process(some))
+    def _replay(self, batch: RecordBatch, *, without: Sequence[Operator], needs_results: bool) -> None:
+        for operator, ordered in self._inputs(batch, ended=False, replayed=True):
+            if operator not in without and len(ordered.batch):
+                if needs_results:
+                    exhaust(operator.process(ordered))
                 else:
-                    each.replay(some)
+                    operator.replay(ordered)
 
     def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
         """A batch that replaces a whole log, which may be very long, in parts.
@@ -428,8 +430,8 @@ class Session:
         seen them. None if some operator needs the original log of its window, or has read live tuples in
         place of it; or if a waiting record was ``passed_over``, since only its position is known.
         """
-        waiting = self._state.order.waiting
-        if (waiting.relation == PASSED_OVER).any():
+        waiting_records = self._state.order.waiting
+        if (waiting_records.relation == PASSED_OVER).any():
             return None
         lasting_operators = [each for each in self.operators.values() if each.lasts]
         if self._state.stream.by_count or len({each.keeps for each in lasting_operators}) != 1:
@@ -442,25 +444,25 @@ class Session:
             return None
         first_records = None
         for each in lasting_operators:
-            lasting = each.lasting_records()
-            if lasting is None:
+            records = each.lasting_records()
+            if records is None:
                 return None
-            first_records = first_records or lasting
-        return first_records if first_records is None else first_records.waiting_for(waiting)
+            first_records = first_records or records
+        return first_records if first_records is None else first_records.waiting_for(waiting_records)
 
     def recent(self, past: Iterable[LoggedBatch]) -> tuple[LoggedBatch, ...]:
         """The part of the original log that some operators need beside the live tuples, and its end."""
         batches: list[LoggedBatch] = []
         order = Order(self.stream)
-        for number, logged in enumerate(past if self._readers else ()):
+        for number, logged_batch in enumerate(past if self._readers else ()):
             if not number:
-                order.seek(logged.position, logged.now)
-            if logged.final is not None:
-                order.settle(logged.final)
-            batches.append(LoggedBatch(order.position, order.now, logged.batch, logged.final))
-            order.accepted(logged.batch)
+                order.seek(logged_batch.position, logged_batch.now)
+            if logged_batch.final is not None:
+                order.settle(logged_batch.final)
+            batches.append(LoggedBatch(order.position, order.now, logged_batch.batch, logged_batch.final))
+            order.accepted(logged_batch.batch)
         batches.append(LoggedBatch(self.position, self.now, NO_RECORDS, self.final))
-        parts = [LogPart(one.batch.latest, after.position) for one, after in pairwise(batches)]
+        parts = [LogPart(batch.batch.latest, next_batch.position) for batch, next_batch in pairwise(batches)]
         return tuple(batches[sum(1 for _ in takewhile(self._is_over, parts)) :])
 
     @property
@@ -486,20 +488,20 @@ class Session:
         """The number of results of a batch in order, without forming them; the only query is a pattern."""
         (key,) = self._placed.values()
         order = self._state.order
-        arrived = order.in_order(order.accepted(batch))
-        return self.operators[key].count(arrived) if len(arrived.batch) else 0
+        ordered = order.in_order(order.accepted(batch))
+        return self.operators[key].count(ordered) if len(ordered.batch) else 0
 
     def counts(self) -> Counts:
         """The numbers of records so far, and of results of all operators."""
         counts = replace(self._state.order.counts)
-        for own in (counts for each in self.operators.values() for counts in each.counts()):
-            counts.static = max(counts.static, own.static)
-            counts.unmatched_deletions = max(counts.unmatched_deletions, own.unmatched_deletions)
-            counts.excluded = max(counts.excluded, own.excluded)
-            counts.kept = max(counts.kept, own.kept)
-            counts.results += own.results
-            counts.retractions += own.retractions
-            counts.updates += own.updates
+        for operator_counts in (counts for each in self.operators.values() for counts in each.counts()):
+            counts.static = max(counts.static, operator_counts.static)
+            counts.unmatched_deletions = max(counts.unmatched_deletions, operator_counts.unmatched_deletions)
+            counts.excluded = max(counts.excluded, operator_counts.excluded)
+            counts.kept = max(counts.kept, operator_counts.kept)
+            counts.results += operator_counts.results
+            counts.retractions += operator_counts.retractions
+            counts.updates += operator_counts.updates
         return counts
 
     def settle(self, final: int) -> list[Result]:
@@ -581,12 +583,16 @@ class Session:
     def used(self, name: str | None = None) -> list[OperatorUse]:
         """The mesh operators that a keyword query, or any of them, has used."""
         key = None if name is None else self._placed.get(name)
-        operators = [each for its, each in self.operators.items() if name is None or its == key]
+        operators = [
+            each for operator_key, each in self.operators.items() if name is None or operator_key == key
+        ]
         return [use for each in operators for use in each.used(name)]
 
     def adding_needs_past(self, kind: str) -> bool:
         """True if a query of a kind reads the log when it is added now."""
-        operators = (operator for (of, _), operator in self.operators.items() if of == kind)
+        operators = (
+            operator for (operator_kind, _), operator in self.operators.items() if operator_kind == kind
+        )
         return all(each.adding_needs_log for each in operators)
 
     @property
@@ -612,8 +618,8 @@ class Session:
 
     def _drop_idle(self) -> None:
         """Forget operators without queries."""
-        used = set(self._placed.values())
-        self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used}
+        used_keys = set(self._placed.values())
+        self.operators = {key: each for key, each in self.operators.items() if each.stays or key in used_keys}
 
     def _by_query(self, results_by_query: Mapping[str, Iterable[Result]]) -> list[Iterable[Result]]:
         """The results that keyword queries share, then those of others in the order of their queries."""
@@ -633,7 +639,9 @@ class Session:
 
     def _processed(self, batch: RecordBatch, *, ended: bool) -> Iterator[Result]:
         inputs = self._inputs(batch, ended=ended, replayed=False)
-        parts = self._by_query(_merged(each.process(some) for each, some in inputs if len(some.batch)))
+        parts = self._by_query(
+            _merged(each.process(ordered) for each, ordered in inputs if len(ordered.batch))
+        )
         if ended:
             parts += self._by_query(_merged(each.finish() for each, _ in inputs))
         if len(parts) == 1:

@@ -133,11 +133,11 @@ def _refusal(union: Union, verdict: Verdict) -> Iterator[str]:
 def shown_row(union: Union, values: Output) -> JsonRow:
     """A row by column name; time stamps are ISO 8601 in UTC."""
     query = union.queries[0]
-    shown = (
+    values_shown = (
         iso(value) if term.domain is Domain.TIMESTAMP and value is not None else value
         for term, value in zip(query.output, values, strict=True)
     )
-    return dict(zip(query.names, shown, strict=True))
+    return dict(zip(query.names, values_shown, strict=True))
 
 
 def row_result(query: Query, start: float, row: JsonRow, count: int) -> Result:
@@ -146,8 +146,8 @@ def row_result(query: Query, start: float, row: JsonRow, count: int) -> Result:
     Equal rows of one time are one result, which has the row as its only tuple.
     """
     identity = blake2b(orjson.dumps([query.name, start, row]), digest_size=12).hexdigest()
-    shown = ResultTuple.given("row", identity, (), row)
-    return Result.of_tuples(query, identity, start, None, (shown,), count=count)
+    row_tuple = ResultTuple.given("row", identity, (), row)
+    return Result.of_tuples(query, identity, start, None, (row_tuple,), count=count)
 
 
 FORCE: Final = "force"
@@ -194,10 +194,10 @@ class SqlEvaluator(Evaluator):
         self._rows: dict[str, list[Row]] = {}
 
     def load_tables(self, records: Iterable[Record]) -> None:
-        loaded = list(records)
-        for record in loaded:
+        rows = list(records)
+        for record in rows:
             self._tables[self._schema.relations[record.relation].name].append(record.row)
-        if loaded:
+        if rows:
             self._run = UnionRun(self._union, self._schema, self._tables)
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
@@ -247,7 +247,7 @@ class SqlEvaluator(Evaluator):
 
     def restore(self, state: bytes) -> None:
         self._now, rows, run = json.loads(state)
-        self._rows = {name: list(map(tuple, arrived)) for name, arrived in rows.items()}
+        self._rows = {name: list(map(tuple, name_rows)) for name, name_rows in rows.items()}
         self._run.restore(run)
 
 

@@ -260,8 +260,8 @@ _mutant(
     "a record with the time of the latest one counts as late",
     (
         "skws.queries.order:StreamOrder._without_late",
-        "late: Flags = time < reached",
-        "late: Flags = time <= reached",
+        "is_late: Flags = time < latest_times",
+        "is_late: Flags = time <= latest_times",
     ),
     (
         "skws.queries.order:StreamOrder._without_late",

@@ -106,10 +106,10 @@ class KeyPartitioning:
     def places(self, batch: RecordBatch, parts: int) -> list[Ints]:
         """The positions of each part's records in the batch, in order; all parts have truncations."""
         part_numbers = np.full(len(batch), -1, dtype=np.int64)
-        for relation, blocks, mine, places in batch.rows.by_relation():
+        for relation, blocks, positions, places in batch.rows.by_relation():
             columns = self.columns[relation]
             if columns is not None:
-                part_numbers[mine] = _hashed(blocks, columns)[places] % np.uint64(parts)
+                part_numbers[positions] = _hashed(blocks, columns)[places] % np.uint64(parts)
         part_numbers[batch.truncations()] = -1
         if (part_numbers >= 0).all():
             return by_number(part_numbers, parts)
@@ -119,14 +119,16 @@ class KeyPartitioning:
         """The division for people, such as "span.trace_id, log.trace_id; all parts have service"."""
         removed_relations = schema.evolution.removed_relations
         pairs = list(zip(schema.relations, self.columns, strict=True))
-        there = [pair for number, pair in enumerate(pairs) if number not in removed_relations]
-        named = [
+        present_pairs = [pair for number, pair in enumerate(pairs) if number not in removed_relations]
+        divisions = [
             "+".join(f"{relation.name}.{relation.attributes[column].name}" for column in columns)
-            for relation, columns in there
+            for relation, columns in present_pairs
             if columns is not None
         ]
-        copied = [relation.name for relation, columns in there if columns is None]
-        return ", ".join(named) + ("; all parts have " + ", ".join(copied) if copied else "")
+        copied_relations = [relation.name for relation, columns in present_pairs if columns is None]
+        return ", ".join(divisions) + (
+            "; all parts have " + ", ".join(copied_relations) if copied_relations else ""
+        )
 
 
 def why_not_by_key(queries: Sequence[Query], window: Window) -> str:
@@ -157,8 +159,8 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
     divided again after a change of the schema still have to retract their results. Returns the reason if
     there is no division.
     """
-    if own := sourced(schema):
-        return f"the table {schema.relations[own[0]].name} has its own source"
+    if table_numbers := sourced(schema):
+        return f"the table {schema.relations[table_numbers[0]].name} has its own source"
     evolution = replace(schema.evolution, removed_relations=frozenset(), removed_joins=frozenset())
     schema = replace(schema, evolution=evolution)
     columns: list[tuple[int, ...] | None] = [None] * len(schema.relations)
@@ -171,14 +173,16 @@ def key_partitioning(schema: Schema, max_size: int) -> KeyPartitioning | str:
             columns[streams[0]] = relation.key_columns or _all_of(relation)
             continue
         choices = list(_choices(schema, members))
-        fitting = [one for one in choices if not _refused(schema, members, one, max_size)]
-        if not fitting:
-            best = max(choices, key=len)
-            reason = _refused(schema, members, best, max_size)
-            return f"{_named(schema, min(best), best)} comes closest, but {reason}"
-        widest = max(fitting, key=len).keys()
+        valid_choices = [choice for choice in choices if not _refused(schema, members, choice, max_size)]
+        if not valid_choices:
+            widest_choice = max(choices, key=len)
+            reason = _refused(schema, members, widest_choice, max_size)
+            return f"{_named(schema, min(widest_choice), widest_choice)} comes closest, but {reason}"
+        widest = max(valid_choices, key=len).keys()
         for number in streams:
-            columns[number] = tuple(dict.fromkeys(one[number] for one in fitting if one.keys() == widest))
+            columns[number] = tuple(
+                dict.fromkeys(choice[number] for choice in valid_choices if choice.keys() == widest)
+            )
     return KeyPartitioning(tuple(columns))
 
 
@@ -188,16 +192,16 @@ def _all_of(relation: Relation) -> tuple[int, ...]:
 
 def _components(schema: Schema, max_size: int) -> Iterator[list[int]]:
     """Relations in groups that joins connect."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     for first in range(len(schema.relations)):
-        if first in seen:
+        if first in visited:
             continue
         members = [first]
-        seen.add(first)
+        visited.add(first)
         for relation in members:  # grows
             for edge in edges_from(schema)[relation] if max_size > 1 else ():
-                if edge.target not in seen:
-                    seen.add(edge.target)
+                if edge.target not in visited:
+                    visited.add(edge.target)
                     members.append(edge.target)
         yield sorted(members)
 
@@ -209,47 +213,47 @@ def _choices(schema: Schema, members: Sequence[int]) -> Iterator[Chosen]:
         for column in dict.fromkeys(
             chain.from_iterable(edge.source_columns for edge in edges_from(schema)[relation])
         ):
-            if any(one.get(relation) == column for one in choices):
+            if any(choice.get(relation) == column for choice in choices):
                 continue
             columns = {relation: column}
-            waiting = [relation]
-            for at in waiting:  # grows
-                for edge in edges_from(schema)[at]:
-                    equated = dict(zip(edge.source_columns, edge.target_columns, strict=True)).get(
-                        columns[at]
+            queue = [relation]
+            for number in queue:  # grows
+                for edge in edges_from(schema)[number]:
+                    target_column = dict(zip(edge.source_columns, edge.target_columns, strict=True)).get(
+                        columns[number]
                     )
-                    if equated is not None and edge.target not in columns:
-                        columns[edge.target] = equated
-                        waiting.append(edge.target)
+                    if target_column is not None and edge.target not in columns:
+                        columns[edge.target] = target_column
+                        queue.append(edge.target)
             choices.append(columns)
             yield columns
 
 
-def _refused(schema: Schema, members: Sequence[int], chosen: Chosen, max_size: int) -> str:
+def _refused(schema: Schema, members: Sequence[int], choice: Chosen, max_size: int) -> str:
     """Why the chosen columns do not divide connected relations; empty if they do."""
     for number in members:
         relation = schema.relations[number]
-        if number not in chosen:
+        if number not in choice:
             if not relation.table:
                 return f"{relation.name} does not have it"
-            from_table = edges_from(schema)[number]
-            if max_size > _SMALL and not (len(from_table) == 1 and from_table[0].at_most_one):
+            table_edges = edges_from(schema)[number]
+            if max_size > _SMALL and not (len(table_edges) == 1 and table_edges[0].at_most_one):
                 return f"the table {relation.name} does not have it and may join tuples of two values"
             continue
-        name = relation.attributes[chosen[number]].name
+        name = relation.attributes[choice[number]].name
         if not relation.table and relation.key and name not in relation.key:
             return f"the key of {relation.name} does not contain it"
         for edge in edges_from(schema)[number]:
-            if edge.target in chosen and (chosen[number], chosen[edge.target]) not in zip(
+            if edge.target in choice and (choice[number], choice[edge.target]) not in zip(
                 edge.source_columns, edge.target_columns, strict=True
             ):
                 return f"the join {schema.joins[edge.join].name} does not equate it"
     return ""
 
 
-def _named(schema: Schema, number: int, chosen: Chosen) -> str:
+def _named(schema: Schema, number: int, choice: Chosen) -> str:
     relation = schema.relations[number]
-    return f"{relation.name}.{relation.attributes[chosen[number]].name}"
+    return f"{relation.name}.{relation.attributes[choice[number]].name}"
 
 
 def _hashed(blocks: Sequence[Block], columns: Iterable[int]) -> Codes:

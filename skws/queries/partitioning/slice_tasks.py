@@ -54,30 +54,34 @@ def has_ranges(splits: Sequence[Split], queries: Sequence[Query], stream: Stream
     )
 
 
-def blocks_of(timed: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blocks | None:
+def blocks_of(splits: Iterable[tuple[Split, Sequence[TimedBlock] | None]]) -> Blocks | None:
     """The blocks of splits, which come in order of arrival; None if times are, or may be, out of order."""
     placed_blocks: Blocks = []
-    early: list[Split] = []  # blocks without records, before the first block with a time
-    for split, blocks in timed:
+    early_splits: list[Split] = []  # blocks without records, before the first block with a time
+    for split, blocks in splits:
         if blocks is None:
             return None
         for block in blocks:
-            rest = replace(split, start=block.start, end=block.end)
+            block_split = replace(split, start=block.start, end=block.end)
             if block.first is None and not placed_blocks:
-                early.append(rest)
+                early_splits.append(block_split)
                 continue
-            placed_blocks.append((_piece(split.ordinal, len(placed_blocks), block, placed_blocks), rest))
+            placed_blocks.append(
+                (_piece(split.ordinal, len(placed_blocks), block, placed_blocks), block_split)
+            )
     if not placed_blocks or any(a.last > b.first for (a, _), (b, _) in pairwise(placed_blocks)):
         return None
     first = placed_blocks[0][0]
-    nothing = [(replace(first, number=-1, last=first.first, size=0), rest) for rest in early]
-    return [*nothing, *placed_blocks]
+    empty_blocks = [
+        (replace(first, number=-1, last=first.first, size=0), block_split) for block_split in early_splits
+    ]
+    return [*empty_blocks, *placed_blocks]
 
 
-def _piece(split: int, number: int, block: TimedBlock, before: Blocks) -> PackedPiece:
+def _piece(split: int, number: int, block: TimedBlock, placed_blocks: Blocks) -> PackedPiece:
     """A block as a piece; a block without times has the last time of the block before."""
     if block.first is None or block.last is None:
-        last = before[-1][0].last
+        last = placed_blocks[-1][0].last
         return PackedPiece(split, number, Holds.RECORDS, last, last, 0)
     return PackedPiece(split, number, Holds.RECORDS, block.first, block.last, block.size)
 
@@ -94,11 +98,13 @@ class SliceRanges:
     own: Sequence[Split]
 
     @classmethod
-    def of(cls, one: Slice, blocks: Blocks) -> SliceRanges:
-        read = [(piece, split) for piece, split in blocks if one.reads(piece)]
-        context = [split for piece, split in read if piece.first < one.begin]
+    def of(cls, slice_: Slice, blocks: Blocks) -> SliceRanges:
+        slice_blocks = [(piece, split) for piece, split in blocks if slice_.reads(piece)]
+        context = [split for piece, split in slice_blocks if piece.first < slice_.begin]
         return cls(
-            one, _joined(context), _joined([split for piece, split in read if piece.first >= one.begin])
+            slice_,
+            _joined(context),
+            _joined([split for piece, split in slice_blocks if piece.first >= slice_.begin]),
         )
 
     def run(
@@ -128,13 +134,13 @@ class SliceRanges:
 
 def _joined(splits: Iterable[Split]) -> list[Split]:
     """The ranges, with consecutive ones joined."""
-    whole: list[Split] = []
+    ranges: list[Split] = []
     for split in splits:
-        if whole and whole[-1].path == split.path and whole[-1].end == split.start:
-            whole[-1] = replace(whole[-1], end=split.end)
+        if ranges and ranges[-1].path == split.path and ranges[-1].end == split.start:
+            ranges[-1] = replace(ranges[-1], end=split.end)
         else:
-            whole.append(split)
-    return whole
+            ranges.append(split)
+    return ranges
 
 
 BUFFER: Final = 1 << 18
@@ -183,15 +189,15 @@ class BeginsOfSlices:
 
     def take(self, updated: Updated) -> None:
         """Add the begins of a slice that has ended."""
-        new = {}
-        for each in updated.begins:
-            earlier = self._known.get((each.name, each.id, each.begin))
-            begin = each if earlier is None else each._replace(begin=earlier.begin)
-            new[each.name, each.id, each.version] = begin
+        new_begins = {}
+        for begin in updated.begins:
+            former = self._known.get((begin.name, begin.id, begin.begin))
+            corrected = begin if former is None else begin._replace(begin=former.begin)
+            new_begins[begin.name, begin.id, begin.version] = corrected
         self._known = {
-            name: each
-            for name, each in (self._known | new).items()
-            if each.end is None or each.end > updated.end
+            name: begin
+            for name, begin in (self._known | new_begins).items()
+            if begin.end is None or begin.end > updated.end
         }
 
     def told(self, line: bytes) -> bytes:
@@ -199,10 +205,10 @@ class BeginsOfSlices:
         if not self._known or line.startswith(_FOUND):
             return line
         result = Result.from_json(line)
-        earlier = self._known.get((result.name, result.id, result.start))
-        if earlier is None:
+        begin = self._known.get((result.name, result.id, result.start))
+        if begin is None:
             return line
-        return replaced(result, start=earlier.begin).pack()
+        return replaced(result, start=begin.begin).pack()
 
 
 _FOUND: Final = b'{"op":"+"'
@@ -247,7 +253,7 @@ class SlicedRun(ABC):
             lines = self._in_turn(messages)
         else:  # merged from all parts, once they are complete
             parts = [list(part) for part in messages]
-            timed = [(each for some in part for each in _timed(some)) for part in parts]
+            timed = [(each for message in part for each in _timed(message)) for part in parts]
             lines = (line for _, line in heapq.merge(*timed, key=itemgetter(0)))
         yield from map(EncodedResult, lines)
 
@@ -279,14 +285,14 @@ class SlicedRun(ABC):
             yield self._heard(messages, self.counts, bad)
 
     def _heard(
-        self, messages: Iterable[Emitted | Timed], done: Counts, bad: BadRecordLog
+        self, messages: Iterable[Emitted | Timed], counts_before: Counts, bad: BadRecordLog
     ) -> Iterator[Timed | SliceProgress | Updated]:
-        """The results of a slice; ``done``: the counts of the slices before it."""
+        """The results of a slice; ``counts_before``: the counts of the slices before it."""
         for message in messages:
             if isinstance(message, int):
                 self._read(message)
             elif isinstance(message, SliceProgress):
-                self.counts = summed(done, message.counts)
+                self.counts = summed(counts_before, message.counts)
                 yield message
             elif isinstance(message, Sequence):
                 bad.take(message)
@@ -294,20 +300,20 @@ class SlicedRun(ABC):
                 yield message
 
 
-def _timed(some: Timed | SliceProgress | Updated) -> Iterator[tuple[float, bytes]]:
-    return iter(()) if isinstance(some, SliceProgress | Updated) else some.timed()
+def _timed(message: Timed | SliceProgress | Updated) -> Iterator[tuple[float, bytes]]:
+    return iter(()) if isinstance(message, SliceProgress | Updated) else message.timed()
 
 
 def search_range(ranges: SliceRanges, queries: Sequence[Query], stream: Stream) -> Iterator[Emitted]:
     """The messages of a slice of files in order of time, which this function reads."""
     expect_long_lived_objects()
     run = SliceRun(queries, stream, ranges.slice)
-    aside: list[Emitted] = []
-    yield from _emitted(run, ranges.run(run, stream, aside.append, aside.append), aside)
+    messages: list[Emitted] = []
+    yield from _emitted(run, ranges.run(run, stream, messages.append, messages.append), messages)
 
 
 def search_pieces(
-    one: Slice,
+    slice_: Slice,
     queries: Sequence[Query],
     stream: Stream,
     pieces: Iterable[tuple[PackedPiece, RecordBatch]],
@@ -316,7 +322,7 @@ def search_pieces(
 ) -> Iterator[Emitted]:
     """The messages of a slice of packed pieces. ``counting``: only count; the only query is a pattern."""
     expect_long_lived_objects()
-    run = SliceRun(queries, stream, one)
+    run = SliceRun(queries, stream, slice_)
     records = in_order(pieces)
     if counting:
         for number in run.count(*records):
@@ -325,8 +331,8 @@ def search_pieces(
         yield from _emitted(run, run.results(*records), [])
 
 
-def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted]) -> Iterator[Emitted]:
-    """The results in groups, and the messages put ``aside`` meanwhile. Counts are complete at the end."""
+def _emitted(run: SliceRun, results: Iterable[LiveResult], messages: list[Emitted]) -> Iterator[Emitted]:
+    """The results in groups, and the ``messages`` that arrive meanwhile. Counts are complete at the end."""
     lines: list[bytes] = []
     times: list[float] = []
     size = 0
@@ -336,18 +342,20 @@ def _emitted(run: SliceRun, results: Iterable[LiveResult], aside: list[Emitted])
         times.append(moment(result))
         size += len(line)
         if size > BUFFER:
-            yield from _drained(run, lines, times, aside)
+            yield from _drained(run, lines, times, messages)
             size = 0
-    yield from _drained(run, lines, times, aside)
+    yield from _drained(run, lines, times, messages)
     if begins := run.begins():
         yield Updated(begins, run.end / MICROSECOND)
 
 
-def _drained(run: SliceRun, held: list[bytes], times: list[float], aside: list[Emitted]) -> Iterator[Emitted]:
-    yield from aside
-    aside.clear()
+def _drained(
+    run: SliceRun, lines: list[bytes], times: list[float], messages: list[Emitted]
+) -> Iterator[Emitted]:
+    yield from messages
+    messages.clear()
     yield SliceProgress(run.counts)
-    if held:
-        yield TimedLines(b"\n".join(held), np.array(times))
-        held.clear()
+    if lines:
+        yield TimedLines(b"\n".join(lines), np.array(times))
+        lines.clear()
         times.clear()

@@ -90,10 +90,10 @@ class Slicing:
     ) -> Iterator[tuple[int, PackedPiece, RecordBatch]]:
         """A piece cut by keys: the records of each slice, with its number. All slices get tables whole."""
         assert self.keys is not None  # noqa: S101 - else slices read whole pieces
-        for number, own in enumerate(self.keys.divided(batch, len(self.slices))):
-            if len(own):
-                first, last = (0, 0) if piece.holds is Holds.TABLE else own.time[[0, -1]].tolist()
-                yield number, replace(piece, first=first, last=last, size=len(own)), own
+        for number, part_batch in enumerate(self.keys.divided(batch, len(self.slices))):
+            if len(part_batch):
+                first, last = (0, 0) if piece.holds is Holds.TABLE else part_batch.time[[0, -1]].tolist()
+                yield number, replace(piece, first=first, last=last, size=len(part_batch)), part_batch
 
 
 def plan_slices(
@@ -116,21 +116,21 @@ def plan_slices(
         return Slicing(reason=reason)
     size = sum(piece.size for piece in records)
     by_position = _by_position(queries, window)
-    keyed = any(relation.key for relation in stream.schema.relations)
-    windows = 2 if by_position or keyed or any(one.kind == TOP for one in queries) else 1
+    has_keys = any(relation.key for relation in stream.schema.relations)
+    windows = 2 if by_position or has_keys or any(one.kind == TOP for one in queries) else 1
     number = min(4 * tasks, size // max(least, 1)) if tasks > 1 else 1
     if number < 2:
         return Slicing(reason="one task is enough")
-    planned: list[tuple[float, Slicing]] = []
+    plans: list[tuple[float, Slicing]] = []
     while number > 1:
         slices = _cut(records, _quantiles(records, number), window, windows)
-        read = [sum(one.share(piece) * piece.size for piece in records) for one in slices]
-        planned.append((max(*read, sum(read) / tasks), Slicing(tuple(slices))))
+        sizes_read = [sum(one.share(piece) * piece.size for piece in records) for one in slices]
+        plans.append((max(*sizes_read, sum(sizes_read) / tasks), Slicing(tuple(slices))))
         number //= 2
-    quickest = min(duration for duration, _ in planned)
-    if quickest > _WORTH * size:
+    least_duration = min(duration for duration, _ in plans)
+    if least_duration > _WORTH * size:
         return Slicing(reason="windows are as long as the slices would be")
-    return next(slicing for duration, slicing in planned if duration <= quickest * (1 + evening))
+    return next(slicing for duration, slicing in plans if duration <= least_duration * (1 + evening))
 
 
 def plan_parts(
@@ -182,19 +182,19 @@ def _quantiles(records: Sequence[PackedPiece], number: int) -> list[int]:
     times = (firsts[:, None] + (spans[:, None] * steps).astype(np.int64)).ravel()
     weights = np.repeat([piece.size for piece in records], _POINTS)
     order = np.argsort(times, kind="stable")
-    reached = np.cumsum(weights[order])
-    places = np.searchsorted(reached, reached[-1] * np.arange(1, number) / number)
-    return sorted({int(time) for time in times[order][places]} - {int(times.min())})
+    totals = np.cumsum(weights[order])
+    positions = np.searchsorted(totals, totals[-1] * np.arange(1, number) / number)
+    return sorted({int(time) for time in times[order][positions]} - {int(times.min())})
 
 
 def _cut(records: Sequence[PackedPiece], bounds: Sequence[int], window: Window, windows: int) -> list[Slice]:
-    before = np.concatenate([[0], np.cumsum([piece.insertions for piece in records])])
+    insertions_before = np.concatenate([[0], np.cumsum([piece.insertions for piece in records])])
     slices = []
     for begin, end in zip([ALWAYS, *bounds], [*bounds, FOREVER], strict=True):
         context = ALWAYS if begin == ALWAYS else _context(records, begin, window, windows)
-        one = Slice(context, begin, end)
-        first = next((at for at, piece in enumerate(records) if one.reads(piece)), 0)
-        slices.append(replace(one, position=int(before[first])))
+        slice_ = Slice(context, begin, end)
+        first = next((position for position, piece in enumerate(records) if slice_.reads(piece)), 0)
+        slices.append(replace(slice_, position=int(insertions_before[first])))
     return slices
 
 
@@ -203,10 +203,10 @@ def _context(records: Sequence[PackedPiece], begin: int, window: Window, windows
     if isinstance(window, TimeWindow):
         return begin - windows * window.length
     assert isinstance(window, CountWindow)  # noqa: S101 - others are not cut
-    missing = windows * (window.size + 1)
+    needed = windows * (window.size + 1)
     for piece in reversed(records):
-        missing -= piece.insertions if piece.last < begin else 0
-        if missing <= 0:
+        needed -= piece.insertions if piece.last < begin else 0
+        if needed <= 0:
             return piece.first
     return ALWAYS
 
@@ -217,10 +217,10 @@ class SliceRun:
     Reads the tables, and the records of the stream in order. Raises SkwsError as ``Session`` does.
     """
 
-    def __init__(self, queries: Sequence[Query], stream: Stream, one: Slice) -> None:
+    def __init__(self, queries: Sequence[Query], stream: Stream, slice_: Slice) -> None:
         self._queries = queries
         self._stream = stream
-        self._slice = one
+        self._slice = slice_
         self._session: Session | None = None
         self._before = Counts()
         self._skipped = 0  # insertions of the batches that come before the slice's context
@@ -247,10 +247,10 @@ class SliceRun:
 
     def results(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """The results of the slice in order."""
-        session, results, inside = self._begun(tables, batches)
+        session, results, slice_batches = self._begun(tables, batches)
         if self._slice.has_tables:
             yield from results
-        for batch in self._own(session, inside):
+        for batch in self._own(session, slice_batches):
             if not self._slice.part.first:
                 self._copied += int(batch.truncations().sum())
             yield from session.process(batch)
@@ -261,19 +261,19 @@ class SliceRun:
 
     def count(self, tables: Sequence[Record], batches: Iterable[RecordBatch]) -> Iterator[int]:
         """The numbers of results, batch by batch, without forming them; the only query is a pattern."""
-        session, _, inside = self._begun(tables, batches)
-        yield from map(session.count, self._own(session, inside))
+        session, _, slice_batches = self._begun(tables, batches)
+        yield from map(session.count, self._own(session, slice_batches))
 
     def _begun(
         self, tables: Sequence[Record], batches: Iterable[RecordBatch]
     ) -> tuple[Session, list[Result], Iterator[RecordBatch]]:
         """A session with the tables, the results of tables alone, and the records that the slice reads."""
-        inside = self._inside(batches)
-        first = next(inside, NO_RECORDS)  # comes after all tables
-        session, inside = bounded_session(
+        slice_batches = self._inside(batches)
+        first = next(slice_batches, NO_RECORDS)  # comes after all tables
+        session, slice_batches = bounded_session(
             plans_over(self._queries, self._stream),
             self._stream,
-            chain([first], inside),
+            chain([first], slice_batches),
             self._slice.part,
         )
         self._session = session
@@ -283,23 +283,23 @@ class SliceRun:
         if not self._slice.is_first:
             position = self._slice.position + self._skipped
             session.seek(position, at_arrival(position) if self._stream.by_count else self._slice.context)
-        return session, results, inside
+        return session, results, slice_batches
 
     def _own(self, session: Session, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
         """The slice's own records; processes the records before them, without counting them."""
-        begun = self._slice.is_first
+        has_begun = self._slice.is_first
         for batch in batches:
-            before = 0 if begun else int(np.searchsorted(batch.time, self._slice.begin))
-            if before:
-                context, batch = batch.cut(before)  # noqa: PLW2901 - the rest of it
+            context_size = 0 if has_begun else int(np.searchsorted(batch.time, self._slice.begin))
+            if context_size:
+                context, batch = batch.cut(context_size)  # noqa: PLW2901 - the rest of it
                 session.replay(context)
                 self._before = session.counts()
             if len(batch):
-                if not begun:
+                if not has_begun:
                     self._pass_to(session, self._slice.begin)
-                begun = True
+                has_begun = True
                 yield batch
-        if not begun:
+        if not has_begun:
             self._pass_to(session, self._slice.begin)
 
     def _pass_to(self, session: Session, time: int) -> list[Result]:
@@ -317,14 +317,14 @@ class SliceRun:
 
 def summed(counts: Counts, others: Counts) -> Counts:
     """The sum of two slices' counts, but the maximum of ``kept``."""
-    both = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
-    return Counts(**{**both, "kept": max(counts.kept, others.kept)})
+    sums = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
+    return Counts(**{**sums, "kept": max(counts.kept, others.kept)})
 
 
 def less(counts: Counts, before: Counts) -> Counts:
     """The counts since ``before``; ``kept`` is unchanged."""
-    since = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
-    return Counts(**{**since, "kept": counts.kept})
+    differences = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
+    return Counts(**{**differences, "kept": counts.kept})
 
 
 def in_order(

@@ -39,9 +39,9 @@ class AutomatonDrawing:
         final = ", ".join(sorted(self._names[state] for state in self._pcea.final))
         lines = [f"{len(self._names)} states, {len(self._pcea.transitions)} transitions, final: {final}"]
         for transition in self._pcea.transitions:
-            gathered = " + ".join(self._source(source, transition) for source in transition.sources)
+            sources = " + ".join(self._source(source, transition) for source in transition.sources)
             lines.append(
-                f"  {f'{gathered} ' if gathered else ''}--{self._read(transition)}--> "
+                f"  {f'{sources} ' if sources else ''}--{self._read(transition)}--> "
                 f"{self._names[transition.target]}"
             )
         return "\n".join(lines)
@@ -62,23 +62,23 @@ class AutomatonDrawing:
         return to_dot("automaton", members)
 
     def _name(self, state: State) -> str:
-        shown = str(state)
-        return shown if shown.isprintable() and len(shown) <= 20 else f"q{len(self._names)}"
+        text = str(state)
+        return text if text.isprintable() and len(text) <= 20 else f"q{len(self._names)}"
 
     def _source(self, source: RunSource, transition: Transition) -> str:
-        compared = self._equality(source.equality, transition)
-        return f"{self._names[source.state]}{f' [{compared}]' if compared else ''}"
+        equality = self._equality(source.equality, transition)
+        return f"{self._names[source.state]}{f' [{equality}]' if equality else ''}"
 
     def _equality(self, equality: Equality, transition: Transition) -> str:
-        later = self._relation(transition)
+        relation_read = self._relation(transition)
         sides = []
         for relation, columns in equality.left:
-            earlier = self._schema.relations[relation]
-            agree = [
-                f"{_attribute(earlier, left)} = {_attribute(later, right)}"
+            relation_before = self._schema.relations[relation]
+            comparisons = [
+                f"{_attribute(relation_before, left)} = {_attribute(relation_read, right)}"
                 for left, right in zip(columns, equality.right, strict=True)
             ]
-            sides.append(", ".join(agree))
+            sides.append(", ".join(comparisons))
         return " | ".join(side for side in sides if side)
 
     def _read(self, transition: Transition) -> str:
@@ -112,14 +112,14 @@ def pattern_text(text: str, schema: Schema, window: Window | None, default: Wind
     ``default``: if None, the schema's window. Raises PatternError, QueryError.
     """
     query = read_query(text, schema)
-    used = window or query.window or default or parse_window(schema.window)
-    parts = [f"pattern: {text}", f"window: {window_text(used)}"]
+    used_window = window or query.window or default or parse_window(schema.window)
+    parts = [f"pattern: {text}", f"window: {window_text(used_window)}"]
     if isinstance(query.source, ConjunctiveQuery):
         names = tuple(relation.name for relation in schema.relations)
         tree = drawing(query.source, compact(qtree(query.source)), names)
         parts.append("compact q-tree:\n" + "\n".join(f"  {line}" for line in tree.splitlines()))
-    shared = f"the value of {query.root.name}" if query.root else "time: not all tuples share a value"
-    parts.append(f"divided by {shared}")
+    division = f"the value of {query.root.name}" if query.root else "time: not all tuples share a value"
+    parts.append(f"divided by {division}")
     parts.append(f"automaton: {AutomatonDrawing(query.pcea, schema).text()}")
     return "\n".join(parts) + "\n"
 

@@ -117,10 +117,10 @@ class ReplayedPattern(Evaluator):
                 last, valuation = next(valuations, (FOREVER, ()))
 
     def _valuations(self, valuations: Valuations) -> Iterator[tuple[int, Valuation]]:
-        for at in range(0, len(valuations), _ROWS):
-            chosen = slice(at, at + _ROWS)
-            rows = zip(*valuations.marked[:, chosen].tolist(), strict=True)
-            for last, row in zip(valuations.last[chosen].tolist(), rows, strict=True):
+        for first in range(0, len(valuations), _ROWS):
+            rows_slice = slice(first, first + _ROWS)
+            rows = zip(*valuations.marked[:, rows_slice].tolist(), strict=True)
+            for last, row in zip(valuations.last[rows_slice].tolist(), rows, strict=True):
                 yield last, tuple([m for m in zip(row, self._labels, strict=True) if m[0] >= 0])
 
 
@@ -130,8 +130,8 @@ class PatternPlan(SeparatePlan):
     def __init__(self, query: Query, stream: Stream) -> None:
         super().__init__(query, stream)
         self._pattern = read_query(query.text, nameable(stream.schema))
-        own = None if stream.overrides else self._pattern.window
-        self._window = own or stream.window
+        pattern_window = None if stream.overrides else self._pattern.window
+        self._window = pattern_window or stream.window
         if isinstance(self._window, ExpressionWindow):
             raise UsageError(
                 f"pattern {query.text!r}: a window expression is for keywords; "
@@ -144,11 +144,11 @@ class PatternPlan(SeparatePlan):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        of_text = pattern_notes(self.query.text, self.stream.schema)
+        text_notes = pattern_notes(self.query.text, self.stream.schema)
         if self.stream.finite or not isinstance(self._window, Unbounded):
-            return of_text
+            return text_notes
         remedy = "use --window, or within 10 minutes in its text, to let them expire"
-        return (*of_text, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
+        return (*text_notes, f"the pattern has no window, so all tuples that it reads are kept: {remedy}")
 
     @property
     def reads(self) -> frozenset[int] | None:
@@ -169,9 +169,9 @@ class PatternPlan(SeparatePlan):
         stream = self.stream
         if stream.finite:
             return ReplayedPattern(self._pattern, stream.schema, self._window, name=self.query.name)
-        own = _own(self._pattern, state.share)
+        owns = _own(self._pattern, state.share)
         return PatternStream(
-            self._pattern, nameable(stream.schema), self._window, own=own, name=self.query.name
+            self._pattern, nameable(stream.schema), self._window, own=owns, name=self.query.name
         )
 
 

@@ -74,8 +74,10 @@ def pattern_notes(text: str, schema: Schema) -> tuple[str, ...]:
     if is_formal(text):
         return ()
     keywords = read_query(text, schema).keywords.values()
-    ignored = [note for each in keywords for one in each for note in parse_query(one, schema).notes]
-    return tuple(dict.fromkeys([*former_spellings(text), *ignored]))
+    ignored_notes = [
+        note for texts in keywords for keyword in texts for note in parse_query(keyword, schema).notes
+    ]
+    return tuple(dict.fromkeys([*former_spellings(text), *ignored_notes]))
 
 
 def _says(alternative: Alternative, relation: int, columns: Sequence[int]) -> bool:
@@ -89,26 +91,26 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
     """The meaning of ``:`` before keywords: one tuple satisfies the keyword query, in some columns."""
 
     def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
-        described = schema.relations[relation]
-        names = tuple(described.attributes[column].name for column in columns)
+        declaration = schema.relations[relation]
+        names = tuple(declaration.attributes[column].name for column in columns)
         if not names:
             raise PatternError(
-                f"{described.name} has no attribute that is searched, so none contains {text!r}"
+                f"{declaration.name} has no attribute that is searched, so none contains {text!r}"
             )
-        searched = [*schema.relations]
-        searched[relation] = replace(described, search=names)
+        relations = [*schema.relations]
+        relations[relation] = replace(declaration, search=names)
         query = parse_query(text, schema)
         if query.without or query.without_joins:
-            what = "relation" if query.without else "join"
-            raise PatternError(f"one tuple must contain {text!r}: there is no {what} to leave out")
+            noun = "relation" if query.without else "join"
+            raise PatternError(f"one tuple must contain {text!r}: there is no {noun} to leave out")
         if query.sequence:
             raise PatternError(f"one tuple must contain {text!r}: use ';' in the pattern to order tuples")
         for slot in (*query.slots, *query.exclusions):
             if not any(_says(each, relation, columns) for each in slot.alternatives):
-                where = ", ".join(f"{described.name}.{name}" for name in names)
-                raise PatternError(f"{slot.text!r} is never found in {where}")
-        matcher = Matcher(query, replace(schema, relations=tuple(searched)))
-        wanted = (1 << len(query.slots)) - 1
-        return lambda row: matcher.bitmap(relation, row) == wanted
+                places = ", ".join(f"{declaration.name}.{name}" for name in names)
+                raise PatternError(f"{slot.text!r} is never found in {places}")
+        matcher = Matcher(query, replace(schema, relations=tuple(relations)))
+        all_bits = (1 << len(query.slots)) - 1
+        return lambda row: matcher.bitmap(relation, row) == all_bits
 
     return match

@@ -100,36 +100,36 @@ class History:
             self._keys = [{}, self._keys[0]]
             self._turn = self._window.end(tick)
         key = relation, values
-        before = self._keys[0].get(key)
-        if before is None:
-            before = self._keys[1].get(key)
+        last_tick = self._keys[0].get(key)
+        if last_tick is None:
+            last_tick = self._keys[1].get(key)
         self._keys[0][key] = tick
-        return before is not None and tick < self._window.end(before)
+        return last_tick is not None and tick < self._window.end(last_tick)
 
     def __contains__(self, position: int) -> bool:
         return position in self._tuples
 
     def at(self, position: int) -> tuple[int, int]:
         """Time and tick of the tuple at a position."""
-        seen = self._tuples[position]
-        return seen.time, seen.tick
+        entry = self._tuples[position]
+        return entry.time, entry.tick
 
     def shown(self, position: int, labels: frozenset[str]) -> _Shown:
-        seen = self._tuples[position]
-        if seen.shown is None:
-            seen.shown = {}
-        shown = seen.shown.get(labels)
-        if shown is None:
-            shown = seen.shown[labels] = self._shown(seen, position, sorted(labels))
-        return shown
+        entry = self._tuples[position]
+        if entry.shown is None:
+            entry.shown = {}
+        shown_tuple = entry.shown.get(labels)
+        if shown_tuple is None:
+            shown_tuple = entry.shown[labels] = self._shown(entry, position, sorted(labels))
+        return shown_tuple
 
-    def _shown(self, seen: _Seen, position: int, labels: list[str]) -> _Shown:
-        named = self._names.version(
-            seen.relation, seen.row, seen.tick, seen.occurrence, follows=seen.successor
+    def _shown(self, entry: _Seen, position: int, labels: list[str]) -> _Shown:
+        name = self._names.version(
+            entry.relation, entry.row, entry.tick, entry.occurrence, follows=entry.successor
         )
         keywords = tuple(keyword for label in labels for keyword in self._keywords.get(label, ()))
-        made = ResultTuple(named, keywords, tuple(labels), position)
-        return _Shown(made, "\x1f".join((named.digest.hex(), *labels)))
+        result_tuple = ResultTuple(name, keywords, tuple(labels), position)
+        return _Shown(result_tuple, "\x1f".join((name.digest.hex(), *labels)))
 
 
 def marks_of(valuation: Valuation) -> Sequence[Mark]:
@@ -138,8 +138,8 @@ def marks_of(valuation: Valuation) -> Sequence[Mark]:
     if len({position for position, _ in marks}) == len(marks):
         return marks
     labels: dict[int, frozenset[str]] = {}
-    for position, marked in marks:
-        labels[position] = labels.get(position, frozenset()) | marked
+    for position, mark_labels in marks:
+        labels[position] = labels.get(position, frozenset()) | mark_labels
     return list(labels.items())
 
 
@@ -147,11 +147,11 @@ def formed(
     query: Query, history: History, marks: Sequence[Mark], end: float | None, *, snapshot: bool = False
 ) -> Result:
     """The result of marks in order; ``end``: in seconds since the epoch."""
-    shown = [history.shown(position, labels) for position, labels in marks]
-    identity = _result_id([each.identity for each in shown])
+    shown_tuples = [history.shown(position, labels) for position, labels in marks]
+    identity = _result_id([each.identity for each in shown_tuples])
     start = history.at(marks[-1][0])[0] / MICROSECOND
     return Result.of_tuples(
-        query, identity, start, end, tuple([each.tuple for each in shown]), snapshot=snapshot
+        query, identity, start, end, tuple([each.tuple for each in shown_tuples]), snapshot=snapshot
     )
 
 
@@ -198,8 +198,8 @@ class PatternStream(Evaluator):
         register(self)
 
     def held(self) -> Held:
-        holds = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
-        return Held(self.entries(), f"pattern {self.query.text!r} holds {holds}")
+        numbers = f"{self.runs:,} entries of runs and {self.live_tuples:,} live tuples"
+        return Held(self.entries(), f"pattern {self.query.text!r} holds {numbers}")
 
     def seek(self, position: int) -> None:
         """Move to the position of the next insertion."""
@@ -241,13 +241,13 @@ class PatternStream(Evaluator):
 
     def alive_after(self, batches: Iterable[tuple[RecordBatch, Ints | None]]) -> list[Result]:
         """The results that are alive after batches, as snapshots. ``batches``: see ``process``."""
-        alive = []
+        results_with_ends = []
         for batch, positions in batches:
             for _ in self.completing(self.tuples(batch, positions)):
                 for valuation in memory_checked(self._automaton.results()):
                     first = self._history.at(min(valuation)[0])[1]
-                    alive.append((self.window.end(first), self.formed(valuation, snapshot=True)))
-        return [result for end, result in alive if end > self._now]
+                    results_with_ends.append((self.window.end(first), self.formed(valuation, snapshot=True)))
+        return [result for end, result in results_with_ends if end > self._now]
 
     @property
     def live_tuples(self) -> int:
@@ -305,19 +305,19 @@ class PatternStream(Evaluator):
 
     def tuples(self, batch: RecordBatch, positions: Ints | None = None) -> Iterator[ReadTuple]:
         """The tuples of a batch that the pattern reads; others only occupy a position."""
-        inserted = ~batch.deletes()
+        is_insertion = ~batch.deletes()
         if positions is None:
-            reached: Ints = self.position + np.cumsum(inserted)
-            positions = reached - inserted
-            self.position = int(reached[-1]) if len(reached) else self.position
+            next_positions: Ints = self.position + np.cumsum(is_insertion)
+            positions = next_positions - is_insertion
+            self.position = int(next_positions[-1]) if len(next_positions) else self.position
         elif len(positions):
-            self.position = int(positions[-1]) + int(inserted[-1])
+            self.position = int(positions[-1]) + int(is_insertion[-1])
         if len(batch):
             last = self.position - 1 if self._by_count else int(batch.time[-1])
             self._now = max(self._now, last)
-        read = np.flatnonzero(inserted & np.isin(batch.relation, self._reads))
-        columns = (positions[read].tolist(), batch.relation[read].tolist(), batch.rows.take(read))
-        return map(ReadTuple, *columns, batch.time[read].tolist())
+        rows = np.flatnonzero(is_insertion & np.isin(batch.relation, self._reads))
+        columns = (positions[rows].tolist(), batch.relation[rows].tolist(), batch.rows.take(rows))
+        return map(ReadTuple, *columns, batch.time[rows].tolist())
 
     def formed(self, valuation: Valuation, *, snapshot: bool = False) -> Result:
         """The result of a valuation whose tuples are remembered."""

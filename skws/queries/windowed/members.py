@@ -72,8 +72,10 @@ class Deletions:
         for tick, relation, row, delete in records:
             live_by_key = self._known.setdefault(relation, {})
             if not row:  # a truncation
-                every = chain.from_iterable(live_by_key.values())
-                ended.ends.update((position, tick) for position in every if held_until(position) >= tick)
+                all_positions = chain.from_iterable(live_by_key.values())
+                ended.ends.update(
+                    (position, tick) for position in all_positions if held_until(position) >= tick
+                )
                 live_by_key.clear()
                 continue
             key = identity(self._schema, relation, row)
@@ -136,26 +138,29 @@ class Members:
         """Add the keys of static tuples that are inserted next: they fit all keys."""
         self.add_keys(np.full((count, self._keys.shape[1]), ANY, dtype=np.int64))
 
-    def settle(self, batch: RecordBatch, inserted: RecordBatch, spans: Spans) -> BatchEffects:
-        """The tuples that a batch ends or inserts; the tracker has read ``inserted``, its insertions."""
+    def settle(self, batch: RecordBatch, insertions: RecordBatch, spans: Spans) -> BatchEffects:
+        """The tuples that a batch ends or inserts; the tracker has read its ``insertions``."""
         deletes = batch.deletes()
-        begin = self._tracker.position - len(inserted)
+        begin = self._tracker.position - len(insertions)
         ticks = begin + np.cumsum(~deletes) - ~deletes
-        last_ticks = self._held(inserted, begin, spans)
-        left = self._leaving(spans)
+        last_ticks = self._held(insertions, begin, spans)
+        last_ticks_by_slot = self._leaving(spans)
         self.follow(set(distinct(batch.relation[deletes]).tolist()) - self.followed)
-        ended = self._ended(batch, inserted, ticks, spans)
-        slots, ends = self._ends(left, ended)
+        ended_tuples = self._ended(batch, insertions, ticks, spans)
+        slots, ends = self._ends(last_ticks_by_slot, ended_tuples)
         return BatchEffects(
-            slots, ends, self._arrivals(inserted, begin, last_ticks, spans, ended), ended.unmatched
+            slots,
+            ends,
+            self._arrivals(insertions, begin, last_ticks, spans, ended_tuples),
+            ended_tuples.unmatched,
         )
 
     def follow(self, relations: Iterable[int]) -> None:
         """Follow deletions of relations from now on."""
         tuples, directory = self._operator.store.live.tuples, self._operator.store.directory
         for relation in relations:
-            alive = (tuples.relation == relation) & (tuples.end == FOREVER) & (tuples.start != ALWAYS)
-            slots = np.flatnonzero(alive).tolist()
+            is_alive = (tuples.relation == relation) & (tuples.end == FOREVER) & (tuples.start != ALWAYS)
+            slots = np.flatnonzero(is_alive).tolist()
             self._deletions.follow(
                 relation, ((int(tuples.start[slot]), directory.row(slot)) for slot in slots)
             )
@@ -164,9 +169,9 @@ class Members:
         """Flags results whose tuples agree on the key; and the key's codes, ANY for fields that none has."""
         codes = self._keys[members]
         codes[members == NO_MEMBER] = ANY
-        greatest = codes.max(axis=1, initial=ANY)
-        least = np.where(codes == ANY, FOREVER, codes).min(axis=1, initial=FOREVER)
-        return ((least == FOREVER) | (least == greatest)).all(axis=1), greatest
+        highest = codes.max(axis=1, initial=ANY)
+        lowest = np.where(codes == ANY, FOREVER, codes).min(axis=1, initial=FOREVER)
+        return ((lowest == FOREVER) | (lowest == highest)).all(axis=1), highest
 
     def renumber(self, slots: Ints) -> None:
         """Move tuples to new slots; tuples with negative slots are dropped."""
@@ -185,45 +190,50 @@ class Members:
     def _follow_live(self) -> None:
         self._deletions.keep(set(self._operator.store.live.tuples.start.tolist()))
 
-    def _held(self, inserted: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
+    def _held(self, insertions: RecordBatch, begin: int, spans: Spans, *, seen: bool = False) -> Ints:
         """The last ticks at which windows may hold the tuples of a batch."""
-        position = np.arange(begin, begin + len(inserted))
-        last_ticks = spans.leaving(position, inserted.time, spans.key, seen=seen)
+        position = np.arange(begin, begin + len(insertions))
+        last_ticks = spans.leaving(position, insertions.time, spans.key, seen=seen)
         last_ticks[keyless(spans.key)] = -1
         return last_ticks
 
     def _leaving(self, spans: Spans, *, seen: bool = False) -> dict[int, int]:
         """The slots of known tuples that leave in a batch, with the last ticks at which windows hold them."""
         tuples, times = self._operator.store.live.tuples, self._operator.store.directory.times
-        alive = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
-        left = spans.leaving(tuples.start[alive], times[alive], self._keys[alive], seen=seen)
-        ended = left < FOREVER
-        return dict(zip(alive[ended].tolist(), left[ended].tolist(), strict=True))
+        slots = np.flatnonzero((tuples.end == FOREVER) & (tuples.start != ALWAYS))
+        last_ticks = spans.leaving(tuples.start[slots], times[slots], self._keys[slots], seen=seen)
+        has_left = last_ticks < FOREVER
+        return dict(zip(slots[has_left].tolist(), last_ticks[has_left].tolist(), strict=True))
 
-    def _ended(self, batch: RecordBatch, inserted: RecordBatch, ticks: Ints, spans: Spans) -> Ended:
+    def _ended(self, batch: RecordBatch, insertions: RecordBatch, ticks: Ints, spans: Spans) -> Ended:
         """The tuples that deletions and replacements of a batch end, by position."""
-        followed = np.flatnonzero(np.isin(batch.relation, list(self.followed)))
-        if not len(followed):
+        rows = np.flatnonzero(np.isin(batch.relation, list(self.followed)))
+        if not len(rows):
             return Ended()
         tuples = self._operator.store.live.tuples
-        begin = self._tracker.position - len(inserted)
-        last_ticks = self._held(inserted, begin, spans, seen=True)
-        left = self._leaving(spans, seen=True)
+        begin = self._tracker.position - len(insertions)
+        last_ticks = self._held(insertions, begin, spans, seen=True)
+        last_ticks_by_slot = self._leaving(spans, seen=True)
 
         def held_until(position: int) -> int:
             if position >= begin:
                 return int(last_ticks[position - begin])
             slot = self._slot(position)
-            return -1 if slot is None or tuples.end[slot] < FOREVER else left.get(slot, FOREVER)
+            return -1 if slot is None or tuples.end[slot] < FOREVER else last_ticks_by_slot.get(slot, FOREVER)
 
-        of = batch.take(followed)
-        columns = (ticks[followed].tolist(), of.relation.tolist(), of.rows, of.deletes().tolist())
+        followed_records = batch.take(rows)
+        columns = (
+            ticks[rows].tolist(),
+            followed_records.relation.tolist(),
+            followed_records.rows,
+            followed_records.deletes().tolist(),
+        )
         return self._deletions.step(zip(*columns, strict=True), held_until)
 
-    def _ends(self, left: dict[int, int], ended: Ended) -> tuple[Ints, Ints]:
+    def _ends(self, last_ticks_by_slot: dict[int, int], ended_tuples: Ended) -> tuple[Ints, Ints]:
         """The slots and ticks of known tuples that leave, or are deleted or replaced."""
-        ends = {slot: tick + 1 for slot, tick in left.items()}
-        for position, tick in ended.ends.items():
+        ends = {slot: tick + 1 for slot, tick in last_ticks_by_slot.items()}
+        for position, tick in ended_tuples.ends.items():
             slot = self._slot(position)
             if slot is not None:
                 ends[slot] = min(ends.get(slot, FOREVER), tick)
@@ -235,18 +245,18 @@ class Members:
         return slot if slot < len(starts) and starts[slot] == position else None
 
     def _arrivals(
-        self, inserted: RecordBatch, begin: int, last_ticks: Ints, spans: Spans, ended: Ended
+        self, insertions: RecordBatch, begin: int, last_ticks: Ints, spans: Spans, ended_tuples: Ended
     ) -> TupleBatch:
         """The new tuples that a window may hold."""
         ends = np.where(last_ticks == FOREVER, FOREVER, last_ticks + 1)
-        for position, tick in ended.ends.items():
+        for position, tick in ended_tuples.ends.items():
             if position >= begin:
                 ends[position - begin] = min(ends.item(position - begin), tick)
-        arriving = np.flatnonzero(ends > np.arange(begin, begin + len(inserted)))
-        self.add_keys(spans.key[arriving])
-        arrivals = inserted.take(arriving)
-        start = arriving + begin
-        return TupleBatch(arrivals.relation, arrivals.rows, start, ends[arriving], arrivals.time, start)
+        rows = np.flatnonzero(ends > np.arange(begin, begin + len(insertions)))
+        self.add_keys(spans.key[rows])
+        arrivals = insertions.take(rows)
+        start = rows + begin
+        return TupleBatch(arrivals.relation, arrivals.rows, start, ends[rows], arrivals.time, start)
 
 
 _WIDE = 1 << 40
@@ -269,11 +279,13 @@ class Holding:
         ends = np.full(len(first), FOREVER, dtype=np.int64)
         if not len(self._closed.last) or not len(first):
             return ends
-        field_sets, which = np.unique(key != ANY, axis=0, return_inverse=True)
-        which = which.reshape(-1)
+        field_sets, field_set_numbers = np.unique(key != ANY, axis=0, return_inverse=True)
+        field_set_numbers = field_set_numbers.reshape(-1)
         for number, fields in enumerate(field_sets):
-            mine = which == number
-            ends[mine] = self._ordered(fields).ends(first[mine], last[mine], key[mine][:, fields])
+            has_fields = field_set_numbers == number
+            ends[has_fields] = self._ordered(fields).ends(
+                first[has_fields], last[has_fields], key[has_fields][:, fields]
+            )
         return ends
 
     def _ordered(self, fields: Flags) -> _Ordered:
@@ -295,9 +307,9 @@ class _Ordered:
         self._group = group[order]
         self._least = [first[order]]
         while (1 << len(self._least)) <= len(first):
-            below = self._least[-1]
+            level = self._least[-1]
             step = 1 << (len(self._least) - 1)
-            self._least.append(np.minimum(below[:-step], below[step:]))
+            self._least.append(np.minimum(level[:-step], level[step:]))
 
     def ends(self, first: Ints, last: Ints, key: Ints) -> Ints:
         """As ``Holding.ends``, for whole keys."""
@@ -308,9 +320,9 @@ class _Ordered:
         ]
         index = self._next(np.searchsorted(self._group * _WIDE + self._last, group * _WIDE + last), first)
         size = len(self._last)
-        inside = np.minimum(index, size - 1)
-        contained = (index < size) & (group >= 0) & (self._group[inside] == group)
-        return np.where(contained, self._last[inside], FOREVER)
+        clipped = np.minimum(index, size - 1)
+        is_held = (index < size) & (group >= 0) & (self._group[clipped] == group)
+        return np.where(is_held, self._last[clipped], FOREVER)
 
     def _next(self, index: Ints, first: Ints) -> Ints:
         """The first index from ``index`` on with a start of at most ``first``, by leaps of powers of two."""
@@ -318,10 +330,10 @@ class _Ordered:
         for level in range(len(self._least) - 1, -1, -1):
             least = self._least[level]
             # Leap over windows whose starts are all too late.
-            can = index < len(least)
-            late = np.zeros(len(index), dtype=bool)
-            late[can] = least[index[can]] > first[can]
-            index = np.where(late, index + (1 << level), index)
+            in_range = index < len(least)
+            is_late = np.zeros(len(index), dtype=bool)
+            is_late[in_range] = least[index[in_range]] > first[in_range]
+            index = np.where(is_late, index + (1 << level), index)
         return np.minimum(index, size)
 
 

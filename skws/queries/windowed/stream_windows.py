@@ -54,44 +54,44 @@ class Row:
     cells: str
 
 
-def timeline(stretches: Sequence[WindowSpan], now: int, width: int, rows: int = 8) -> list[Row]:
+def timeline(spans: Sequence[WindowSpan], now: int, width: int, rows: int = 8) -> list[Row]:
     """The windows of up to ``rows`` keys, open ones first, drawn in ``width`` cells up to ``now``.
 
     The first start is at the left edge. Later windows are drawn over earlier ones.
     """
-    if not stretches or width < 1:
+    if not spans or width < 1:
         return []
-    left = min(stretch.start for stretch in stretches)
-    span = max(now - left, 1)
+    first_start = min(span.start for span in spans)
+    duration = max(now - first_start, 1)
     return [
-        Row(_label(key), _drawn((s for s in stretches if s.key == key), left, span, width))
-        for key in _keys(stretches)[:rows]
+        Row(_label(key), _drawn((s for s in spans if s.key == key), first_start, duration, width))
+        for key in _keys(spans)[:rows]
     ]
 
 
-def _keys(stretches: Sequence[WindowSpan]) -> list[Key]:
+def _keys(spans: Sequence[WindowSpan]) -> list[Key]:
     """The keys: first those with open windows, then the others, the latest end first."""
-    still = [s.key for s in stretches if s.end is None]
-    ended = sorted((s for s in stretches if s.end is not None), key=lambda s: -(s.end or 0))
-    return list(dict.fromkeys([*still, *(s.key for s in ended)]))
+    open_keys = [s.key for s in spans if s.end is None]
+    ended_spans = sorted((s for s in spans if s.end is not None), key=lambda s: -(s.end or 0))
+    return list(dict.fromkeys([*open_keys, *(s.key for s in ended_spans)]))
 
 
-def _drawn(stretches: Iterable[WindowSpan], left: int, span: int, width: int) -> str:
+def _drawn(spans: Iterable[WindowSpan], first_start: int, duration: int, width: int) -> str:
     cells = [" "] * width
-    for stretch in sorted(stretches, key=lambda s: s.start):
-        first = _cell(stretch.start, left, span, width)
-        last = width - 1 if stretch.end is None else _cell(stretch.end, left, span, width)
+    for window_span in sorted(spans, key=lambda s: s.start):
+        first = _cell(window_span.start, first_start, duration, width)
+        last = width - 1 if window_span.end is None else _cell(window_span.end, first_start, duration, width)
         cells[first : last + 1] = "=" * (last - first + 1)
         cells[first] = "["
-        if stretch.end is None:
+        if window_span.end is None:
             cells[last] = ">"
         else:
             cells[last] = "|" if first == last else "]"
     return "".join(cells)
 
 
-def _cell(time: int, left: int, span: int, width: int) -> int:
-    return min(max((time - left) * width // span, 0), width - 1)
+def _cell(time: int, first_start: int, duration: int, width: int) -> int:
+    return min(max((time - first_start) * width // duration, 0), width - 1)
 
 
 def _label(key: Key) -> str:
@@ -130,9 +130,9 @@ class BatchSource:
     def time(self) -> Ints:
         return self._batch.time
 
-    def record(self, place: int) -> StreamRecord:
+    def record(self, row: int) -> StreamRecord:
         batch = self._batch
-        return StreamRecord(batch.relation.item(place), batch.time.item(place), batch.rows.row(place))
+        return StreamRecord(batch.relation.item(row), batch.time.item(row), batch.rows.row(row))
 
     def column(self, info: FieldInfo) -> FieldColumn:
         if TIME_COLUMN in info.columns:
@@ -145,14 +145,14 @@ class BatchSource:
         size = len(self._batch)
         values = np.zeros(size, dtype=_TYPES[info.sort])
         present = np.zeros(size, dtype=bool)
-        for block, mine, places in self._blocks:
+        for block, positions, places in self._blocks:
             column = info.columns[block.relation]
             if column == ABSENT:
                 continue
-            read = _of_block(block, column, info.sort)
-            if read.values.dtype == object:
+            block_column = _of_block(block, column, info.sort)
+            if block_column.values.dtype == object:
                 values = values.astype(object)
-            values[mine], present[mine] = read.values[places], read.present[places]
+            values[positions], present[positions] = block_column.values[places], block_column.present[places]
         return (
             exact(FieldColumn(values, present)) if values.dtype == np.int64 else FieldColumn(values, present)
         )
@@ -184,17 +184,17 @@ class StreamWindows:
     def feed(self, batch: RecordBatch) -> Found:
         """Read the next batch; returns its insertions and the windows after it."""
         deletes = batch.deletes()
-        inserted = batch.take(~deletes) if deletes.any() else batch
+        insertions = batch.take(~deletes) if deletes.any() else batch
         self._state = None
         begin = self.tracker.position
-        windows = Found(inserted, begin, self.tracker.feed(BatchSource(inserted)))
-        self._recent.extend(self._ended(windows))
-        return windows
+        fed = Found(insertions, begin, self.tracker.feed(BatchSource(insertions)))
+        self._recent.extend(self._ended(fed))
+        return fed
 
     def window_spans(self) -> list[WindowSpan]:
         """The windows that ended last, in order of their ends, then the open ones, oldest first."""
-        still = [WindowSpan(key, start, None) for key, start in self.tracker.open_since.items()]
-        return [*self._recent, *sorted(still, key=lambda stretch: stretch.start)]
+        open_spans = [WindowSpan(key, start, None) for key, start in self.tracker.open_since.items()]
+        return [*self._recent, *sorted(open_spans, key=lambda span: span.start)]
 
     def state(self) -> bytes:
         """The state of the tracker as JSON, cached until the next batch."""
@@ -204,10 +204,10 @@ class StreamWindows:
 
     def _ended(self, windows: Found) -> Iterator[WindowSpan]:
         """The windows that end in a batch; only the last ones, as many as timelines show."""
-        shown, closed = slice(-RECENT, None), windows.spans.closed
-        ends = windows.inserted.time[closed.last[shown] - windows.begin].tolist()
-        keys = self.tracker.values(closed.key[shown])
-        for key, start, end in zip(keys, closed.began[shown].tolist(), ends, strict=True):
+        recent, closed = slice(-RECENT, None), windows.spans.closed
+        ends = windows.inserted.time[closed.last[recent] - windows.begin].tolist()
+        keys = self.tracker.values(closed.key[recent])
+        for key, start, end in zip(keys, closed.began[recent].tolist(), ends, strict=True):
             yield WindowSpan(tuple(key), start, end)
 
 
@@ -222,8 +222,8 @@ def windows(
 ) -> Iterator[Window]:
     """The windows of a replay by their ends; ignores deletions. Raises BadRecordsError, SourceError."""
 
-    def reported(done: int) -> None:
-        report(Progress("reading", done, replay.size_bytes))
+    def reported(bytes_read: int) -> None:
+        report(Progress("reading", bytes_read, replay.size_bytes))
 
     batches = replay.batches(log, reported)
     windows = (window for batch in batches for window in _of_batch(processor, batch, counts))

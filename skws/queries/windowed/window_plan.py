@@ -122,8 +122,8 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
     name = _ALIASES.get(match[1].lower(), match[1].lower())
     if name not in monoid_names():
         names = [*monoid_names(), *_ALIASES]
-        listed = ", ".join(monoid_names())
-        raise UsageError(f"--aggregate {text!r}: expected one of {listed}{nearest(name, names)}")
+        name_list = ", ".join(monoid_names())
+        raise UsageError(f"--aggregate {text!r}: expected one of {name_list}{nearest(name, names)}")
     if match[2] is None:
         if name != "count":
             raise UsageError(f"--aggregate {text!r}: expected the field to aggregate, such as {name}(temp)")
@@ -133,9 +133,9 @@ def read_aggregate(text: str, alphabet: Alphabet) -> Aggregate:
 
 
 def _check_sort(text: str, name: str, sort: AttributeType) -> None:
-    plain = sort in (AttributeType.INTEGER, AttributeType.NUMBER)
-    summed = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
-    if summed and not plain:
+    is_number = sort in (AttributeType.INTEGER, AttributeType.NUMBER)
+    needs_number = name == "sum" or (name not in (*PREFIXED, "min", "max") and monoid(name).numeric)
+    if needs_number and not is_number:
         raise UsageError(f"--aggregate {text!r}: expected a number; the field is of type {sort}")
     if name == "mean" and not sort.numeric:
         raise UsageError(f"--aggregate {text!r}: expected a number or time; the field is of type {sort}")
@@ -233,8 +233,10 @@ def admit(schema: Schema, window: Window, *, allowed: bool) -> str:
 
 
 def _blamed(error: UsageError, schema: Schema, window: ExpressionWindow) -> SkwsError:
-    own = parse_window(schema.window) == window
-    return SchemaError(f"window of schema {schema.name}: {error}") if own else UsageError(f"window: {error}")
+    is_own = parse_window(schema.window) == window
+    return (
+        SchemaError(f"window of schema {schema.name}: {error}") if is_own else UsageError(f"window: {error}")
+    )
 
 
 def check_overlap(plan: WindowPlan) -> str:
@@ -247,9 +249,11 @@ def check_overlap(plan: WindowPlan) -> str:
         return ""
     if Bound.UNBOUNDED in bounds:
         witness = verdict.witness
-        shown = "" if witness is None else f", as on this stream:\n{witness_text(witness, plan.alphabet)}"
+        stream_text = (
+            "" if witness is None else f", as on this stream:\n{witness_text(witness, plan.alphabet)}"
+        )
         raise UsageError(
-            f"windows can pile up without bound: {verdict.reason}{shown}\n"
+            f"windows can pile up without bound: {verdict.reason}{stream_text}\n"
             "Choose 'first' or 'longest', give a limit such as 'at most 1000 records' or "
             f"'within 10 minutes', or allow it with {FLAG}"
         )
@@ -258,8 +262,10 @@ def check_overlap(plan: WindowPlan) -> str:
 
 def check_same_windows(before: Schema, after: Schema, window: ExpressionWindow) -> None:
     """Raises UsageError if a changed schema leads to other automata: the state would be lost."""
-    was, now = (WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after))
-    if was != now:
+    former, present = (
+        WindowPlan.of_text(nameable(schema), window.text).compiled() for schema in (before, after)
+    )
+    if former != present:
         raise UsageError("with the new relations its windows would begin and end by other conditions")
 
 

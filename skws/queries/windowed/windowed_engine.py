@@ -46,8 +46,8 @@ class WaitingResults(LiveResults):
 
     def add(self, results: Partials) -> None:
         """Remember results, except those whose keys differ and those of static tuples alone."""
-        same, _ = self._members.key_of(results.members)
-        super().add(results.take(self._streaming(results).any(axis=1) & same))
+        agrees, _ = self._members.key_of(results.members)
+        super().add(results.take(self._streaming(results).any(axis=1) & agrees))
 
     def forget(self, closed: ClosedSpans) -> None:
         """Drop the results that windows hold: they were emitted before."""
@@ -72,17 +72,20 @@ class WaitingResults(LiveResults):
 
     def _first_ends(self, holding: Holding, results: Partials) -> Ints:
         """The end of the first window that holds each result while its tuples are alive, or FOREVER."""
-        starts, streaming = self._operator.store.live.tuples.start[results.members], self._streaming(results)
-        first = np.where(streaming, starts, FOREVER).min(axis=1)
-        last = np.where(streaming, starts, -1).max(axis=1)
+        starts, is_streaming = (
+            self._operator.store.live.tuples.start[results.members],
+            self._streaming(results),
+        )
+        first = np.where(is_streaming, starts, FOREVER).min(axis=1)
+        last = np.where(is_streaming, starts, -1).max(axis=1)
         end = holding.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
     def _events(self, results: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
         times = self._operator.store.directory.times[results.members]
-        began = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
-        made = self._operator.emitter.results(results, began, time)
-        for result, tick in zip(made, ends.tolist(), strict=True):
+        begins = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
+        formed = self._operator.emitter.results(results, begins, time)
+        for result, tick in zip(formed, ends.tolist(), strict=True):
             yield completed(tick, result)
 
 
@@ -123,9 +126,9 @@ class WindowedEngine(MeshEngine):
 
     def remove(self, name: str) -> None:
         """Stop answering a query. Raises UsageError if there is none of that name."""
-        number, left = self._queries.remove(name)
-        if left is not None:
-            self._operator.rename(number, left)
+        number, remaining_plan = self._queries.remove(name)
+        if remaining_plan is not None:
+            self._operator.rename(number, remaining_plan)
             return
         self._waiting.remove(number)
         self._operator.remove(number)
@@ -141,10 +144,10 @@ class WindowedEngine(MeshEngine):
     def load_tables(self, records: Iterable[Record]) -> Iterator[Result]:
         """Insert the static tables, which are in every window; yields the results of static tuples alone."""
         rows = ((record.relation, record.row) for record in with_sources(self.schema, records))
-        static = static_tuples(self.schema, rows)
-        self.counts.static += len(static)
-        self._members.add_static(len(static))
-        results = self._operator.insert(of_tuples(static, lambda t: t.occurrence > 0))
+        tuples = static_tuples(self.schema, rows)
+        self.counts.static += len(tuples)
+        self._members.add_static(len(tuples))
+        results = self._operator.insert(of_tuples(tuples, lambda t: t.occurrence > 0))
         self.counts.excluded = self._operator.excluded
         yield from self._counted(list(self._operator.emitter.events(results, snapshot=True)))
 
@@ -187,8 +190,8 @@ class WindowedEngine(MeshEngine):
         start = np.array(positions, dtype=np.int64)
         self._members.add_keys(self.tracker.keys(BatchSource(batch)))
         ends = np.full(len(start), FOREVER, dtype=np.int64)
-        new = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
-        for results in self._operator.insert(new):
+        tuple_batch = TupleBatch(batch.relation, batch.rows, start, ends, batch.time, start)
+        for results in self._operator.insert(tuple_batch):
             self._waiting.add(results)
         self._members.follow(set(state["followed"]) - removed_relations)
         self._waiting.forget(self._closed.restore(state["closed"]))
@@ -200,16 +203,16 @@ class WindowedEngine(MeshEngine):
         deletes = batch.deletes()
         self.counts.deletions += int(deletes.sum())
         self.counts.tuples += len(batch) - int(deletes.sum())
-        inserted, begin, spans = self._windows.feed(batch)
-        settled = self._members.settle(batch, inserted, spans)
-        self.counts.unmatched_deletions += settled.unmatched
-        if len(settled.slots):
-            self._operator.end(settled.slots, settled.ends)
-            self._waiting.shorten(settled.slots, self._operator.store.live.tuples.end)
-        for results in self._operator.insert(settled.arrivals):
+        insertions, begin, spans = self._windows.feed(batch)
+        effects = self._members.settle(batch, insertions, spans)
+        self.counts.unmatched_deletions += effects.unmatched
+        if len(effects.slots):
+            self._operator.end(effects.slots, effects.ends)
+            self._waiting.shorten(effects.slots, self._operator.store.live.tuples.end)
+        for results in self._operator.insert(effects.arrivals):
             self._waiting.add(results)
         self.counts.excluded = self._operator.excluded
-        events = list(self._waiting.due(spans.closed, inserted.time, begin))
+        events = list(self._waiting.due(spans.closed, insertions.time, begin))
         self._closed.add(spans.closed)
         self._operator.purge(self.tracker.position)
         self._members.forget()

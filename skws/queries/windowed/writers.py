@@ -152,14 +152,14 @@ def witness_text(witness: Witness, alphabet: Alphabet) -> str:
     lines = []
     for number, record in enumerate(witness.records):
         position = number - witness.prefix
-        again = "   repeatedly:" if position == 0 else ""
+        heading = "   repeatedly:" if position == 0 else ""
         if position == witness.loop * witness.repetitions:
-            again = "   then:"
+            heading = "   then:"
         if position >= witness.loop and position < witness.loop * witness.repetitions:
             continue
         row = json_row(relations[record.relation], record.row)
         values = ", ".join(f"{name}: {json.dumps(value)}" for name, value in row.items())
-        lines += [again] if again else []
+        lines += [heading] if heading else []
         lines.append(
             f"  {instant(record.time // MICROSECOND)} {relations[record.relation].name} {{{values}}}"
         )
@@ -192,9 +192,9 @@ _STYLE: Final = (
 
 def automata(expression: WindowExpression) -> Iterator[tuple[str, LookbackAutomaton]]:
     for number, pair in enumerate(expression.pairs, start=1):
-        of = f" {number}" if len(expression.pairs) > 1 else ""
-        yield f"before the window{of}", pair.before
-        yield f"window{of}", pair.window
+        suffix = f" {number}" if len(expression.pairs) > 1 else ""
+        yield f"before the window{suffix}", pair.before
+        yield f"window{suffix}", pair.window
 
 
 def to_dot(expression: WindowExpression) -> str:
@@ -204,9 +204,9 @@ def to_dot(expression: WindowExpression) -> str:
         start, state = f"s{number}", f"q{number}_"
         members: list[DotNode | DotEdge] = [DotNode(start, style="shape=point")]
         members.append(DotEdge(start, f"{state}{automaton.initial}"))
-        for each in range(automaton.states):
-            final = "peripheries=2" if each in automaton.final else ""
-            members.append(DotNode(f"{state}{each}", str(each), final))
+        for state_number in range(automaton.states):
+            final = "peripheries=2" if state_number in automaton.final else ""
+            members.append(DotNode(f"{state}{state_number}", str(state_number), final))
         for p, guard, q in automaton.transitions:
             members.append(DotEdge(f"{state}{p}", f"{state}{q}", visible(str(guard))))
         clusters.append(Cluster(visible(title), members))
@@ -236,8 +236,8 @@ def _drawn(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[s
     axis = top + 30 + rise
     names = {guard: f"g{i}" for i, guard in enumerate(automaton.guards, start=1)}
     parts = [_svg_text(10, top + 20, f"{title}:")]
-    entry = _x(automaton.initial)
-    parts.append(_path(f"M{entry - 40},{axis} H{entry - _RADIUS}"))
+    entry_x = _x(automaton.initial)
+    parts.append(_path(f"M{entry_x - 40},{axis} H{entry_x - _RADIUS}"))
     for state in range(automaton.states):
         parts.append(f'<circle cx="{_x(state)}" cy="{axis}" r="{_RADIUS}"/>')
         if state in automaton.final:
@@ -248,8 +248,8 @@ def _drawn(title: str, automaton: LookbackAutomaton, top: float) -> tuple[list[s
     legend = [f"{name}: {guard}" for guard, name in names.items()]
     below = axis + rise + 10
     parts += [_svg_text(20, below + 16 * i, line) for i, line in enumerate(legend)]
-    wide = max([_x(automaton.states) + 20, *(40 + CHARACTER * len(line) for line in legend)])
-    return parts, wide, below + 16 * len(legend) + 10 - top
+    width = max([_x(automaton.states) + 20, *(40 + CHARACTER * len(line) for line in legend)])
+    return parts, width, below + 16 * len(legend) + 10 - top
 
 
 def _arc(p: int, q: int, label: str, axis: float) -> list[str]:

@@ -50,49 +50,49 @@ class FollowedTuples:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __contains__(self, known: StreamTuple) -> bool:
-        return known in self._numbers
+    def __contains__(self, member: StreamTuple) -> bool:
+        return member in self._numbers
 
-    def __getitem__(self, known: StreamTuple) -> int:
+    def __getitem__(self, member: StreamTuple) -> int:
         """The slot of a tuple. Raises KeyError if it is not followed."""
-        return self._slots.item(self._numbers[known])
+        return self._slots.item(self._numbers[member])
 
     def at(self, slot: int) -> StreamTuple | None:
         number = self._at.item(slot) if slot < len(self._at) else _NONE
         return None if number == _NONE else self._tuples[number]
 
     def among(self, slots: Ints) -> list[int]:
-        within = slots[slots < len(self._at)]
-        members: list[int] = within[self._at.take(within) != _NONE].tolist()
+        slots_in_range = slots[slots < len(self._at)]
+        members: list[int] = slots_in_range[self._at.take(slots_in_range) != _NONE].tolist()
         return members
 
     def chosen(self, flags: Flags) -> list[int]:
         """The flagged slots whose tuples are followed; ``flags``: by slot."""
-        followed = self._at[: len(flags)] != _NONE
-        slots: list[int] = np.flatnonzero(followed & flags[: len(followed)]).tolist()
+        is_followed = self._at[: len(flags)] != _NONE
+        slots: list[int] = np.flatnonzero(is_followed & flags[: len(is_followed)]).tolist()
         return slots
 
     def items(self) -> Iterator[tuple[int, StreamTuple]]:
         """Each followed tuple with its slot."""
-        return ((self[known], known) for known in self._numbers)
+        return ((self[member], member) for member in self._numbers)
 
-    def set(self, known: StreamTuple, slot: int) -> None:
+    def set(self, member: StreamTuple, slot: int) -> None:
         if self._free:
             number = self._free.pop()
-            self._tuples[number] = known
+            self._tuples[number] = member
         else:
             number = len(self._tuples)
-            self._tuples.append(known)
-        self._numbers[known] = number
+            self._tuples.append(member)
+        self._numbers[member] = number
         self._slots = written(self._slots, number, np.array([slot], dtype=np.int64))
         if slot >= len(self._at):
-            more = np.full(slot + 1 + slot // 4 - len(self._at), _NONE, dtype=np.int64)
-            self._at = np.concatenate([self._at, more])
+            space = np.full(slot + 1 + slot // 4 - len(self._at), _NONE, dtype=np.int64)
+            self._at = np.concatenate([self._at, space])
         self._at[slot] = number
 
-    def remove(self, known: StreamTuple) -> int:
+    def remove(self, member: StreamTuple) -> int:
         """Stop following a tuple; returns its slot."""
-        number = self._numbers.pop(known)
+        number = self._numbers.pop(member)
         slot = self._slots.item(number)
         self._tuples[number] = None
         self._free.append(number)
@@ -101,16 +101,16 @@ class FollowedTuples:
 
     def renumber(self, slots: Ints) -> None:
         """Give tuples their new slots; stop following those with negative ones."""
-        followed = np.flatnonzero(self._at != _NONE)
-        numbers, moved = self._at.take(followed), slots.take(followed)
-        for number in numbers[moved < 0].tolist():
+        old_slots = np.flatnonzero(self._at != _NONE)
+        numbers, new_slots = self._at.take(old_slots), slots.take(old_slots)
+        for number in numbers[new_slots < 0].tolist():
             dead_tuple = self._tuples[number]
             if dead_tuple is not None:
                 self.remove(dead_tuple)
-        numbers, moved = numbers[moved >= 0], moved[moved >= 0]
-        self._slots[numbers] = moved
-        self._at = np.full(int(moved.max(initial=_NONE)) + 1, _NONE, dtype=np.int64)
-        self._at[moved] = numbers
+        numbers, new_slots = numbers[new_slots >= 0], new_slots[new_slots >= 0]
+        self._slots[numbers] = new_slots
+        self._at = np.full(int(new_slots.max(initial=_NONE)) + 1, _NONE, dtype=np.int64)
+        self._at[new_slots] = numbers
 
 
 class RowStore(Table):
@@ -143,9 +143,9 @@ class RowStore(Table):
         rows = self.some(np.arange(slot, self.size))
         if any(isinstance(block, RowBlock) for block in rows.blocks):
             relation = np.array([block.relation for block in rows.blocks], dtype=np.int64).take(rows.block)
-            laid = encode(RecordBatch(relation, np.zeros_like(relation), rows))
+            layout = encode(RecordBatch(relation, np.zeros_like(relation), rows))
             del self._blocks[block_number:]
-            self._place(slice(slot, self.size), decode(laid)[0].rows)
+            self._place(slice(slot, self.size), decode(layout)[0].rows)
         self._begin_latest()
 
     def _begin_latest(self) -> None:
@@ -205,9 +205,9 @@ class RowStore(Table):
 
     def pack(self) -> None:
         """Copy live rows out of blocks in memory whose rows are mostly dead."""
-        packed = self.rows().compact()
-        self._columns[1][: self.size] = packed.place
-        self._blocks = list(packed.blocks)
+        rows = self.rows().compact()
+        self._columns[1][: self.size] = rows.place
+        self._blocks = list(rows.blocks)
         self._begin_latest()
 
     def in_files(self, files: Collection[BlockFile]) -> Flags:
@@ -219,20 +219,20 @@ class RowStore(Table):
     def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
         """For each file, flags of the rows that are in ``chosen`` slots; ``sizes``: the rows of each file."""
         ends = np.cumsum([0, *sizes.values()])
-        before = dict(zip(sizes, ends.tolist(), strict=False))
+        rows_before = dict(zip(sizes, ends.tolist(), strict=False))
         # By block: the number of its first row among those of all files.
         first_rows = np.full(len(self._blocks), _NONE)
         for number, block in enumerate(self._blocks):
-            if isinstance(block, MappedBlock) and block.file in before:
-                first_rows[number] = before[block.file] + block.first
+            if isinstance(block, MappedBlock) and block.file in rows_before:
+                first_rows[number] = rows_before[block.file] + block.first
         flags = np.zeros(ends[-1], dtype=bool)
         block_numbers, places, _ = self.columns()
         for first in range(0, self.size, _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            rows = first_rows.take(block_numbers[some])
-            wanted = np.flatnonzero(chosen[some] & (rows != _NONE))
-            flags[rows.take(wanted) + places[some].take(wanted)] = True
-        return {file: flags[before[file] : before[file] + size] for file, size in sizes.items()}
+            portion = slice(first, first + _AT_ONCE)
+            rows = first_rows.take(block_numbers[portion])
+            positions = np.flatnonzero(chosen[portion] & (rows != _NONE))
+            flags[rows.take(positions) + places[portion].take(positions)] = True
+        return {file: flags[rows_before[file] : rows_before[file] + size] for file, size in sizes.items()}
 
     def move(self, slots: Ints, rows: Rows) -> None:
         """Move the rows of some slots to other blocks, such as those of a file."""
@@ -241,9 +241,9 @@ class RowStore(Table):
             self._blocks[number] = _NO_ROWS  # the next ``compact`` gives new numbers
         self._begin_latest()
 
-    def compact(self, renumbered: Ints) -> None:
+    def compact(self, slots: Ints) -> None:
         """Drop the rows whose slots were dropped."""
-        survives: Flags = renumbered >= 0
+        survives: Flags = slots >= 0
         self.keep(survives)
         self._drop_unused()
         in_memory = sum(len(block) for block in self._blocks if not isinstance(block, MappedBlock))
@@ -253,18 +253,18 @@ class RowStore(Table):
 
     def _drop_unused(self) -> None:
         """Drop blocks without live rows."""
-        used = self._used()
+        is_used = self._used()
         block, *_ = self.columns()
-        block[:] = (np.cumsum(used) - 1).take(block)
-        self._blocks = [self._blocks[number] for number in np.flatnonzero(used).tolist()]
+        block[:] = (np.cumsum(is_used) - 1).take(block)
+        self._blocks = [self._blocks[number] for number in np.flatnonzero(is_used).tolist()]
 
     def _used(self) -> Flags:
         """By block: True if it has the row of a slot."""
-        used = np.zeros(len(self._blocks), dtype=bool)
+        is_used = np.zeros(len(self._blocks), dtype=bool)
         block, *_ = self.columns()
         for first in range(0, self.size, _AT_ONCE):
-            used[block[first : first + _AT_ONCE]] = True
-        return used
+            is_used[block[first : first + _AT_ONCE]] = True
+        return is_used
 
 
 class TupleDirectory:
@@ -323,27 +323,27 @@ class TupleDirectory:
 
     def ended_at(self, slots: Ints) -> list[int | None]:
         """The times of the records that ended tuples, if ticks are not times; None for other tuples."""
-        of, followed = self._ended_at, self.slots
-        objects = ((slot, followed.at(slot)) for slot in slots.tolist())
-        return [of.get(slot) if known is None else known.ended_at for slot, known in objects]
+        end_times, objects_by_slot = self._ended_at, self.slots
+        objects = ((slot, objects_by_slot.at(slot)) for slot in slots.tolist())
+        return [end_times.get(slot) if member is None else member.ended_at for slot, member in objects]
 
-    def follow(self, known: StreamTuple, slot: int) -> None:
+    def follow(self, member: StreamTuple, slot: int) -> None:
         """Follow the tuple of a slot as this object."""
-        self.slots.set(known, slot)
+        self.slots.set(member, slot)
         self._named.pop(slot, None)
 
-    def release(self, known: list[StreamTuple]) -> Ints:
+    def release(self, tuples: list[StreamTuple]) -> Ints:
         """Stop following tuples; returns their slots."""
-        return np.array([self.slots.remove(each) for each in known], dtype=np.int64)
+        return np.array([self.slots.remove(each) for each in tuples], dtype=np.int64)
 
     def compact(self, slots: Ints) -> None:
         """Give live tuples their new slots."""
         self._rows.compact(slots)
         if self._times is not None:
             self._times.keep(slots >= 0)
-        named = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
-        moved = zip(slots.take(named).tolist(), self._named.values(), strict=True)
-        self._named = {slot: each for slot, each in moved if slot >= 0}
+        named_slots = np.fromiter(self._named, dtype=np.int64, count=len(self._named))
+        moved_names = zip(slots.take(named_slots).tolist(), self._named.values(), strict=True)
+        self._named = {slot: each for slot, each in moved_names if slot >= 0}
         moved_ends = ((slots.item(slot), time) for slot, time in self._ended_at.items())
         self._ended_at = {slot: time for slot, time in moved_ends if slot >= 0}
         self._occurrences.clear()
@@ -357,9 +357,9 @@ class TupleDirectory:
         """As ``RowStore.in_files``."""
         return self._rows.in_files(files)
 
-    def rows_in_files(self, chosen: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
+    def rows_in_files(self, flags: Flags, sizes: Mapping[BlockFile, int]) -> dict[BlockFile, Flags]:
         """As ``RowStore.rows_in_files``."""
-        return self._rows.rows_in_files(chosen, sizes)
+        return self._rows.rows_in_files(flags, sizes)
 
     def some_rows(self, slots: Ints) -> Rows:
         """The rows of some slots."""
@@ -375,22 +375,24 @@ class TupleDirectory:
 
     def names(self, slots: Ints) -> list[Named]:
         """The tuples in some slots as results show them."""
-        named, asked = self._named, slots.tolist()
+        names_by_slot, slot_list = self._named, slots.tolist()
         for slot in self.slots.among(slots):
-            if slot not in named:
-                named[slot] = self._names.of(self.member(slot))
-        plain = slots
-        if named:
-            plain = np.array([slot for slot in asked if slot not in named], dtype=np.int64)
-        plain = self._rows.in_order(plain)
-        starts = self._live.tuples.start[plain].tolist()
-        made: list[Named] = []
-        for relation, rows in self._rows.by_block(plain):
-            made += self._names.relations[relation].firsts(rows, starts[len(made) : len(made) + len(rows)])
-        named.update(zip(plain.tolist(), made, strict=True))
-        for slot in plain[self._rows.twins[plain]].tolist():
-            named[slot] = self._names.of(self.member(slot))
-        return list(map(named.__getitem__, asked))
+            if slot not in names_by_slot:
+                names_by_slot[slot] = self._names.of(self.member(slot))
+        unnamed_slots = slots
+        if names_by_slot:
+            unnamed_slots = np.array(
+                [slot for slot in slot_list if slot not in names_by_slot], dtype=np.int64
+            )
+        unnamed_slots = self._rows.in_order(unnamed_slots)
+        starts = self._live.tuples.start[unnamed_slots].tolist()
+        names: list[Named] = []
+        for relation, rows in self._rows.by_block(unnamed_slots):
+            names += self._names.relations[relation].firsts(rows, starts[len(names) : len(names) + len(rows)])
+        names_by_slot.update(zip(unnamed_slots.tolist(), names, strict=True))
+        for slot in unnamed_slots[self._rows.twins[unnamed_slots]].tolist():
+            names_by_slot[slot] = self._names.of(self.member(slot))
+        return list(map(names_by_slot.__getitem__, slot_list))
 
     def member(self, slot: int) -> StreamTuple:
         tuple_object = self.slots.at(slot)
@@ -411,20 +413,23 @@ class TupleDirectory:
 
     def as_objects(self, slots: Ints) -> list[StreamTuple]:
         """Follow the tuples of some slots, which were not followed; returns them."""
-        ordered = self._rows.in_order(slots)
+        sorted_slots = self._rows.in_order(slots)
         tuples = self._live.tuples
-        columns = (ordered, *(column.take(ordered) for column in (tuples.start, tuples.end, tuples.place)))
-        times = np.where(columns[1] == ALWAYS, 0, self.times.take(ordered))
-        rest = zip(*(column.tolist() for column in columns), times.tolist(), strict=True)
+        columns = (
+            sorted_slots,
+            *(column.take(sorted_slots) for column in (tuples.start, tuples.end, tuples.place)),
+        )
+        times = np.where(columns[1] == ALWAYS, 0, self.times.take(sorted_slots))
+        columns_by_row = zip(*(column.tolist() for column in columns), times.tolist(), strict=True)
         objects: dict[int, StreamTuple] = {}
-        for relation, rows in self._rows.by_block(ordered):
-            for row, (slot, start, end, place, time) in zip(rows, rest):  # noqa: B905 - of one block
+        for relation, rows in self._rows.by_block(sorted_slots):
+            for row, (slot, start, end, place, time) in zip(rows, columns_by_row):  # noqa: B905 - of one block
                 occurrence = self._occurrence(slot, relation, start) if self._rows.has_twins(slot) else 0
                 objects[slot] = StreamTuple(
                     relation, row, start, end, occurrence=occurrence, time=time, place=place
                 )
-        for slot, known in objects.items():
-            self.follow(known, slot)
+        for slot, member in objects.items():
+            self.follow(member, slot)
         return [objects[slot] for slot in slots.tolist()]
 
     def _occurrence(self, slot: int, relation: int, start: int) -> int:
@@ -432,20 +437,21 @@ class TupleDirectory:
         if slot not in self._occurrences:
             tuples = self._live.tuples
             first = int(np.searchsorted(tuples.start, start)) if self._in_order else 0
-            among = (tuples.relation[first:] == relation) & (tuples.start[first:] == start)
-            before: Counter[Row] = Counter()
-            for other in (np.flatnonzero(among) + first).tolist():
-                row = self._rows.row(other)
-                self._occurrences[other] = before[row]
-                before[row] += 1
+            is_twin = (tuples.relation[first:] == relation) & (tuples.start[first:] == start)
+            counts: Counter[Row] = Counter()
+            for twin in (np.flatnonzero(is_twin) + first).tolist():
+                row = self._rows.row(twin)
+                self._occurrences[twin] = counts[row]
+                counts[row] += 1
         return self._occurrences[slot]
 
     def _twins(self, relation: Ints, start: Ints) -> Flags:
         """True for new tuples that may not be the first of their relation at their instant."""
         twins = _with_twins(relation, start)
-        earlier = start <= self._latest
-        if earlier.any():  # in the middle of an instant, late, or a static tuple that is inserted on demand
-            twins |= earlier & (start != ALWAYS)
+        is_earlier = start <= self._latest
+        # In the middle of an instant, late, or a static tuple that is inserted on demand.
+        if is_earlier.any():
+            twins |= is_earlier & (start != ALWAYS)
             self._in_order &= bool((start >= self._latest).all())
         if len(start):
             self._latest = max(self._latest, int(start.max()))
@@ -454,10 +460,10 @@ class TupleDirectory:
 
 def _with_twins(relation: Ints, start: Ints) -> Flags:
     """True for tuples that share relation and instant with another one."""
-    streaming = start != ALWAYS  # static tuples have their name already
-    if not streaming.all():
+    is_streaming = start != ALWAYS  # static tuples have their name already
+    if not is_streaming.all():
         twins = np.zeros(len(start), dtype=bool)
-        twins[streaming] = _with_twins(relation[streaming], start[streaming])
+        twins[is_streaming] = _with_twins(relation[is_streaming], start[is_streaming])
         return twins
     if (start[1:] < start[:-1]).any():
         instant = np.unique(start, return_inverse=True)[1]

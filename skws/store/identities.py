@@ -34,46 +34,52 @@ class Identities:
         self._wide = [tuple(range(len(relation.attributes))) for relation in schema.relations]
         self._exact = np.array([_is_integer(schema, n) for n in range(len(schema.relations))], dtype=bool)
 
-    def of(self, rows: Rows, wanted: Collection[int] | None = None) -> tuple[Hashes, Flags]:
+    def of(self, rows: Rows, relations: Collection[int] | None = None) -> tuple[Hashes, Flags]:
         """A hash for each row, and flags of the hashes that are those of keys.
 
         Rows without a key, or with a NULL in it, are hashed whole. Equal identities of a relation have equal
-        hashes. ``wanted``: the relations that matter; other rows get some hash. Truncations have no identity.
+        hashes. ``relations``: those that matter; other rows get some hash. Truncations have no identity.
         """
         hashes = np.full(len(rows), _NO_IDENTITY)
-        keyed = np.zeros(len(rows), dtype=bool)
-        for relation, blocks, mine, places in rows.by_relation():
+        is_keyed = np.zeros(len(rows), dtype=bool)
+        for relation, blocks, positions, places in rows.by_relation():
             key = self._keys[relation]
-            if not key and wanted is not None and relation not in wanted:
+            if not key and relations is not None and relation not in relations:
                 continue
-            number = np.full(len(mine), relation, dtype=np.int64)
-            by_key: Flags = np.zeros(len(mine), dtype=bool)
+            number = np.full(len(positions), relation, dtype=np.int64)
+            uses_key: Flags = np.zeros(len(positions), dtype=bool)
             if key:
-                values, there = identity_values(blocks, key)
-                by_key, value_hashes = there.take(places), values.take(places)
-            if not by_key.all():
-                whole, _ = identity_values(blocks, self._wide[relation])
+                values, has_key = identity_values(blocks, key)
+                uses_key, value_hashes = has_key.take(places), values.take(places)
+            if not uses_key.all():
+                row_hashes, _ = identity_values(blocks, self._wide[relation])
                 value_hashes = (
-                    np.where(by_key, value_hashes, whole.take(places)) if key else whole.take(places)
+                    np.where(uses_key, value_hashes, row_hashes.take(places))
+                    if key
+                    else row_hashes.take(places)
                 )
-            hashes[mine], keyed[mine] = index_hashes(number, value_hashes), by_key
-        return hashes, keyed
+            hashes[positions], is_keyed[positions] = index_hashes(number, value_hashes), uses_key
+        return hashes, is_keyed
 
-    def told_apart(self, relation: Ints, keyed: Flags) -> Flags:
+    def told_apart(self, relation: Ints, is_keyed: Flags) -> Flags:
         """True if equal hashes of one relation imply equal identities, as for keys of one integer."""
-        is_exact: Flags = self._exact.take(relation) & keyed
+        is_exact: Flags = self._exact.take(relation) & is_keyed
         return is_exact
 
-    def values(self, rows: Rows, keyed: Flags) -> list[Row]:
+    def values(self, rows: Rows, is_keyed: Flags) -> list[Row]:
         """The values of each row's key, or the whole row if it has none."""
         rows_of_values: list[Row] = [()] * len(rows)
-        for block, mine, places in rows.by_block():
-            for chosen, columns in ((keyed, self._keys), (~keyed, self._wide)):
-                of = np.flatnonzero(chosen.take(mine))
-                if len(of):
-                    some = places.take(of)
-                    parts = (block.values_at(column, some) for column in columns[block.relation])
-                    for number, values in zip(mine.take(of).tolist(), zip(*parts, strict=True), strict=True):
+        for block, positions, places in rows.by_block():
+            for is_chosen, columns in ((is_keyed, self._keys), (~is_keyed, self._wide)):
+                chosen_rows = np.flatnonzero(is_chosen.take(positions))
+                if len(chosen_rows):
+                    chosen_places = places.take(chosen_rows)
+                    column_values = (
+                        block.values_at(column, chosen_places) for column in columns[block.relation]
+                    )
+                    for number, values in zip(
+                        positions.take(chosen_rows).tolist(), zip(*column_values, strict=True), strict=True
+                    ):
                         rows_of_values[number] = values
         return rows_of_values
 
@@ -95,26 +101,28 @@ class SingleTuples:
     def open(self, size: int, space: int) -> None:
         """Start with ``size`` tuples that no record ends, and space for ``space`` tuples in all."""
         none = np.full(space, _NONE, dtype=np.int32)
-        hashes, keyed = np.zeros(space, dtype=np.uint64), np.zeros(space, dtype=bool)
-        self._tuples.open((hashes, none, keyed), size)  # type: ignore[arg-type]  # of several types
+        hashes, is_keyed = np.zeros(space, dtype=np.uint64), np.zeros(space, dtype=bool)
+        self._tuples.open((hashes, none, is_keyed), size)  # type: ignore[arg-type]  # of several types
 
     def add(
-        self, first: int, relation: Ints, hashes: Hashes, keyed: Flags, single: Flags, lasting: Flags
+        self, first: int, relation: Ints, hashes: Hashes, is_keyed: Flags, is_single: Flags, is_lasting: Flags
     ) -> None:
         """Add the tuples from slot ``first`` on, by their hashes.
 
-        ``lasting``: flags tuples that no record has ended yet; others cannot be found.
+        ``is_lasting``: flags tuples that no record has ended yet; others cannot be found.
         """
-        self._tuples.append((hashes, np.full(len(hashes), _NONE), keyed))  # type: ignore[arg-type]  # of several types
-        self.take_back(np.flatnonzero(np.isin(relation, list(self.followed)) & single & lasting) + first)
+        self._tuples.append((hashes, np.full(len(hashes), _NONE), is_keyed))  # type: ignore[arg-type]  # of several types
+        self.take_back(
+            np.flatnonzero(np.isin(relation, list(self.followed)) & is_single & is_lasting) + first
+        )
 
     def make_space(self, more: int) -> None:
         """Reserve space for ``more`` tuples."""
         self._tuples.make_space(more)
 
-    def append(self, hashes: Hashes, keyed: Flags) -> None:
+    def append(self, hashes: Hashes, is_keyed: Flags) -> None:
         """Add the tuples of the next slots, without an index (``index``)."""
-        self._tuples.append((hashes, np.full(len(hashes), _NONE, dtype=np.int32), keyed))  # type: ignore[arg-type]  # of several types
+        self._tuples.append((hashes, np.full(len(hashes), _NONE, dtype=np.int32), is_keyed))  # type: ignore[arg-type]  # of several types
 
     def index(self, relation: Ints) -> Ints:
         """Index all tuples at once; no index exists yet. Returns the slots whose hash is not unique.
@@ -123,40 +131,40 @@ class SingleTuples:
         """
         slots = np.flatnonzero(np.isin(relation, list(self.followed)))
         hashes = self.hashes(slots)
-        several = _repeated(hashes)
-        remaining: Ints = NOTHING
-        if several.any():
-            remaining = slots[several]
-            slots, hashes = slots[~several], hashes[~several]
+        is_repeated = _repeated(hashes)
+        repeated_slots: Ints = NOTHING
+        if is_repeated.any():
+            repeated_slots = slots[is_repeated]
+            slots, hashes = slots[~is_repeated], hashes[~is_repeated]
         self._index.make_space(len(slots), len(slots))
         numbers = np.arange(len(slots))
         self._index.add(hashes, numbers)
         self._numbers.append((hashes, slots))  # type: ignore[arg-type]  # of two types
         self._tuples.numbers[slots] = numbers
-        return remaining
+        return repeated_slots
 
     def follow(self, relation: int, slots: Ints, rows: Rows) -> Ints:
         """Start following a relation with these live tuples; returns the slots whose hash is not unique."""
         self.followed.add(relation)
-        hashes, keyed = self.identities.of(rows)
+        hashes, is_keyed = self.identities.of(rows)
         self._tuples.hashes[slots] = hashes
-        self._tuples.keyed[slots] = keyed
-        _, which, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-        several: Flags = (counts > 1).take(which)
-        self.take_back(slots[~several])
-        return slots[several]
+        self._tuples.keyed[slots] = is_keyed
+        _, hash_numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+        is_repeated: Flags = (counts > 1).take(hash_numbers)
+        self.take_back(slots[~is_repeated])
+        return slots[is_repeated]
 
     def with_hashes(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The single tuples with given hashes, as (position in ``hashes``, slot); some have ended."""
         position, number = self._with_hashes(hashes)
         slots = self._numbers.slots.take(number)
-        there = slots != _NONE
-        return position[there], slots[there]
+        is_live = slots != _NONE
+        return position[is_live], slots[is_live]
 
     def of(self, slots: Ints) -> Ints:
         """The slots of single tuples among ``slots``."""
-        live: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
-        return live
+        live_slots: Ints = slots[self._tuples.numbers.take(slots) != _NONE]
+        return live_slots
 
     def keyed(self, slots: Ints) -> Flags:
         """True if the hash of a tuple is that of its key."""
@@ -175,14 +183,14 @@ class SingleTuples:
         """Make tuples single."""
         hashes = self.hashes(slots)
         position, number = self._with_hashes(hashes)
-        free = self._numbers.slots.take(number) == _NONE
+        is_free = self._numbers.slots.take(number) == _NONE
         # Different identities may have one hash: each number is for one of them, and each has one number.
-        number, which = np.unique(number[free], return_index=True)
-        position, which = np.unique(position[free].take(which), return_index=True)
-        self._assign(slots.take(position), number.take(which))
-        new = np.ones(len(slots), dtype=bool)
-        new[position] = False
-        slots, hashes = slots[new], hashes[new]
+        number, indexes = np.unique(number[is_free], return_index=True)
+        position, indexes = np.unique(position[is_free].take(indexes), return_index=True)
+        self._assign(slots.take(position), number.take(indexes))
+        is_new = np.ones(len(slots), dtype=bool)
+        is_new[position] = False
+        slots, hashes = slots[is_new], hashes[is_new]
         numbers = np.arange(len(slots)) + self._numbers.size
         self._numbers.append((hashes, numbers))  # type: ignore[arg-type]  # of two types
         self._index.add(hashes, numbers)
@@ -190,9 +198,9 @@ class SingleTuples:
 
     def compact(self, slots: Ints) -> None:
         """Give tuples their new slots, in the same order; drop those with negative ones."""
-        there = np.flatnonzero(self._numbers.slots != _NONE)
-        moved = slots.take(self._numbers.slots.take(there))
-        self._numbers.slots[there] = moved
+        numbers = np.flatnonzero(self._numbers.slots != _NONE)
+        new_slots = slots.take(self._numbers.slots.take(numbers))
+        self._numbers.slots[numbers] = new_slots
         self._tuples.keep(slots >= 0)
         self._index.remap(self._numbers.keep(self._numbers.slots != _NONE))
         self._assign(self._numbers.slots, np.arange(self._numbers.size))
@@ -200,8 +208,8 @@ class SingleTuples:
     def _with_hashes(self, hashes: Hashes) -> tuple[Ints, Ints]:
         """The numbers of identities with given hashes, as (position in ``hashes``, number)."""
         position, number = self._index.probe(hashes)
-        equal = self._numbers.hashes.take(number) == hashes.take(position)
-        return position[equal], number[equal]
+        is_equal = self._numbers.hashes.take(number) == hashes.take(position)
+        return position[is_equal], number[is_equal]
 
     def _assign(self, slots: Ints, numbers: Ints) -> None:
         self._tuples.numbers[slots] = numbers
@@ -210,9 +218,9 @@ class SingleTuples:
 
 def _repeated(hashes: Hashes) -> Flags:
     """True for hashes that occur more than once."""
-    ordered = np.sort(hashes)
-    often = ordered[1:][ordered[1:] == ordered[:-1]]
-    return np.isin(hashes, often) if len(often) else np.zeros(len(hashes), dtype=bool)
+    sorted_hashes = np.sort(hashes)
+    repeated_hashes = sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]]
+    return np.isin(hashes, repeated_hashes) if len(repeated_hashes) else np.zeros(len(hashes), dtype=bool)
 
 
 class _ByTuple(Table):

@@ -81,10 +81,10 @@ class LifespanResolver:
         """The relations that are followed."""
         return self._store.singles.followed
 
-    def keep(self, known: StreamTuple) -> None:
+    def keep(self, member: StreamTuple) -> None:
         """Stop following a tuple as an object (``skws_purging.lifespans.Keeper``)."""
-        if known in self._store.directory.slots:
-            self._kept.append(known)
+        if member in self._store.directory.slots:
+            self._kept.append(member)
 
     def gone(self, key: GroupKey) -> None:
         """Forget an identity (``skws_purging.lifespans.Keeper``)."""
@@ -102,8 +102,8 @@ class LifespanResolver:
     def _remember(self, slots: Ints) -> None:
         """Follow live tuples that are not single as objects."""
         starts = self._store.live.tuples.start.take(slots)
-        for each in self._as_objects(slots[np.argsort(starts, kind="stable")]):
-            self._lifespans.remember(each)
+        for member in self._as_objects(slots[np.argsort(starts, kind="stable")]):
+            self._lifespans.remember(member)
 
     def _as_objects(self, slots: Ints) -> list[StreamTuple]:
         """Follow single tuples as objects; returns the objects."""
@@ -111,7 +111,7 @@ class LifespanResolver:
         singles.release(slots)
         objects = self._store.directory.as_objects(slots)
         if self._by_columns:
-            keys = (identity(self._schema, known.relation, known.row) for known in objects)
+            keys = (identity(self._schema, each.relation, each.row) for each in objects)
             self._objects |= dict(zip(keys, singles.hashes(slots).tolist(), strict=True))
         return objects
 
@@ -142,14 +142,14 @@ class LifespanResolver:
         for relation, tick, arrival in self._lifespans.truncations():
             records.append((tick, arrival, Record.truncation(relation, tick)))
         for key, timeline in self._lifespans.timelines():
-            for known in islice(timeline.before, 1):
-                for _ in range(known.occurrence):
-                    record = Record(known.relation, known.time, known.row)
-                    records.append((known.time, -1, record))
-                    records.append((known.time, -1, record._replace(delete=True)))
-            for known in timeline.before:
-                records.append((known.time, -1, Record(known.relation, known.time, known.row)))
-                tuples.append(known)
+            for member in islice(timeline.before, 1):
+                for _ in range(member.occurrence):
+                    record = Record(member.relation, member.time, member.row)
+                    records.append((member.time, -1, record))
+                    records.append((member.time, -1, record._replace(delete=True)))
+            for member in timeline.before:
+                records.append((member.time, -1, Record(member.relation, member.time, member.row)))
+                tuples.append(member)
             for mark in timeline.marks:
                 if mark.truncates:
                     continue  # the truncations above include it
@@ -163,12 +163,12 @@ class LifespanResolver:
 
     def _row(self, key: GroupKey) -> Row:
         """A row with an identity; if that is a key, the other values are NULL."""
-        relation, values, keyed = key
-        if not keyed:
+        relation, values, is_keyed = key
+        if not is_keyed:
             return values
-        described = self._schema.relations[relation]
-        row: list[Value] = [None] * len(described.attributes)
-        for column, value in zip(described.key_columns, values, strict=True):
+        relation_schema = self._schema.relations[relation]
+        row: list[Value] = [None] * len(relation_schema.attributes)
+        for column, value in zip(relation_schema.key_columns, values, strict=True):
             row[column] = value
         return tuple(row)
 
@@ -183,113 +183,119 @@ class LifespanResolver:
 
     def change_schema(self, schema: Schema, store: LiveStore) -> None:
         """Continue with another store and a changed schema, in which relations keep their positions."""
-        removed = schema.evolution.removed_relations
-        store.singles.followed |= self.relations - removed
+        removed_relations = schema.evolution.removed_relations
+        store.singles.followed |= self.relations - removed_relations
         self._schema = schema
         self._store = store
         self._lifespans.change_schema(schema)
-        self._objects = {key: known for key, known in self._objects.items() if key[0] not in removed}
+        self._objects = {
+            key: object_hash for key, object_hash in self._objects.items() if key[0] not in removed_relations
+        }
 
     def settle(self, batch: RecordBatch, ticks: Ints, places: Ints) -> Settled:
         """Apply the records of followed relations, in order of ticks, and set the ends of tuples.
 
         ``places``: the order of arrival.
         """
-        settled = Settled()
+        effects = Settled()
         if not len(batch):
-            return settled
+            return effects
         truncates = batch.truncations()
-        whole = np.arange(len(batch)) if not truncates.any() else np.flatnonzero(~truncates)
-        truncated = distinct(batch.relation[truncates]) if len(whole) < len(batch) else NOTHING
-        some = batch.take(whole) if len(truncated) else batch
-        hashes, keyed = self._store.singles.identities.of(some.rows)
-        plain = _Plain(self._store, self._window, some, ticks.take(whole), hashes, keyed)
-        contested = self._contested(plain, truncated)
-        plain.settle(~contested, whole, settled)
-        if len(truncated):
-            self._truncate(batch, ticks, truncated, plain, settled)
-        rest = truncates.copy()
-        rest[whole] = contested
-        numbers = np.flatnonzero(rest)
+        row_numbers = np.arange(len(batch)) if not truncates.any() else np.flatnonzero(~truncates)
+        truncated_relations = (
+            distinct(batch.relation[truncates]) if len(row_numbers) < len(batch) else NOTHING
+        )
+        rows = batch.take(row_numbers) if len(truncated_relations) else batch
+        hashes, keyed = self._store.singles.identities.of(rows.rows)
+        plain_records = _Plain(self._store, self._window, rows, ticks.take(row_numbers), hashes, keyed)
+        is_contested = self._contested(plain_records, truncated_relations)
+        plain_records.settle(~is_contested, row_numbers, effects)
+        if len(truncated_relations):
+            self._truncate(batch, ticks, truncated_relations, plain_records, effects)
+        by_objects = truncates.copy()
+        by_objects[row_numbers] = is_contested
+        numbers = np.flatnonzero(by_objects)
         if len(numbers):
-            for known in self._as_objects(plain.met(contested)):
-                self._lifespans.take_over(known)
-            self._settle(batch.take(numbers), ticks.take(numbers), places.take(numbers), settled)
+            for member in self._as_objects(plain_records.met(is_contested)):
+                self._lifespans.take_over(member)
+            self._settle(batch.take(numbers), ticks.take(numbers), places.take(numbers), effects)
             if self._by_columns:
                 self._objects |= {
-                    key: of for key, of in plain.identities(contested) if key in self._lifespans
+                    key: object_hash
+                    for key, object_hash in plain_records.identities(is_contested)
+                    if key in self._lifespans
                 }
-        return settled
+        return effects
 
-    def _contested(self, plain: _Plain, truncated: Ints) -> Flags:
+    def _contested(self, plain_records: _Plain, truncated_relations: Ints) -> Flags:
         """True for records whose identities must be followed as objects."""
         if not self._by_columns:
-            return np.ones(len(plain), dtype=bool)
-        contested = plain.of_several(plain.ticks < self._fronts_end)
+            return np.ones(len(plain_records), dtype=bool)
+        is_contested = plain_records.of_several(plain_records.ticks < self._fronts_end)
         if self._objects:
             object_hashes = np.fromiter(self._objects.values(), dtype=np.uint64, count=len(self._objects))
-            contested |= np.isin(plain.hashes, object_hashes)
-        if len(truncated):
-            contested |= np.isin(plain.relation, truncated)
-        return contested
+            is_contested |= np.isin(plain_records.hashes, object_hashes)
+        if len(truncated_relations):
+            is_contested |= np.isin(plain_records.relation, truncated_relations)
+        return is_contested
 
     def _truncate(
-        self, batch: RecordBatch, ticks: Ints, truncated: Ints, plain: _Plain, settled: Settled
+        self, batch: RecordBatch, ticks: Ints, relations: Ints, plain_records: _Plain, effects: Settled
     ) -> None:
         """End the single tuples of truncated relations, or follow them as objects.
 
         Tuples that other records of the batch may also end are handled with the contested records.
         """
         live = self._store.live.tuples
-        for relation in truncated.tolist():
-            at = np.flatnonzero(batch.truncations() & (batch.relation == relation))[0]
-            first, time = int(ticks[at]), int(batch.time[at])
-            mine = self._store.singles.of(np.flatnonzero((live.relation == relation) & (live.end > first)))
-            mine = np.setdiff1d(mine, plain.slots)
-            ends: Flags = live.start.take(mine) < first
+        for relation in relations.tolist():
+            position = np.flatnonzero(batch.truncations() & (batch.relation == relation))[0]
+            first, time = int(ticks[position]), int(batch.time[position])
+            slots = self._store.singles.of(np.flatnonzero((live.relation == relation) & (live.end > first)))
+            slots = np.setdiff1d(slots, plain_records.slots)
+            is_ended: Flags = live.start.take(slots) < first
             if not self._by_columns:
-                ends[:] = False
-            for known in self._as_objects(mine[~ends]):
-                self._lifespans.take_over(known)
-            settled.ended_slots = np.concatenate([settled.ended_slots, mine[ends]])
-            count = np.count_nonzero(ends)
-            settled.ended_ticks = np.concatenate([settled.ended_ticks, np.full(count, first)])
-            settled.ended_times = np.concatenate([settled.ended_times, np.full(count, time)])
-        self._store.singles.release(settled.ended_slots)
+                is_ended[:] = False
+            for member in self._as_objects(slots[~is_ended]):
+                self._lifespans.take_over(member)
+            effects.ended_slots = np.concatenate([effects.ended_slots, slots[is_ended]])
+            count = np.count_nonzero(is_ended)
+            effects.ended_ticks = np.concatenate([effects.ended_ticks, np.full(count, first)])
+            effects.ended_times = np.concatenate([effects.ended_times, np.full(count, time)])
+        self._store.singles.release(effects.ended_slots)
 
-    def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, settled: Settled) -> None:
+    def _settle(self, batch: RecordBatch, ticks: Ints, places: Ints, effects: Settled) -> None:
         """Apply records to tuples that are followed as objects."""
         place = iter(places.tolist())
-        new: dict[StreamTuple, None] = {}
-        before: dict[StreamTuple, int] = {}
+        new_tuples: dict[StreamTuple, None] = {}
+        former_ends: dict[StreamTuple, int] = {}
         for tick, step in self._steps(batch, ticks):
             records = ((r.relation, r.row, r.delete, r.time, next(place)) for r in step)
             changes = self._lifespans.step(tick, records)
-            settled.unmatched += changes.unmatched
-            new.update(dict.fromkeys(changes.inserted))
-            for late in changes.inserted:  # perhaps after the record that ended it
-                self._end(late, late.end, late.end)
-            for known, end in changes.ended + changes.prolonged:
-                if known not in new:
-                    before.setdefault(known, known.end)
-                self._end(known, end, step[0].time)
-        settled.new = list(new)
-        for known, former in before.items():
-            if known.end != former:
-                (settled.ended if known.end < former else settled.prolonged).append((known, former))
+            effects.unmatched += changes.unmatched
+            new_tuples.update(dict.fromkeys(changes.inserted))
+            for inserted_tuple in changes.inserted:  # perhaps after the record that ended it
+                self._end(inserted_tuple, inserted_tuple.end, inserted_tuple.end)
+            for member, end in changes.ended + changes.prolonged:
+                if member not in new_tuples:
+                    former_ends.setdefault(member, member.end)
+                self._end(member, end, step[0].time)
+        effects.new = list(new_tuples)
+        for member, former_end in former_ends.items():
+            if member.end != former_end:
+                (effects.ended if member.end < former_end else effects.prolonged).append((member, former_end))
 
-    def _end(self, known: StreamTuple, end: int, time: int) -> None:
-        known.end = end
-        if end == self._window.end(known.start):
-            known.ended_at = None
+    def _end(self, member: StreamTuple, end: int, time: int) -> None:
+        member.end = end
+        if end == self._window.end(member.start):
+            member.ended_at = None
         else:
-            known.ended_at = time if isinstance(self._window, ArrivalWindow) else end
+            member.ended_at = time if isinstance(self._window, ArrivalWindow) else end
 
     def _steps(self, batch: RecordBatch, ticks: Ints) -> Iterator[tuple[int, list[Record]]]:
         """The records by instant, as in the paper's engine; several instants may lie between two arrivals."""
         records = list(batch.records())
-        new = (ticks[1:] != ticks[:-1]) | (batch.time[1:] != batch.time[:-1])
-        for first, end in pairwise([0, *(np.flatnonzero(new) + 1).tolist(), len(batch)]):
+        begins_instant = (ticks[1:] != ticks[:-1]) | (batch.time[1:] != batch.time[:-1])
+        for first, end in pairwise([0, *(np.flatnonzero(begins_instant) + 1).tolist(), len(batch)]):
             yield ticks.item(first), records[first:end]
 
 
@@ -308,34 +314,34 @@ class _Plain:
         self._natural = natural_ends(window, ticks)
         # Records in order of their hashes, then of arrival.
         self._order = np.argsort(hashes, kind="stable")
-        ordered = hashes.take(self._order)
+        sorted_hashes = hashes.take(self._order)
         self._first: Flags = np.ones(len(batch), dtype=bool)
-        np.not_equal(ordered[1:], ordered[:-1], out=self._first[1:])
+        np.not_equal(sorted_hashes[1:], sorted_hashes[:-1], out=self._first[1:])
         self._group = np.cumsum(self._first) - 1  # in that order
         self._heads = np.flatnonzero(self._first)
-        group, slots = store.singles.with_hashes(ordered.take(self._heads))
+        group, slots = store.singles.with_hashes(sorted_hashes.take(self._heads))
         begin = ticks.take(self._order.take(self._heads.take(group)))
-        living = store.live.tuples.end.take(slots) > begin
-        self._of_slot, self.slots = group[living], slots[living]
+        is_live = store.live.tuples.end.take(slots) > begin
+        self._of_slot, self.slots = group[is_live], slots[is_live]
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def of_several(self, queued: Flags) -> Flags:
+    def of_several(self, may_queue: Flags) -> Flags:
         """True for records whose identity may have several live tuples, or shares its hash with another.
 
-        ``queued``: records at which equal rows without a key may queue.
+        ``may_queue``: records at which equal rows without a key may queue.
         """
         order, tuples = self._order, self._store.live.tuples
         tick, keyed = self.ticks.take(order), self._keyed.take(order)
-        deletes, alive = self._deletes.take(order), self._alive(order)
-        several = ~keyed & queued.take(order)
+        deletes, has_live_tuple = self._deletes.take(order), self._alive(order)
+        in_doubt = ~keyed & may_queue.take(order)
         # An equal row without a key queues up; the name of a row depends on equal rows of its instant.
-        several |= ~keyed & ~deletes & alive
-        several[1:] |= (~keyed & ~self._first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
-        several |= self._differs(order)
+        in_doubt |= ~keyed & ~deletes & has_live_tuple
+        in_doubt[1:] |= (~keyed & ~self._first)[1:] & ~deletes[:-1] & (tick[1:] == tick[:-1])
+        in_doubt |= self._differs(order)
         groups = np.zeros(len(self._heads), dtype=bool)
-        groups[self._group[several]] = True
+        groups[self._group[in_doubt]] = True
         counts = np.bincount(self._of_slot, minlength=len(self._heads))
         groups |= counts > 1
         begin = tick.take(self._heads.take(self._of_slot))
@@ -345,41 +351,41 @@ class _Plain:
         is_several[order] = groups.take(self._group)
         return is_several
 
-    def settle(self, plain: Flags, numbers: Ints, settled: Settled) -> None:
-        """Apply the ``plain`` records; ``numbers``: of all records."""
+    def settle(self, is_plain: Flags, numbers: Ints, effects: Settled) -> None:
+        """Apply the records flagged in ``is_plain``; ``numbers``: of all records."""
         order = self._order
-        mine = plain.take(order)
+        is_applied = is_plain.take(order)
         tick = self.ticks.take(order)
         deletes = self._deletes.take(order)
-        alive = self._alive(order)
-        settled.unmatched += int(np.count_nonzero(mine & deletes & ~alive))
+        has_live_tuple = self._alive(order)
+        effects.unmatched += int(np.count_nonzero(is_applied & deletes & ~has_live_tuple))
         ends = self._natural.take(order)
-        followed = np.flatnonzero(~self._first[1:])
-        ends[followed] = np.minimum(ends[followed], tick[followed + 1])
+        successors = np.flatnonzero(~self._first[1:])
+        ends[successors] = np.minimum(ends[successors], tick[successors + 1])
         time = self._batch.time.take(order)
-        ended_at = np.full(len(order), FOREVER)
-        early = followed[ends[followed] < self._natural.take(order[followed])]
-        ended_at[early] = time[early + 1]
-        lives = mine & ~deletes & (ends > tick)
-        places = np.argsort(order[lives], kind="stable")
-        settled.lives = numbers.take(order[lives][places])
-        settled.ends, settled.ended_at = ends[lives][places], ended_at[lives][places]
+        end_times = np.full(len(order), FOREVER)
+        ended_early = successors[ends[successors] < self._natural.take(order[successors])]
+        end_times[ended_early] = time[ended_early + 1]
+        is_inserted = is_applied & ~deletes & (ends > tick)
+        places = np.argsort(order[is_inserted], kind="stable")
+        effects.lives = numbers.take(order[is_inserted][places])
+        effects.ends, effects.ended_at = ends[is_inserted][places], end_times[is_inserted][places]
         heads = self._heads.take(self._of_slot)
-        ending = mine.take(heads)
-        settled.ended_slots, settled.ended_ticks = self.slots[ending], tick.take(heads)[ending]
-        settled.ended_times = time.take(heads)[ending]
-        self._store.singles.release(settled.ended_slots)
+        is_ended = is_applied.take(heads)
+        effects.ended_slots, effects.ended_ticks = self.slots[is_ended], tick.take(heads)[is_ended]
+        effects.ended_times = time.take(heads)[is_ended]
+        self._store.singles.release(effects.ended_slots)
 
-    def met(self, some: Flags) -> Ints:
+    def met(self, flags: Flags) -> Ints:
         """All single tuples with the hashes of some records."""
-        return self.slots[some.take(self._order.take(self._heads.take(self._of_slot)))]
+        return self.slots[flags.take(self._order.take(self._heads.take(self._of_slot)))]
 
-    def identities(self, some: Flags) -> Iterator[tuple[GroupKey, int]]:
+    def identities(self, flags: Flags) -> Iterator[tuple[GroupKey, int]]:
         """The identities of some records, with their hashes."""
-        numbers = np.flatnonzero(some)
-        keyed = self._keyed.take(numbers)
-        values = self._store.singles.identities.values(self._batch.rows.take(numbers), keyed)
-        keys = zip(self.relation.take(numbers).tolist(), values, keyed.tolist(), strict=True)
+        numbers = np.flatnonzero(flags)
+        is_keyed = self._keyed.take(numbers)
+        values = self._store.singles.identities.values(self._batch.rows.take(numbers), is_keyed)
+        keys = zip(self.relation.take(numbers).tolist(), values, is_keyed.tolist(), strict=True)
         return zip(keys, self.hashes.take(numbers).tolist(), strict=True)
 
     def _alive(self, order: Ints) -> Flags:
@@ -398,13 +404,19 @@ class _Plain:
         differs = np.zeros(len(order), dtype=bool)
         differs[1:] = (relation[1:] != relation[:-1]) | (keyed[1:] != keyed[:-1])
         differs[self._heads] = False
-        doubtful = ~self._first & ~singles.identities.told_apart(relation, keyed) & ~differs
-        if doubtful.any():
-            after = np.flatnonzero(doubtful)
-            some = distinct(np.concatenate([after, after - 1]))
-            rows = self._batch.rows.take(order.take(some))
-            values = dict(zip(some.tolist(), singles.identities.values(rows, keyed.take(some)), strict=True))
-            differs[after] = [values[at] != values[at - 1] for at in after.tolist()]
+        is_doubtful = ~self._first & ~singles.identities.told_apart(relation, keyed) & ~differs
+        if is_doubtful.any():
+            positions = np.flatnonzero(is_doubtful)
+            compared_positions = distinct(np.concatenate([positions, positions - 1]))
+            rows = self._batch.rows.take(order.take(compared_positions))
+            values = dict(
+                zip(
+                    compared_positions.tolist(),
+                    singles.identities.values(rows, keyed.take(compared_positions)),
+                    strict=True,
+                )
+            )
+            differs[positions] = [values[position] != values[position - 1] for position in positions.tolist()]
         return differs
 
     def _slots_differ(self) -> Flags:
@@ -414,10 +426,17 @@ class _Plain:
         relation, keyed = self.relation.take(records), self._keyed.take(records)
         differs: Flags = self._store.live.tuples.relation.take(slots) != relation
         differs |= singles.keyed(slots) != keyed
-        doubtful = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
-        if len(doubtful):
-            of = keyed.take(doubtful)
-            mine = singles.identities.values(self._batch.rows.take(records.take(doubtful)), of)
-            theirs = singles.identities.values(self._store.directory.some_rows(slots.take(doubtful)), of)
-            differs[doubtful] = [one != other for one, other in zip(mine, theirs, strict=True)]
+        positions = np.flatnonzero(~singles.identities.told_apart(relation, keyed) & ~differs)
+        if len(positions):
+            is_keyed = keyed.take(positions)
+            record_identities = singles.identities.values(
+                self._batch.rows.take(records.take(positions)), is_keyed
+            )
+            tuple_identities = singles.identities.values(
+                self._store.directory.some_rows(slots.take(positions)), is_keyed
+            )
+            differs[positions] = [
+                record_identity != tuple_identity
+                for record_identity, tuple_identity in zip(record_identities, tuple_identities, strict=True)
+            ]
         return differs

@@ -61,8 +61,8 @@ class LastingRecords:
         if not len(self):
             return None
         times = self.store.directory.times
-        live = times.max(where=self.live, initial=ALWAYS)
-        return int(max(live, self.leading.time.max(initial=ALWAYS)))
+        latest_start = times.max(where=self.live, initial=ALWAYS)
+        return int(max(latest_start, self.leading.time.max(initial=ALWAYS)))
 
     @property
     def records(self) -> RecordBatch:
@@ -73,9 +73,9 @@ class LastingRecords:
             records = records.take(np.argsort(records.time, kind="stable"))
         return records
 
-    def slots(self, chosen: Flags) -> Ints:
+    def slots(self, flags: Flags) -> Ints:
         """The chosen slots in order of time."""
-        slots, tuples = np.flatnonzero(chosen), self.store.live.tuples
+        slots, tuples = np.flatnonzero(flags), self.store.live.tuples
         start = tuples.start.take(slots)
         if (start[1:] < start[:-1]).any():
             slots = slots.take(np.lexsort((tuples.place.take(slots), start)))
@@ -99,8 +99,8 @@ class LiveStore:
         self.schema = schema
         self.window = window
         self.live = LiveTuples(schema)
-        lasting = isinstance(window, Unbounded)
-        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window), lasting=lasting)
+        is_lasting = isinstance(window, Unbounded)
+        self.directory = TupleDirectory(schema, self.live, ticks_per_position(window), lasting=is_lasting)
         self.singles = SingleTuples(schema, followed)
         self.values = JoinValues(schema, self.live.key_sets)
         self._edges = edges(schema)
@@ -110,10 +110,10 @@ class LiveStore:
         size, tuples = len(stored), stored.tuples
         self.live.open(tuples, size, stored.by_join_value)
         self.directory.begin_with(*stored.rows, size)
-        for slot, before in stored.occurrences.items():
+        for slot, occurrence in stored.occurrences.items():
             relation, start, end = self.live.tuple_in(slot)
             row = self.directory.row(slot)
-            self.directory.follow(StreamTuple(relation, row, start, end, occurrence=before), slot)
+            self.directory.follow(StreamTuple(relation, row, start, end, occurrence=occurrence), slot)
         self.singles.open(size, len(tuples.relation))
         self.values.begin_with_stored(told_apart=stored.told_apart)
 
@@ -121,20 +121,20 @@ class LiveStore:
         """The number of tuples, including ended ones, which the next ``compact`` drops."""
         return len(self.live)
 
-    def enter(self, new: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
+    def enter(self, batch: TupleBatch, keys: Ints) -> tuple[int, InsertedTuples]:
         """Add tuples with their join values; returns the slot of the first."""
         first = len(self.live)
-        hashes, keyed = self._identities(new)
-        self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
-        single = np.ones(len(new.relation), dtype=bool)
-        for place, followed in new.followed.items():
-            self.directory.follow(followed, first + place)
-            single[place] = False
-        if new.ended_at is not None and len(early := np.flatnonzero(new.ended_at < FOREVER)):
-            self.directory.ended(early + first, new.ended_at.take(early))
-        lasting = ~single | (new.end == natural_ends(self.window, new.start))
-        self.singles.add(first, new.relation, hashes, keyed, single, lasting)
-        columns = TupleColumns(new.relation, new.start, new.end, keys, new.place)
+        hashes, is_keyed = self._identities(batch)
+        self.directory.add(batch.relation, batch.start, batch.rows, batch.times, is_keyed)
+        is_single = np.ones(len(batch.relation), dtype=bool)
+        for position, member in batch.followed.items():
+            self.directory.follow(member, first + position)
+            is_single[position] = False
+        if batch.ended_at is not None and len(early_positions := np.flatnonzero(batch.ended_at < FOREVER)):
+            self.directory.ended(early_positions + first, batch.ended_at.take(early_positions))
+        is_lasting = ~is_single | (batch.end == natural_ends(self.window, batch.start))
+        self.singles.add(first, batch.relation, hashes, is_keyed, is_single, is_lasting)
+        columns = TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place)
         return first, self.live.insert(columns)
 
     def make_space(self, more: int) -> None:
@@ -143,64 +143,66 @@ class LiveStore:
         self.directory.make_space(more)
         self.singles.make_space(more)
 
-    def append(self, new: TupleBatch, keys: Ints) -> int:
+    def append(self, batch: TupleBatch, keys: Ints) -> int:
         """Add tuples that are indexed later, all at once; returns the slot of the first."""
-        hashes, keyed = self._identities(new)
-        self.directory.add(new.relation, new.start, new.rows, new.times, keyed)
-        self.singles.append(hashes, keyed)
-        return self.live.append(TupleColumns(new.relation, new.start, new.end, keys, new.place))
+        hashes, is_keyed = self._identities(batch)
+        self.directory.add(batch.relation, batch.start, batch.rows, batch.times, is_keyed)
+        self.singles.append(hashes, is_keyed)
+        return self.live.append(TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place))
 
-    def _identities(self, new: TupleBatch) -> tuple[Hashes, Flags]:
+    def _identities(self, batch: TupleBatch) -> tuple[Hashes, Flags]:
         """As ``Identities.of``; zeros for static tuples of relations that are not followed."""
         identities, followed = self.singles.identities, self.singles.followed
-        if (new.start == ALWAYS).all() and followed.isdisjoint(distinct(new.relation).tolist()):
-            return np.zeros(len(new.relation), dtype=np.uint64), np.zeros(len(new.relation), dtype=bool)
-        return identities.of(new.rows, followed)
+        if (batch.start == ALWAYS).all() and followed.isdisjoint(distinct(batch.relation).tolist()):
+            return np.zeros(len(batch.relation), dtype=np.uint64), np.zeros(len(batch.relation), dtype=bool)
+        return identities.of(batch.rows, followed)
 
     def latest(self, now: int, most: int) -> Ints:
         """The slots of tuples alive at ``now``: all, or about ``most``, the latest of each relation."""
         tuples = self.live.tuples
-        alive = np.flatnonzero(tuples.end > now)
-        if len(alive) <= most:
-            return alive
-        relation = tuples.relation.take(alive)
+        slots = np.flatnonzero(tuples.end > now)
+        if len(slots) <= most:
+            return slots
+        relation = tuples.relation.take(slots)
         numbers = np.unique(relation)
-        parts = [alive[relation == number][-(most // len(numbers)) :] for number in numbers.tolist()]
+        parts = [slots[relation == number][-(most // len(numbers)) :] for number in numbers.tolist()]
         return np.sort(np.concatenate(parts))
 
     def slots_of(self, tuples: Iterable[StreamTuple]) -> tuple[Ints, list[StreamTuple]]:
         """The slots of the tuples that are followed as objects, and these tuples."""
         slots = self.directory.slots
-        there = [each for each in tuples if each in slots]
-        return np.array([slots[each] for each in there], dtype=np.int64), there
+        followed_tuples = [each for each in tuples if each in slots]
+        return np.array([slots[each] for each in followed_tuples], dtype=np.int64), followed_tuples
 
-    def compact(self, horizon: int, dropped: Ints = NOTHING) -> Ints:
-        """Drop the tuples that ended by ``horizon``, and those in the slots ``dropped``.
+    def compact(self, horizon: int, dropped_slots: Ints = NOTHING) -> Ints:
+        """Drop the tuples that ended by ``horizon``, and those in ``dropped_slots``.
 
         Returns each slot's new number, -1 if it was dropped.
         """
-        slots = self.live.compact(horizon, dropped)
+        slots = self.live.compact(horizon, dropped_slots)
         self.directory.compact(slots)
         self.singles.compact(slots)
-        if len(dropped):
+        if len(dropped_slots):
             self.directory.pack()
         return slots
 
     def arrivals(self, without: Collection[int]) -> TupleBatch:
         """The tuples of all relations except some, in order of start, for another store."""
         tuples = self.live.tuples
-        remaining = np.flatnonzero(~np.isin(tuples.relation, list(without)))
-        return self.batch_of(remaining[np.argsort(tuples.start[remaining], kind="stable")])
+        slots = np.flatnonzero(~np.isin(tuples.relation, list(without)))
+        return self.batch_of(slots[np.argsort(tuples.start[slots], kind="stable")])
 
     def batch_of(self, slots: Ints) -> TupleBatch:
         """The tuples in some slots, in their order, for another store."""
         tuples, directory = self.live.tuples, self.directory
         followed: dict[int, StreamTuple] = {}
-        if among := set(directory.slots.among(slots)):
-            numbered = (
-                (at, directory.slots.at(slot)) for at, slot in enumerate(slots.tolist()) if slot in among
+        if followed_slots := set(directory.slots.among(slots)):
+            tuples_by_position = (
+                (position, directory.slots.at(slot))
+                for position, slot in enumerate(slots.tolist())
+                if slot in followed_slots
             )
-            followed = {at: known for at, known in numbered if known is not None}
+            followed = {position: member for position, member in tuples_by_position if member is not None}
         return TupleBatch(
             tuples.relation.take(slots),
             directory.some_rows(slots),

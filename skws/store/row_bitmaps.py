@@ -59,18 +59,23 @@ class FileBitmaps:
     def of(cls, known: KnownBitmaps, numbers: Integers) -> FileBitmaps:
         """The bitmaps in ``known``. ``numbers``: of all rows that were matched, in the file."""
         keys, bitmaps = known
-        first: dict[str, int] = {}  # queries of one key have equal bitmaps
+        query_by_key: dict[str, int] = {}  # queries of one key have equal bitmaps
         for query, key in keys.items():
-            first.setdefault(key, query)
-        place = np.full(max(keys, default=-1) + 1, -1, dtype=np.int64)
-        place[list(first.values())] = np.arange(len(first))
-        its_key = place.take(bitmaps.query)
-        once = np.flatnonzero(its_key >= 0)
-        row = numbers.take(bitmaps.tuple.take(once))
+            query_by_key.setdefault(key, query)
+        key_indexes = np.full(max(keys, default=-1) + 1, -1, dtype=np.int64)
+        key_indexes[list(query_by_key.values())] = np.arange(len(query_by_key))
+        bitmap_keys = key_indexes.take(bitmaps.query)
+        chosen_bitmaps = np.flatnonzero(bitmap_keys >= 0)
+        row = numbers.take(bitmaps.tuple.take(chosen_bitmaps))
         order = np.argsort(row, kind="stable")
-        its_key, bitmap = (column.take(once).take(order) for column in (its_key, bitmaps.bitmap))
+        bitmap_keys, bitmap = (
+            column.take(chosen_bitmaps).take(order) for column in (bitmap_keys, bitmaps.bitmap)
+        )
         return cls(
-            [*first], row.take(order).astype(np.int32), its_key.astype(np.int32), bitmap.astype(np.int16)
+            [*query_by_key],
+            row.take(order).astype(np.int32),
+            bitmap_keys.astype(np.int32),
+            bitmap.astype(np.int16),
         )
 
     @classmethod
@@ -83,10 +88,10 @@ class FileBitmaps:
             return cls([], *(np.empty(0, dtype=kind) for kind in _COLUMNS.values()))
         head, _, data = text.partition(b"\n")
         fields = orjson.loads(head)
-        columns, at = [], 0
+        columns, offset = [], 0
         for kind in _COLUMNS.values():
-            columns.append(np.frombuffer(data, dtype=kind, count=fields["size"], offset=at))
-            at += columns[-1].nbytes
+            columns.append(np.frombuffer(data, dtype=kind, count=fields["size"], offset=offset))
+            offset += columns[-1].nbytes
         return cls(fields["keys"], *columns)
 
     def write(self, file: BlockFile) -> None:
@@ -106,12 +111,12 @@ class FileBitmaps:
 def keys_of(matchers: Mapping[int, Matcher]) -> dict[int, str]:
     """A key for each query; queries with one key have equal bitmaps, in every process of this version."""
     schemas = {id(matcher.schema): matcher.schema for matcher in matchers.values()}
-    described = {number: repr((__version__, schema)).encode() for number, schema in schemas.items()}
+    schema_texts = {number: repr((__version__, schema)).encode() for number, schema in schemas.items()}
     keys = {}
     for number, matcher in matchers.items():
         query = matcher.query
         predicates = query.slots, query.exclusions, query.match_names, query.sequence, query.without
-        text = repr(predicates).encode() + described[id(matcher.schema)]
+        text = repr(predicates).encode() + schema_texts[id(matcher.schema)]
         keys[number] = blake2b(text, digest_size=16).hexdigest()
     return keys
 
@@ -128,30 +133,32 @@ class FileMatching:
     def of(self, rows: Rows) -> KeywordBitmaps:
         """The bitmaps of rows, by their number. Call it once for each live row."""
         parts = [KeywordBitmaps.none()]
-        for file, mine, numbers in _by_file(rows):
+        for file, positions, numbers in _by_file(rows):
             if file not in self._files:
                 self._files[file] = self._opened(file)
-            bitmaps = self._files[file].of(rows.take(mine), numbers)
-            parts.append(KeywordBitmaps(mine.take(bitmaps.tuple), bitmaps.query, bitmaps.bitmap))
-        whole = KeywordBitmaps.concat(parts)
-        return in_order([whole.tuple], [whole.query], [whole.bitmap])
+            bitmaps = self._files[file].of(rows.take(positions), numbers)
+            parts.append(KeywordBitmaps(positions.take(bitmaps.tuple), bitmaps.query, bitmaps.bitmap))
+        all_bitmaps = KeywordBitmaps.concat(parts)
+        return in_order([all_bitmaps.tuple], [all_bitmaps.query], [all_bitmaps.bitmap])
 
     def _opened(self, file: BlockFile) -> _MatchedFile:
-        earlier = FileBitmaps.read(file)
-        missing = frozenset(number for number, key in self._keys.items() if key not in earlier.keys)
-        if missing and len(missing) == len(self._keys):
-            return _MatchedFile(earlier, self._keys, self._matching)
-        if missing and missing not in self._missing:
-            matching = self._missing[missing] = KeywordMatching()
-            for number in sorted(missing):
+        stored_bitmaps = FileBitmaps.read(file)
+        missing_queries = frozenset(
+            number for number, key in self._keys.items() if key not in stored_bitmaps.keys
+        )
+        if missing_queries and len(missing_queries) == len(self._keys):
+            return _MatchedFile(stored_bitmaps, self._keys, self._matching)
+        if missing_queries and missing_queries not in self._missing:
+            matching = self._missing[missing_queries] = KeywordMatching()
+            for number in sorted(missing_queries):
                 matching.add(number, self._matching.matchers[number])
-        return _MatchedFile(earlier, self._keys, self._missing.get(missing))
+        return _MatchedFile(stored_bitmaps, self._keys, self._missing.get(missing_queries))
 
     def keep(self) -> None:
         """Write new bitmaps beside the files, after ``of`` was called for all of their live rows."""
-        for file, matched in self._files.items():
-            if matched.has_news:
-                matched.whole.write(file)
+        for file, matched_file in self._files.items():
+            if matched_file.has_news:
+                matched_file.whole.write(file)
         self._files.clear()
 
 
@@ -177,8 +184,10 @@ class _MatchedFile:
             if key in queries:
                 queries[key].append(number)
         counts = np.array(list(map(len, queries.values())), dtype=np.int64)
-        flat = np.array([number for some in queries.values() for number in some], dtype=np.int64)
-        self._of_key = np.cumsum(counts) - counts, counts, flat
+        numbers = np.array(
+            [number for key_queries in queries.values() for number in key_queries], dtype=np.int64
+        )
+        self._of_key = np.cumsum(counts) - counts, counts, numbers
 
     @property
     def has_news(self) -> bool:
@@ -188,8 +197,8 @@ class _MatchedFile:
     @property
     def whole(self) -> FileBitmaps:
         """The bitmaps of all rows."""
-        before = np.cumsum([0, *map(len, self._asked)]).tolist()
-        parts = [each.behind(first) for each, first in zip(self._bitmaps, before, strict=False)]
+        rows_before = np.cumsum([0, *map(len, self._asked)]).tolist()
+        parts = [each.behind(first) for each, first in zip(self._bitmaps, rows_before, strict=False)]
         bitmaps = KnownBitmaps(self.keys, KeywordBitmaps.concat(parts))
         return FileBitmaps.of(bitmaps, np.concatenate(self._asked))
 
@@ -205,36 +214,36 @@ class _MatchedFile:
 
     def _stored(self, numbers: Ints) -> KeywordBitmaps:
         first, end = np.searchsorted(self.earlier.row, (numbers.min(), numbers.max() + 1))
-        some = slice(int(first), int(end))
+        rows = slice(int(first), int(end))
         order = np.argsort(numbers, kind="stable")
-        row = self.earlier.row[some]
-        at = np.minimum(np.searchsorted(numbers, row, sorter=order), len(numbers) - 1)
-        places = order.take(at)
-        there = np.flatnonzero(numbers.take(places) == row)
-        key = self.earlier.key[some].take(there)
-        begin, counts, flat = self._of_key
+        row = self.earlier.row[rows]
+        indexes = np.minimum(np.searchsorted(numbers, row, sorter=order), len(numbers) - 1)
+        positions = order.take(indexes)
+        stored = np.flatnonzero(numbers.take(positions) == row)
+        key = self.earlier.key[rows].take(stored)
+        begin, counts, query_numbers = self._of_key
         counts = counts.take(key)
-        queries = flat.take(ranges(begin.take(key), counts))
-        bitmap = self.earlier.bitmap[some].take(there).astype(np.int64)
-        return KeywordBitmaps(np.repeat(places.take(there), counts), queries, np.repeat(bitmap, counts))
+        queries = query_numbers.take(ranges(begin.take(key), counts))
+        bitmap = self.earlier.bitmap[rows].take(stored).astype(np.int64)
+        return KeywordBitmaps(np.repeat(positions.take(stored), counts), queries, np.repeat(bitmap, counts))
 
 
 def _by_file(rows: Rows) -> Iterator[tuple[BlockFile, Ints, Ints]]:
     """Each row file with the positions of its rows, in order, and their numbers in the file."""
-    numbers, which = np.empty((2, len(rows)), dtype=np.int64)
+    numbers, file_numbers = np.empty((2, len(rows)), dtype=np.int64)
     files: dict[BlockFile, int] = {}
-    for block, mine, places in rows.by_block():
+    for block, positions, places in rows.by_block():
         if isinstance(block, MappedBlock):  # true for all
-            numbers[mine] = block.first + places
-            which[mine] = files.setdefault(block.file, len(files))
+            numbers[positions] = block.first + places
+            file_numbers[positions] = files.setdefault(block.file, len(files))
     for file, number in files.items():
-        mine = np.flatnonzero(which == number)
-        yield file, mine, numbers.take(mine)
+        positions = np.flatnonzero(file_numbers == number)
+        yield file, positions, numbers.take(positions)
 
 
 def trim(folder: Path, rows: Iterable[Path]) -> None:
     """Remove the bitmaps in a folder that belong to none of these row files. Raises StateError."""
-    stays = {path.with_suffix(SUFFIX) for path in rows}
+    kept_paths = {path.with_suffix(SUFFIX) for path in rows}
     for path in folder.glob(f"*{SUFFIX}"):
-        if path not in stays:
+        if path not in kept_paths:
             removed(path)

@@ -101,9 +101,9 @@ class RowFile:
 
     def release(self) -> None:
         """Let the system drop the pages that were read; it reads them again when they are needed."""
-        whole = self._data.obj
-        if isinstance(whole, mmap.mmap):
-            whole.madvise(mmap.MADV_DONTNEED)
+        buffer = self._data.obj
+        if isinstance(buffer, mmap.mmap):
+            buffer.madvise(mmap.MADV_DONTNEED)
 
     def _bytes(self, number: int) -> memoryview:
         return self._data[self._ends[number] : self._ends[number + 1]]
@@ -115,9 +115,9 @@ class RowFile:
 
     def release_pages(self) -> None:
         """As ``release``; also turns off read-ahead, as only single rows are read from now on."""
-        whole = self._data.obj
-        if isinstance(whole, mmap.mmap):
-            whole.madvise(mmap.MADV_RANDOM)
+        buffer = self._data.obj
+        if isinstance(buffer, mmap.mmap):
+            buffer.madvise(mmap.MADV_RANDOM)
         self.release()
 
 
@@ -199,26 +199,28 @@ class StoredRecords:
         """The records in batches of about ``size``, of whole portions if possible."""
         times = list(self._times())
         sizes = np.array(list(map(len, times)))
-        firsts, left = np.cumsum(sizes) - sizes, sizes.copy()
+        firsts, remaining_counts = np.cumsum(sizes) - sizes, sizes.copy()
         order = np.argsort(np.concatenate(times), kind="stable").astype(np.int32)
         del times
         source = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes).take(order)
-        opened, files = {0: self.rest}, {portion.file for portion in self._portions}
+        records_by_source, files = {0: self.rest}, {portion.file for portion in self._portions}
         for part in whole_groups(source, len(sizes), size):
             numbers, sources = order[part], source[part]
             batches, places = [], []
-            for each in distinct(sources).tolist():
-                if each not in opened:
-                    opened[each] = self._portions[each - 1].records()
-                mine = np.flatnonzero(sources == each)
-                places.append(mine)
-                batches.append(opened[each].take(numbers[mine] - firsts[each]))
-                left[each] -= len(mine)
+            for number in distinct(sources).tolist():
+                if number not in records_by_source:
+                    records_by_source[number] = self._portions[number - 1].records()
+                positions = np.flatnonzero(sources == number)
+                places.append(positions)
+                batches.append(records_by_source[number].take(numbers[positions] - firsts[number]))
+                remaining_counts[number] -= len(positions)
             batch = concat_batches(batches)
             if len(batches) > 1:
                 batch = batch.take(np.argsort(np.concatenate(places)))
             yield batch
-            opened = {each: records for each, records in opened.items() if left[each]}
+            records_by_source = {
+                number: records for number, records in records_by_source.items() if remaining_counts[number]
+            }
             for file in files:
                 file.release()
 
@@ -245,16 +247,18 @@ class RowFiles:
         sizes: dict[BlockFile, int] = {file: file.rows for file in self._open.values()}
         rows = directory.rows_in_files(lasting.live, sizes)
         live = {file: rows[file] for file in self._open.values()}
-        reused = self._worth_keeping(live)
-        moving = lasting.slots(lasting.live & ~directory.in_files(reused))
-        rest, files = lasting.leading, [file.told(live[file]) for file in live if file in reused]
-        if len(moving) >= LEAST:
-            file = self._write(name, lasting, moving)
+        kept_files = self._worth_keeping(live)
+        moving_slots = lasting.slots(lasting.live & ~directory.in_files(kept_files))
+        other_records, files = lasting.leading, [file.told(live[file]) for file in live if file in kept_files]
+        if len(moving_slots) >= LEAST:
+            file = self._write(name, lasting, moving_slots)
             files.append(file.told(np.ones(file.rows, dtype=bool)))
-        elif len(moving):
-            rest = _in_time(concat_batches([rest, lasting.insertions_of(moving)])).compact()
+        elif len(moving_slots):
+            other_records = _in_time(
+                concat_batches([other_records, lasting.insertions_of(moving_slots)])
+            ).compact()
         self.release_pages()
-        return Stored(files, rest)
+        return Stored(files, other_records)
 
     def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
         """Write a file for some live tuples."""
@@ -277,19 +281,23 @@ class RowFiles:
     def _worth_keeping(self, live: Mapping[RowFile, Flags]) -> set[RowFile]:
         """The files that stay: at least half of their rows are live, and there are at most ``MOST``."""
         counts = {file: int(np.count_nonzero(flags)) for file, flags in live.items()}
-        worthy = sorted((file for file in live if 2 * counts[file] >= file.rows), key=counts.__getitem__)
-        return set(worthy if len(worthy) < MOST else worthy[len(worthy) - MOST // 2 :])
+        worthy_files = sorted(
+            (file for file in live if 2 * counts[file] >= file.rows), key=counts.__getitem__
+        )
+        return set(
+            worthy_files if len(worthy_files) < MOST else worthy_files[len(worthy_files) - MOST // 2 :]
+        )
 
     def read(self, files: Sequence[dict[str, Any]], rest: RecordBatch) -> StoredRecords:
         """The stored records in order of time. Raises StateError for missing and damaged files."""
         portions = []
-        for told in files:
-            name = told["name"]
-            file = self._open.get(name) or RowFile(self.folder / name, told["portions"])
+        for description in files:
+            name = description["name"]
+            file = self._open.get(name) or RowFile(self.folder / name, description["portions"])
             self._open[name] = file
             flags: Flags | None = None
-            if told["live"] is not None:
-                bits = np.frombuffer(b64decode(told["live"]), dtype=np.uint8)
+            if description["live"] is not None:
+                bits = np.frombuffer(b64decode(description["live"]), dtype=np.uint8)
                 flags = np.unpackbits(bits, count=file.rows).astype(bool)
             for number in range(len(file.portions)):
                 live = None if flags is None else flags[_numbers(file.portion(number).rows)]
@@ -303,7 +311,7 @@ class RowFiles:
 
     def trim(self, files: Sequence[dict[str, Any]]) -> None:
         """Remove all files except these."""
-        names = {told["name"] for told in files}
+        names = {description["name"] for description in files}
         self._open = {name: file for name, file in self._open.items() if name in names}
         for path in self.folder.glob(f"*{SUFFIX}"):
             if path.name not in names:
@@ -326,7 +334,7 @@ def _in_time(batch: RecordBatch) -> RecordBatch:
 def _numbers(rows: Rows) -> Ints:
     """The numbers of rows in their file."""
     numbers = np.empty(len(rows), dtype=np.int64)
-    for block, mine, places in rows.by_block():
+    for block, positions, places in rows.by_block():
         if isinstance(block, MappedBlock):
-            numbers[mine] = block.first + places
+            numbers[positions] = block.first + places
     return numbers

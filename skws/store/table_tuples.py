@@ -29,25 +29,25 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
     rows = _beside([batch.rows for batch in regroup(batches, _TOGETHER)])
     last_of_key = np.arange(len(rows), dtype=np.int64)
     first: dict[GroupKey, int] = {}
-    seen: Counter[GroupKey] = Counter()
-    repeated: list[tuple[int, int, Row, int]] = []
+    counts: Counter[GroupKey] = Counter()
+    repeated_rows: list[tuple[int, int, Row, int]] = []
     for number, relation, row in _alike(schema, rows):
         key = identity(schema, relation, row)
-        _, _, keyed = key
-        if not keyed:
-            if seen[key]:
-                repeated.append((number, relation, row, seen[key]))
-            seen[key] += 1
+        _, _, is_keyed = key
+        if not is_keyed:
+            if counts[key]:
+                repeated_rows.append((number, relation, row, counts[key]))
+            counts[key] += 1
         elif key in first:
             last_of_key[first[key]], last_of_key[number] = number, -1
         else:
             first[key] = number
     survivors = np.flatnonzero(last_of_key >= 0)
     surviving_rows = rows if len(survivors) == len(rows) else rows.take(last_of_key[survivors])
-    of = np.array([block.relation for block in surviving_rows.blocks], dtype=np.int64)
+    block_relations = np.array([block.relation for block in surviving_rows.blocks], dtype=np.int64)
     size = len(surviving_rows)
     return TupleBatch(
-        of.take(surviving_rows.block) if size else NOTHING,
+        block_relations.take(surviving_rows.block) if size else NOTHING,
         surviving_rows,
         np.full(size, ALWAYS),
         np.full(size, FOREVER),
@@ -57,7 +57,7 @@ def table_tuples(schema: Schema, batches: Iterable[RecordBatch]) -> TupleBatch:
             int(np.searchsorted(survivors, number)): StreamTuple(
                 relation, row, ALWAYS, FOREVER, occurrence=occurrence
             )
-            for number, relation, row, occurrence in repeated
+            for number, relation, row, occurrence in repeated_rows
         },
     )
 
@@ -69,18 +69,18 @@ def _alike(schema: Schema, rows: Rows) -> Iterator[tuple[int, int, Row]]:
         if len(numbers):
             numbers = numbers[_alike_by(schema, rows.take(numbers), identities)]
     for begin in range(0, len(numbers), _TOGETHER):
-        some = numbers[begin : begin + _TOGETHER]
-        some_rows = rows.take(some)
-        relations = [some_rows.blocks[block].relation for block in some_rows.block.tolist()]
-        yield from zip(some.tolist(), relations, some_rows, strict=True)
+        portion = numbers[begin : begin + _TOGETHER]
+        portion_rows = rows.take(portion)
+        relations = [portion_rows.blocks[block].relation for block in portion_rows.block.tolist()]
+        yield from zip(portion.tolist(), relations, portion_rows, strict=True)
 
 
 def _alike_by(schema: Schema, rows: Rows, identities: Callable[[Block, Relation], Ints]) -> Flags:
     """True for rows that have the same integer as another row of their relation."""
     is_alike = np.zeros(len(rows), dtype=bool)
-    for relation, blocks, mine, places in rows.compact().by_relation():
-        each = [identities(block, schema.relations[relation]) for block in blocks]
-        is_alike[mine] = _repeated(np.concatenate(each)[places])
+    for relation, blocks, positions, places in rows.compact().by_relation():
+        block_identities = [identities(block, schema.relations[relation]) for block in blocks]
+        is_alike[positions] = _repeated(np.concatenate(block_identities)[places])
     return is_alike
 
 
@@ -88,8 +88,8 @@ def _beside(parts: Sequence[Rows]) -> Rows:
     """Concatenate rows without copying their blocks, which would take memory."""
     if not parts:
         return NO_RECORDS.rows
-    before = np.cumsum([0, *(len(part.blocks) for part in parts[:-1])])
-    block = [part.block + first for part, first in zip(parts, before, strict=True)]
+    blocks_before = np.cumsum([0, *(len(part.blocks) for part in parts[:-1])])
+    block = [part.block + first for part, first in zip(parts, blocks_before, strict=True)]
     blocks = tuple(block for part in parts for block in part.blocks)
     return Rows(np.concatenate(block), np.concatenate([part.place for part in parts]), blocks)
 
@@ -97,8 +97,8 @@ def _beside(parts: Sequence[Rows]) -> Rows:
 def _repeated(values: Ints) -> Flags:
     """True for values that occur more than once."""
     order = np.argsort(values, kind="stable")
-    equal = values[order[1:]] == values[order[:-1]]
+    is_equal = values[order[1:]] == values[order[:-1]]
     is_repeated = np.zeros(len(values), dtype=bool)
-    is_repeated[order[1:]] |= equal
-    is_repeated[order[:-1]] |= equal
+    is_repeated[order[1:]] |= is_equal
+    is_repeated[order[:-1]] |= is_equal
     return is_repeated

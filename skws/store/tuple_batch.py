@@ -42,9 +42,11 @@ class TupleBatch:
         order = np.argsort(start, kind="stable")
         number = np.empty_like(order)
         number[order] = np.arange(len(order))
-        own = {int(number[at]): known for at, known in self.followed.items()}
-        others = {int(number[len(self.start) + at]): known for at, known in other.followed.items()}
-        unknown = np.full(len(other.start), FOREVER)  # their objects have the times
+        followed = {int(number[position]): member for position, member in self.followed.items()}
+        other_followed = {
+            int(number[len(self.start) + position]): member for position, member in other.followed.items()
+        }
+        unknown_ends = np.full(len(other.start), FOREVER)  # their objects have the times
         return TupleBatch(
             np.concatenate([self.relation, other.relation])[order],
             Rows.concat([self.rows, other.rows]).take(order),
@@ -52,8 +54,8 @@ class TupleBatch:
             np.concatenate([self.end, other.end])[order],
             np.concatenate([self.times, other.times])[order],
             place[order],
-            own | others,
-            ended_at=None if self.ended_at is None else np.concatenate([self.ended_at, unknown])[order],
+            followed | other_followed,
+            ended_at=None if self.ended_at is None else np.concatenate([self.ended_at, unknown_ends])[order],
         )
 
 
@@ -86,8 +88,10 @@ def of_table_rows(blocks: Sequence[Block], occurrences: Mapping[int, int]) -> Tu
         np.zeros(size, dtype=np.int64),
         np.zeros(size, dtype=np.int64),
         {
-            number: StreamTuple(int(relation[number]), rows.row(number), ALWAYS, FOREVER, occurrence=before)
-            for number, before in occurrences.items()
+            number: StreamTuple(
+                int(relation[number]), rows.row(number), ALWAYS, FOREVER, occurrence=occurrence
+            )
+            for number, occurrence in occurrences.items()
         },
     )
 

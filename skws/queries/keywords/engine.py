@@ -423,11 +423,11 @@ class KeywordEngine(MeshEngine):
             records += self._gone_before(directory.member(slot))
         return LastingRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
 
-    def _gone_before(self, stream_tuple: StreamTuple) -> Iterator[Record]:
+    def _gone_before(self, member: StreamTuple) -> Iterator[Record]:
         """Insertions and deletions of the equal rows that came before a tuple in its instant."""
-        for _ in range(stream_tuple.occurrence):
-            yield Record(stream_tuple.relation, stream_tuple.time, stream_tuple.row)
-            yield Record(stream_tuple.relation, stream_tuple.time, stream_tuple.row, True)
+        for _ in range(member.occurrence):
+            yield Record(member.relation, member.time, member.row)
+            yield Record(member.relation, member.time, member.row, True)
 
     def held(self) -> Held:
         """The number of entries that the queries hold, and the largest query."""

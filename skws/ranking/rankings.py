@@ -103,8 +103,8 @@ def keyword_weight(match: Match) -> float:
     """
     length = match.length / match.mean_length if match.mean_length else 1.0
     rarity = keyword_rarity(match.texts, match.containing) * standing(match.referring)
-    covered = match.occurrences * letters(match.keyword) / match.length if match.length else 0.0
-    return rarity * keyword_share(float(match.occurrences), length) * naming(min(covered, 1.0))
+    coverage = match.occurrences * letters(match.keyword) / match.length if match.length else 0.0
+    return rarity * keyword_share(float(match.occurrences), length) * naming(min(coverage, 1.0))
 
 
 def standing(referring: float) -> float:
@@ -112,12 +112,12 @@ def standing(referring: float) -> float:
     return 1 + _STANDING * log2(1 + referring)
 
 
-def naming(covered: Number) -> Number:
+def naming(coverage: Number) -> Number:
     """A factor for a keyword that is a share of a text: a name is more significant than a mention.
 
     A keyword that is the whole text ranks before mentions, even in a relation so small that no word is rare.
     """
-    return 1 + _NAMING * covered + _WHOLE * (covered >= 1)
+    return 1 + _NAMING * coverage + _WHOLE * (coverage >= 1)
 
 
 @cache
@@ -151,11 +151,11 @@ def referring(schema: Schema, relation: int, tuples: Callable[[int], int]) -> fl
 def keywords(evidence: Evidence) -> ScorePart:
     """The sum of each keyword's greatest weight in a tuple, where weights of attributes are added."""
     by_keyword: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    why = []
+    facts = []
     for match in evidence.matches:
         weight = keyword_weight(match)
         by_keyword[match.keyword][match.tuple].append(weight)
-        why.append(
+        facts.append(
             {
                 "keyword": match.keyword,
                 "tuple": match.tuple,
@@ -170,7 +170,7 @@ def keywords(evidence: Evidence) -> ScorePart:
             }
         )
     return ScorePart(
-        "keywords", fsum(max(map(fsum, tuples.values())) for tuples in by_keyword.values()), tuple(why)
+        "keywords", fsum(max(map(fsum, tuples.values())) for tuples in by_keyword.values()), tuple(facts)
     )
 
 
@@ -186,9 +186,9 @@ def freshness(evidence: Evidence) -> ScorePart:
     """The mean freshness of the stream's tuples by age; 1 for the newest."""
     if evidence.half_life is None or not evidence.ages:
         return ScorePart(FRESHNESS, 1.0)
-    left = [0.5 ** (age / evidence.half_life) for age in evidence.ages]
+    freshness_values = [0.5 ** (age / evidence.half_life) for age in evidence.ages]
     why = {"half_life": evidence.half_life, "ages": list(evidence.ages)}
-    return ScorePart(FRESHNESS, fsum(left) / len(left), (why,))
+    return ScorePart(FRESHNESS, fsum(freshness_values) / len(freshness_values), (why,))
 
 
 def specificity(evidence: Evidence) -> ScorePart:
@@ -218,11 +218,11 @@ def passed(parents: Sequence[int], joins: Sequence[str], fans: Sequence[Fans]) -
     is last, so that the choice does not depend on the root of the tree. ``joins`` and ``fans``: the names and
     fans of the joins from each node but the root to its parent.
     """
-    at: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+    fans_by_node: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for node, (join, (out, back)) in enumerate(zip(joins, fans, strict=True), 1):
-        at[parents[node]].append((out, join, node))
-        at[node].append((back, join, node))
-    for fans_of_node in at.values():
+        fans_by_node[parents[node]].append((out, join, node))
+        fans_by_node[node].append((back, join, node))
+    for fans_of_node in fans_by_node.values():
         for fan, _, node in sorted(fans_of_node)[:-1]:
             yield node, fan
 

@@ -179,8 +179,8 @@ class Scoring:
         if ranked is not None:
             tuples = self._live.tuples
             self._carriers = carriers
-            for place, (slots, often, *_) in carriers.items():
-                flags = (often > 0).astype(np.int64)
+            for place, (slots, frequencies, *_) in carriers.items():
+                flags = (frequencies > 0).astype(np.int64)
                 ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
     def _ranked(self, query: int, plan: Plan) -> Ranked | None:
@@ -218,30 +218,31 @@ class Scoring:
         ranked = self._queries[query]
         if not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
             return None
-        weighed, heaviest = self._weights(query)
+        weights, greatest = self._weights(query)
         return UpperBounds(
-            ranked.ranking, ranked.half_life, weighed, heaviest, self._live, self._known.times, self._latest
+            ranked.ranking, ranked.half_life, weights, greatest, self._live, self._known.times, self._latest
         )
 
     def _weights(self, query: int) -> tuple[Floats, Floats]:
         """The weight of each keyword in each live tuple, then a column of zeros; and the greatest weights."""
-        named = self._queries[query].plan.keywords
-        keywords = range(len(named))
+        keyword_texts = self._queries[query].plan.keywords
+        keywords = range(len(keyword_texts))
         # pages without any weights are not allocated
-        weighed = np.zeros((len(keywords), len(self._live) + 1))
+        weights = np.zeros((len(keywords), len(self._live) + 1))
         counts = self._counts(self._latest)
-        for place, (slots, often, lengths, _) in self._carriers.items():
+        for place, (slots, frequencies, lengths, _) in self._carriers.items():
             for keyword in keywords:
                 texts, characters, containing, refer = counts.of(query, place, keyword)
                 if texts:
                     rarity = keyword_rarity(texts, max(1, containing)) * standing(refer)
                     shares = lengths / (characters / texts) if characters else np.ones(len(slots))
-                    occurring = often[:, keyword].astype(np.float64)
-                    of = np.where(lengths > 0, lengths, np.inf)  # a name in the schema has no length
-                    covered = np.minimum(occurring * letters(named[keyword]) / of, 1.0)
-                    weighed[keyword, slots] += rarity * keyword_share(occurring, shares) * naming(covered)
+                    occurrences = frequencies[:, keyword].astype(np.float64)
+                    # A name in the schema has no length.
+                    text_lengths = np.where(lengths > 0, lengths, np.inf)
+                    coverage = np.minimum(occurrences * letters(keyword_texts[keyword]) / text_lengths, 1.0)
+                    weights[keyword, slots] += rarity * keyword_share(occurrences, shares) * naming(coverage)
         slots = distinct(np.concatenate([NOTHING, *(slots for slots, *_ in self._carriers.values())]))
-        return weighed, weighed[:, slots].max(axis=1, initial=0.0)
+        return weights, weights[:, slots].max(axis=1, initial=0.0)
 
     def remove(self, query: int) -> None:
         """Stop scoring the results of a query."""
@@ -266,10 +267,10 @@ class Scoring:
         if self._corpus is None or not len(slots):
             return
         tuples = self._live.tuples
-        former, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
-        self._corpus.end(self._known.some_rows(slots), former, end)
+        former_ends, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
+        self._corpus.end(self._known.some_rows(slots), former_ends, end)
         for ranked in self._queries.values():
-            ranked.keywords.end(self._rows(slots), former, end)
+            ranked.keywords.end(self._rows(slots), former_ends, end)
 
     def forget(self, horizon: int) -> None:
         """Drop statistics before ``horizon``, since no more results are found there."""
@@ -287,23 +288,23 @@ class Scoring:
         instants = np.maximum(results.start, self._latest) if snapshot else results.start
 
         joins = self._joins(results, trees, instants)
-        counted = cache(self._counts)
+        counts_at = cache(self._counts)
         in_tuple = cache(self._in_tuple_of)  # a tuple is often in several results
         columns = (results.query, results.members, instants, expires)
-        judged: list[Scored | None] = []
+        scores: list[Scored | None] = []
         for number, (query, members, tick, ends) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
             ranked = self._queries.get(query)
             if ranked is None:
-                judged.append(None)
+                scores.append(None)
                 continue
-            count = partial(counted(tick).of, query)
+            count = partial(counts_at(tick).of, query)
             score = self._score(
                 ranked, trees[number], members, count, joins[number], partial(in_tuple, query)
             )
-            judged.append(Scored(score, tick, ends))
-        return judged
+            scores.append(Scored(score, tick, ends))
+        return scores
 
     def _score(
         self,
@@ -331,19 +332,19 @@ class Scoring:
 
     def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
         """The joins by which each result passes through tuples, if its query's ranking uses them."""
-        asking = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
-        wanted = [number for number, query in enumerate(results.query.tolist()) if query in asking]
-        steps = [(number, node) for number in wanted for node in range(1, len(trees[number].edges))]
+        queries = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
+        result_numbers = [number for number, query in enumerate(results.query.tolist()) if query in queries]
+        steps = [(number, node) for number in result_numbers for node in range(1, len(trees[number].edges))]
         joins_of: list[list[JoinFan]] = [[] for _ in trees]
         if steps:
             rows, nodes = np.array(steps, dtype=np.int64).T
             edge = np.array([trees[number].edges[node] for number, node in steps], dtype=np.int64)
-            above = np.array([trees[number].parents[node] for number, node in steps], dtype=np.int64)
-            out = fans(self._live, edge, results.members[rows, above], instants[rows])
+            parents = np.array([trees[number].parents[node] for number, node in steps], dtype=np.int64)
+            out = fans(self._live, edge, results.members[rows, parents], instants[rows])
             back = fans(self._live, edge ^ 1, results.members[rows, nodes], instants[rows])
             pairs: dict[int, list[Fans]] = {}
-            for (number, _), *both in zip(steps, out.tolist(), back.tolist(), strict=True):
-                pairs.setdefault(number, []).append((both[0], both[1]))
+            for (number, _), *fan_pair in zip(steps, out.tolist(), back.tolist(), strict=True):
+                pairs.setdefault(number, []).append((fan_pair[0], fan_pair[1]))
             for number, fans_of in pairs.items():
                 tree = trees[number]
                 names = [self._schema.joins[edge // 2].name for edge in tree.edges[1:]]
@@ -360,24 +361,24 @@ class Scoring:
         in_tuple: InTuple,
     ) -> Iterator[Match]:
         """The matches, in an order that does not depend on the root of the tree."""
-        carried: list[Carried] = []
+        carried_keywords: list[Carried] = []
         for node, slot in enumerate(slots):
             if tree.keywords[node]:
-                carried += in_tuple(tree.relations[node], slot, tree.keywords[node])
-        for keyword, name, place, occurring, length in sorted(carried):
-            counted = count(place, keyword)
+                carried_keywords += in_tuple(tree.relations[node], slot, tree.keywords[node])
+        for keyword, name, place, frequency, length in sorted(carried_keywords):
+            counts = count(place, keyword)
             relation, column = place
-            described = self._schema.relations[relation]
+            relation_schema = self._schema.relations[relation]
             yield Match(
                 ranked.plan.keywords[keyword],
                 name,
-                HEADING if column == NAME else described.attributes[column].name,
-                occurring,
+                HEADING if column == NAME else relation_schema.attributes[column].name,
+                frequency,
                 length,
-                counted.texts,
-                counted.containing,
-                counted.characters / counted.texts if counted.texts else 0.0,
-                counted.referring,
+                counts.texts,
+                counts.containing,
+                counts.characters / counts.texts if counts.texts else 0.0,
+                counts.referring,
             )
 
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
@@ -387,30 +388,32 @@ class Scoring:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
-        here = [(place, self._carriers[place]) for place in places if place in self._carriers]
-        if not here or not all(each.exact for _, each in here):
+        place_carriers = [(place, self._carriers[place]) for place in places if place in self._carriers]
+        if not place_carriers or not all(carriers.exact for _, carriers in place_carriers):
             yield from self._in_texts(ranked, relation, slot, bitmap)
             return
         name = self._known.name(slot).id
-        for place, each in here:
-            often, length = each.at(slot)
+        for place, carriers in place_carriers:
+            frequencies, length = carriers.at(slot)
             yield from (
                 (keyword, name, place, count, length)
-                for keyword, count in enumerate(often)
+                for keyword, count in enumerate(frequencies)
                 if count and bitmap >> keyword & 1
             )
 
     def _in_texts(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._known.row(slot), self._known.name(slot).id
-        carried = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]
+        keyword_numbers = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]
         for column in self._schema.relations[relation].search_columns:
             if row[column] is not None:
                 text = str(row[column])
                 counts = ranked.keywords.occurrences(relation, column, text)
-                yield from ((k, name, (relation, column), counts[k], len(text)) for k in carried if counts[k])
-        named = ranked.plan.matcher.names[relation]
-        yield from ((k, name, (relation, NAME), 1, 0) for k in carried if named >> k & 1)
+                yield from (
+                    (k, name, (relation, column), counts[k], len(text)) for k in keyword_numbers if counts[k]
+                )
+        name_bits = ranked.plan.matcher.names[relation]
+        yield from ((k, name, (relation, NAME), 1, 0) for k in keyword_numbers if name_bits >> k & 1)
 
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""

@@ -39,13 +39,13 @@ class OccurrenceCounts:
 
     def _table(self, slot: Slot, relation: int, column: int) -> _SlotCounts | None:
         """The counts of a slot in a column; None if the slot does not apply there."""
-        here = tuple(each for each in slot.alternatives if each.applies(relation, column))
-        if not here:
+        alternatives = tuple(each for each in slot.alternatives if each.applies(relation, column))
+        if not alternatives:
             return None
-        there = Slot(slot.text, here)
-        if there not in self._shared:
-            self._shared[there] = _SlotCounts(there, relation, column)
-        return self._shared[there]
+        column_slot = Slot(slot.text, alternatives)
+        if column_slot not in self._shared:
+            self._shared[column_slot] = _SlotCounts(column_slot, relation, column)
+        return self._shared[column_slot]
 
 
 class _SlotCounts(ChunkMemory[int]):
@@ -86,9 +86,9 @@ class TickSums:
             return
         order = np.argsort(ticks, kind="stable")
         ticks, values = ticks[order], values[order]
-        earlier, sums = self._table.columns()
-        if len(earlier) and ticks[0] < earlier[-1]:
-            ticks = np.concatenate([earlier, ticks])
+        known_ticks, sums = self._table.columns()
+        if len(known_ticks) and ticks[0] < known_ticks[-1]:
+            ticks = np.concatenate([known_ticks, ticks])
             values = np.concatenate([np.diff(sums, axis=0, prepend=self._base[None]), values])
             order = np.argsort(ticks, kind="stable")
             ticks, values = ticks[order], values[order]
@@ -96,7 +96,7 @@ class TickSums:
         last = sums[-1] if len(sums) else self._base
         ends = np.append(np.flatnonzero(np.diff(ticks)), len(ticks) - 1)  # of the values added at one tick
         ticks, totals = ticks.take(ends), np.cumsum(values, axis=0)[ends] + last
-        if len(sums) and ticks[0] == earlier[-1]:
+        if len(sums) and ticks[0] == known_ticks[-1]:
             sums[-1] = totals[0]
             ticks, totals = ticks[1:], totals[1:]
         self._table.append((ticks, totals))
@@ -113,10 +113,10 @@ class TickSums:
     def forget(self, tick: int) -> None:
         """Forget earlier ticks, which are no longer needed."""
         sum_ticks, sums = self._table.columns()
-        done = int(np.searchsorted(sum_ticks, tick, side="right"))
-        if done:
-            self._base = sums[done - 1].copy()
-            self._table.keep(np.arange(len(sum_ticks)) >= done)
+        forgotten_count = int(np.searchsorted(sum_ticks, tick, side="right"))
+        if forgotten_count:
+            self._base = sums[forgotten_count - 1].copy()
+            self._table.keep(np.arange(len(sum_ticks)) >= forgotten_count)
 
     def _empty(self) -> Table:
         return Table((NOTHING, np.empty((0, len(self._base)), dtype=np.int64)))
@@ -149,8 +149,8 @@ class LiveSums:
         self._gone.forget(tick)
 
     def _go(self, ticks: Ints, values: Ints) -> None:
-        ever = ticks < FOREVER
-        self._gone.add(ticks[ever], values[ever])
+        is_finite = ticks < FOREVER
+        self._gone.add(ticks[is_finite], values[is_finite])
 
 
 Place: TypeAlias = tuple[int, int]
@@ -209,8 +209,8 @@ class TextStatistics:
         self._whole: set[int] = set()  # relations that are already counted
         self._sums: dict[Place, LiveSums] = {
             (relation, column): LiveSums(2)
-            for relation, described in enumerate(schema.relations)
-            for column in (*described.search_columns, NAME)
+            for relation, relation_schema in enumerate(schema.relations)
+            for column in (*relation_schema.search_columns, NAME)
         }
 
     def add_tables(self, tables: Mapping[int, TableTexts]) -> None:
@@ -223,13 +223,13 @@ class TextStatistics:
 
     def add(self, rows: Rows, start: Ints, end: Ints) -> None:
         """Add tuples with their lifespans."""
-        for place, mine, values in self._lengths(rows):
-            self._sums[place].add(start[mine], end[mine], values)
+        for place, positions, values in self._lengths(rows):
+            self._sums[place].add(start[positions], end[positions], values)
 
     def end(self, rows: Rows, former: Ints, end: Ints) -> None:
         """Set earlier ends of tuples."""
-        for place, mine, values in self._lengths(rows):
-            self._sums[place].end(former[mine], end[mine], values)
+        for place, positions, values in self._lengths(rows):
+            self._sums[place].end(former[positions], end[positions], values)
 
     def forget(self, tick: int) -> None:
         """Forget earlier ticks, which are no longer needed."""
@@ -244,14 +244,14 @@ class TextStatistics:
 
         Relations that are already counted are left out; lengths are in characters.
         """
-        for block, mine, at in rows.by_block():
+        for block, positions, places in rows.by_block():
             if block.relation in self._whole:
                 continue
             for column in self._schema.relations[block.relation].search_columns:
-                there = block.present_at(column, at)
-                lengths = block.texts_at(column, at).lengths()[there]
-                yield (block.relation, column), mine[there], _each_with(lengths)
-            yield (block.relation, NAME), mine, _each_with(np.zeros(len(mine), dtype=np.int64))
+                is_present = block.present_at(column, places)
+                lengths = block.texts_at(column, places).lengths()[is_present]
+                yield (block.relation, column), positions[is_present], _each_with(lengths)
+            yield (block.relation, NAME), positions, _each_with(np.zeros(len(positions), dtype=np.int64))
 
 
 def _each_with(lengths: Ints) -> Ints:
@@ -269,17 +269,19 @@ class Keywords:
         self._sums: dict[Place, LiveSums] = {}
         self._remembered: dict[tuple[int, int, str], tuple[int, ...]] = {}
 
-    def add(self, found: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
-        self._each(found, lambda sums, mine, values: sums.add(start[mine], end[mine], values))
+    def add(self, rows: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
+        self._each(rows, lambda sums, numbers, values: sums.add(start[numbers], end[numbers], values))
 
     def add_flags(self, place: Place, start: Ints, end: Ints, flags: Ints) -> None:
         """Add tuples with keywords in a place; ``flags``: a row for each, with 1 for its keywords."""
         self._sums.setdefault(place, LiveSums(len(self._query.slots))).add(start, end, flags)
 
-    def end(self, found: Iterator[tuple[int, Row]], former: Ints, end: Ints) -> None:
+    def end(self, rows: Iterator[tuple[int, Row]], former: Ints, end: Ints) -> None:
         """Set earlier ends of tuples, with or without keywords."""
-        chosen = ((r, row if self._matcher.bitmap(r, row) > 0 else None) for r, row in found)
-        self._each(chosen, lambda sums, mine, values: sums.end(former[mine], end[mine], values))
+        carrier_rows = ((r, row if self._matcher.bitmap(r, row) > 0 else None) for r, row in rows)
+        self._each(
+            carrier_rows, lambda sums, numbers, values: sums.end(former[numbers], end[numbers], values)
+        )
 
     def forget(self, tick: int) -> None:
         for sums in self._sums.values():
@@ -302,11 +304,11 @@ class Keywords:
         return numbers
 
     def _each(
-        self, found: Iterator[tuple[int, Row | None]], change: Callable[[LiveSums, Ints, Ints], None]
+        self, rows: Iterator[tuple[int, Row | None]], change: Callable[[LiveSums, Ints, Ints], None]
     ) -> None:
         slots = len(self._query.slots)
         by_place: dict[Place, tuple[list[int], list[list[int]]]] = {}
-        for number, (relation, row) in enumerate(found):
+        for number, (relation, row) in enumerate(rows):
             for column in self._relations[relation].search_columns if row is not None else ():
                 value = row[column] if row is not None else None
                 counts = () if value is None else self.occurrences(relation, column, str(value))
@@ -329,29 +331,31 @@ def fans(live: LiveTuples, edge: Ints, member: Ints, instant: Ints) -> Ints:
     walks = np.flatnonzero(has_value)
     if live.reserve is not None:
         values = live.tuples.keys[member[walks], live.key_sets.source[edge[walks]]]
-        is_reserved, there = live.reserve.counted(edge[walks], values)
-        counts[walks[is_reserved]] = there[is_reserved]
+        is_reserved, reserved_counts = live.reserve.counted(edge[walks], values)
+        counts[walks[is_reserved]] = reserved_counts[is_reserved]
         walks, hashes = walks[~is_reserved], hashes[~is_reserved]
-    _, first, which = np.unique(hashes, return_index=True, return_inverse=True)
-    at = instant[walks]
-    if len(at) and (at == at[0]).all():  # always in a search
-        counts[walks] = _alive(live, edge[walks[first]], member[walks[first]], at[0])[which]
+    _, first, hash_numbers = np.unique(hashes, return_index=True, return_inverse=True)
+    instants = instant[walks]
+    if len(instants) and (instants == instants[0]).all():  # always in a search
+        counts[walks] = _alive(live, edge[walks[first]], member[walks[first]], instants[0])[hash_numbers]
         return counts
     starts, ends = _lifespans(live, edge[walks[first]], member[walks[first]])
-    order = np.argsort(which, kind="stable")
-    borders = np.searchsorted(which[order], np.arange(len(first) + 1))
+    order = np.argsort(hash_numbers, kind="stable")
+    borders = np.searchsorted(hash_numbers[order], np.arange(len(first) + 1))
     for value, (begin, end) in enumerate(zip(starts, ends, strict=True)):
-        mine = walks[order[borders[value] : borders[value + 1]]]
-        at = instant[mine]
-        counts[mine] = np.searchsorted(begin, at, side="right") - np.searchsorted(end, at, side="right")
+        value_walks = walks[order[borders[value] : borders[value + 1]]]
+        instants = instant[value_walks]
+        counts[value_walks] = np.searchsorted(begin, instants, side="right") - np.searchsorted(
+            end, instants, side="right"
+        )
     return counts
 
 
 def _alive(live: LiveTuples, edge: Ints, member: Ints, instant: int) -> Ints:
     """For each edge, the number of tuples alive at an instant to which it leads from its member."""
     position, slot = reached(live, edge, member)
-    alive = (live.tuples.start.take(slot) <= instant) & (live.tuples.end.take(slot) > instant)
-    return np.bincount(position.compress(alive), minlength=len(edge))
+    is_alive = (live.tuples.start.take(slot) <= instant) & (live.tuples.end.take(slot) > instant)
+    return np.bincount(position.compress(is_alive), minlength=len(edge))
 
 
 def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], list[Ints]]:
@@ -361,8 +365,8 @@ def _lifespans(live: LiveTuples, edge: Ints, member: Ints) -> tuple[list[Ints], 
     position, slot = reached(live, edge, member)
     tuples = live.tuples
     # A tuple that ends before it starts was never alive.
-    lived = tuples.end[slot] > tuples.start[slot]
-    position, slot = position[lived], slot[lived]
+    was_alive = tuples.end[slot] > tuples.start[slot]
+    position, slot = position[was_alive], slot[was_alive]
     return _by_group(position, tuples.start[slot], len(edge)), _by_group(
         position, tuples.end[slot], len(edge)
     )

@@ -93,24 +93,24 @@ class TopCandidates:
 
     def withdraw(self, name: str) -> Candidate | None:
         """Remove and return a candidate; None if there is none with that id."""
-        candidate_of = self._alive.pop(name, None)
-        if candidate_of is not None and self.top and candidate_of <= self.top[-1]:
-            self.top.remove(candidate_of)
+        removed = self._alive.pop(name, None)
+        if removed is not None and self.top and removed <= self.top[-1]:
+            self.top.remove(removed)
             self._promote()
-        return candidate_of
+        return removed
 
     def _promote(self) -> None:
         while self._waiting and len(self.top) < self._size:
-            next_one = heappop(self._waiting)
-            if self._alive.get(next_one.id) is next_one:
-                self.top.append(next_one)  # worse than all present ones
+            next_candidate = heappop(self._waiting)
+            if self._alive.get(next_candidate.id) is next_candidate:
+                self.top.append(next_candidate)  # worse than all present ones
 
     def _tidy(self) -> None:
         """Drop removed candidates, and those that can never enter."""
         live_candidates = [each for each in self._waiting if self._alive.get(each.id) is each]
         if self._append_only:
-            outlived = self._never_entering(live_candidates)
-            for each in outlived:
+            never_entering = self._never_entering(live_candidates)
+            for each in never_entering:
                 del self._alive[each.id]
             live_candidates = [each for each in live_candidates if each.id in self._alive]
         heapify(live_candidates)
@@ -120,13 +120,13 @@ class TopCandidates:
     def _never_entering(self, waiting: list[Candidate]) -> list[Candidate]:
         latest = [each.expires for each in self.top]  # the latest expiries of all better candidates
         heapify(latest)
-        never = []
+        never_entering = []
         for each in sorted(waiting):
             if latest[0] >= each.expires:
-                never.append(each)
+                never_entering.append(each)
             else:
                 heapreplace(latest, each.expires)
-        return never
+        return never_entering
 
 
 def event_time(tick: int) -> float:
@@ -167,9 +167,9 @@ class Top:
 
     def take(self, results: Iterable[Result]) -> Iterator[Result]:
         """Process results, updates and retractions, in order of their ticks; returns the changes."""
-        for tick, together in groupby(results, key=self._tick):
+        for tick, tick_results in groupby(results, key=self._tick):
             yield from self._until(tick)
-            yield from self._step(list(together))
+            yield from self._step(list(tick_results))
 
     def advance(self, tick: int) -> Iterator[Result]:
         """Advance to a tick (inclusive); returns the changes."""
@@ -177,10 +177,10 @@ class Top:
 
     def take_over(self, former: Top) -> Iterator[Result]:
         """The changes from the best results of another ``Top``, for the same choice at the same time."""
-        before = list(former._best.top)
-        present = self._where if self._choice.group else self._best
-        removed = {each.id: DELETED for each in before if each.id not in present}
-        yield from self._changes(before, removed, self._when(self._now))
+        top_before = list(former._best.top)
+        candidates = self._where if self._choice.group else self._best
+        removed = {each.id: DELETED for each in top_before if each.id not in candidates}
+        yield from self._changes(top_before, removed, self._when(self._now))
 
     def alive(self) -> list[Result]:
         """The current best results, best first."""
@@ -205,36 +205,38 @@ class Top:
     def _until(self, tick: int) -> Iterator[Result]:
         while self._ends and self._ends[0][0] <= tick:
             end = self._ends[0][0]
-            before = list(self._best.top)
+            top_before = list(self._best.top)
             reasons = {}
             while self._ends and self._ends[0][0] == end:
                 _, name = heappop(self._ends)
                 if self._expires.get(name) == end:  # otherwise an update has extended it
                     reasons[name] = EXPIRED
                     self._remove(name)
-            yield from self._changes(before, reasons, self._when(end))
+            yield from self._changes(top_before, reasons, self._when(end))
         self._now = max(self._now, tick)
 
     def _step(self, results: list[Result]) -> Iterator[Result]:
         """Process the results of one instant."""
-        before = list(self._best.top)
-        removed = {}
-        updated = set()
-        replaced = set()  # reported as removed and found again
+        top_before = list(self._best.top)
+        removal_reasons = {}
+        updated_ids = set()
+        replaced_ids = set()  # reported as removed and found again
         for result in results:
             if result.op == "-":
                 self._check_deletion(result)
-                removed[result.id] = DELETED
+                removal_reasons[result.id] = DELETED
                 self._remove(result.id)
-                replaced.discard(result.id)
+                replaced_ids.discard(result.id)
             else:
                 if result.op == "~":
-                    updated.add(result.id)
+                    updated_ids.add(result.id)
                     self._remove(result.id)
-                elif result.id in removed:
-                    replaced.add(result.id)
+                elif result.id in removal_reasons:
+                    replaced_ids.add(result.id)
                 self._add(result)
-        yield from self._changes(before, removed, self._at(results[-1]), updated, replaced)
+        yield from self._changes(
+            top_before, removal_reasons, self._at(results[-1]), updated_ids, replaced_ids
+        )
 
     def _check_deletion(self, result: Result) -> None:
         if self._choice.append_only:
@@ -275,10 +277,10 @@ class Top:
     def _with_best_of(self, group: str, change: Callable[[TopCandidates], object]) -> None:
         """Change the members of a group, which its best member represents."""
         members = self._groups.setdefault(group, TopCandidates(1))
-        before = members.top[:]
+        top_before = members.top[:]
         change(members)
-        if members.top != before:
-            for each in before:
+        if members.top != top_before:
+            for each in top_before:
                 self._best.withdraw(each.id)
             for each in members.top:
                 self._best.offer(each)
@@ -308,23 +310,23 @@ class Top:
         after = self._best.top
         if before == after:
             return
-        were, are = {each.id for each in before}, {each.id for each in after}
+        ids_before, ids_after = {each.id for each in before}, {each.id for each in after}
         for rank, each in enumerate(before, 1):
-            if each.id not in are or each.id in replaced:
+            if each.id not in ids_after or each.id in replaced:
                 yield self._told(each, TopChange("leave", rank, at, removed.get(each.id, OUTRANKED)))
         for rank, each in enumerate(after, 1):
-            if each.id not in were or each.id in replaced:
+            if each.id not in ids_before or each.id in replaced:
                 yield self._told(each, TopChange("enter", rank, at))
         for rank, each in enumerate(after, 1):
-            if each.id in updated and each.id in were:
+            if each.id in updated and each.id in ids_before:
                 yield self._told(each, TopChange("update", rank, at))
 
-    def _told(self, each: Candidate, change: TopChange) -> Result:
-        result = each.result
-        if each.group is not None:
-            members = self._groups.get(each.group, ())
-            folded = len(members) - (each.id in members)
-            change = replace(change, group=each.group, folded=folded)
+    def _told(self, entry: Candidate, change: TopChange) -> Result:
+        result = entry.result
+        if entry.group is not None:
+            members = self._groups.get(entry.group, ())
+            folded = len(members) - (entry.id in members)
+            change = replace(change, group=entry.group, folded=folded)
         score = result.score and result.score.when(change.at)
         if change.event == "update":
             return replace(result, score=score, place=change)

@@ -53,8 +53,8 @@ class UpperBounds:
     def counted(self, slots: Ints) -> Flags:
         """A flag for each tuple that counts when joins are counted."""
         tuples = self._live.tuples
-        alive: Flags = (tuples.start.take(slots) <= self._latest) & (tuples.end.take(slots) > self._latest)
-        return alive
+        is_alive: Flags = (tuples.start.take(slots) <= self._latest) & (tuples.end.take(slots) > self._latest)
+        return is_alive
 
     def of_size(self, size: int) -> Rank:
         """The bound of results with ``size`` tuples or more."""
@@ -76,10 +76,10 @@ class UpperBounds:
         """
         weights = np.zeros(len(results))
         for keyword in self.weighed:
-            heaviest = keyword.take(results.members[:, 0])
+            greatest = keyword.take(results.members[:, 0])
             for members in results.members.T[1:]:  # faster than a maximum along short rows
-                np.maximum(heaviest, keyword.take(members), out=heaviest)
-            weights += heaviest
+                np.maximum(greatest, keyword.take(members), out=greatest)
+            weights += greatest
         specific = None
         if tree is not None and self._ranking.uses_joins:
             specific = self._specific(results, tree)
@@ -98,18 +98,18 @@ class UpperBounds:
         orders = self._orders(weights, sizes, specific)
         if self._half_life is None:
             return orders
-        newest, streaming = self._newest(members)
+        newest, is_streaming = self._newest(members)
         ages = (newest[:, None] - self._times[members]) / MICROSECOND
-        left = np.where(streaming, 0.5 ** (np.maximum(ages, 0) / self._half_life), 0.0).sum(axis=1)
+        freshness = np.where(is_streaming, 0.5 ** (np.maximum(ages, 0) / self._half_life), 0.0).sum(axis=1)
         with np.errstate(divide="ignore"):
-            fresh = np.log2(left / np.maximum(1, streaming.sum(axis=1)))
-        faded = fresh if self._ranking.fades else 0.0
+            log_freshness = np.log2(freshness / np.maximum(1, is_streaming.sum(axis=1)))
+        faded = log_freshness if self._ranking.fades else 0.0
         return np.where(newest == ALWAYS, -np.inf, orders + faded + newest / MICROSECOND / self._half_life)
 
     def _newest(self, members: Ints) -> tuple[Ints, Flags]:
         """The time of each result's newest stream tuple, or ALWAYS; and a flag for each stream tuple."""
-        streaming = (members >= 0) & self._streaming[members]
-        return np.where(streaming, self._times[members], ALWAYS).max(axis=1, initial=ALWAYS), streaming
+        is_streaming = (members >= 0) & self._streaming[members]
+        return np.where(is_streaming, self._times[members], ALWAYS).max(axis=1, initial=ALWAYS), is_streaming
 
     def _orders(self, weights: Floats, sizes: Ints, specific: Floats | None) -> Floats:
         with np.errstate(divide="ignore"):
@@ -119,37 +119,43 @@ class UpperBounds:
     def _specific(self, results: Partials, tree: Callable[[tuple[int, int, list[int]]], Tree]) -> Floats:
         """The part ``specificity`` of each result."""
         edge_count = len(self._live.key_sets.source)
-        some, kinds = kinds_of(results.operator)
-        trees = list(map(tree, results.take(some).rows()))
+        first_rows, kinds = kinds_of(results.operator)
+        trees = list(map(tree, results.take(first_rows).rows()))
         width = results.members.shape[1]
         edges, parents = (
             np.array([column + (-1,) * (width - len(column)) for column in columns], dtype=np.int64)
             for columns in ([each.edges for each in trees], [each.parents for each in trees])
         )
-        joined: list[Ints] = []
+        rows_by_node: list[Ints] = []
         pairs: list[Ints] = []
         for node in range(1, width):
             edge = edges[:, node].take(kinds)
             rows = np.flatnonzero(edge >= 0)
             edge = edge.take(rows)
-            near = cells(results.members, rows, parents[:, node].take(kinds.take(rows)))
-            far = results.members[:, node].take(rows)
-            joined.append(rows)
-            pairs += [near * edge_count + edge, far * edge_count + (edge ^ 1)]
+            parent_members = cells(results.members, rows, parents[:, node].take(kinds.take(rows)))
+            members = results.members[:, node].take(rows)
+            rows_by_node.append(rows)
+            pairs += [parent_members * edge_count + edge, members * edge_count + (edge ^ 1)]
         # A tuple and an edge occur in many results: each pair is counted once.
-        every = np.concatenate([NOTHING, *pairs])
-        first, which = kinds_of(every)
-        member, walked = np.divmod(every.take(first), edge_count)
-        counts = fans(self._live, walked, member, np.full(len(first), self._latest))
+        all_pairs = np.concatenate([NOTHING, *pairs])
+        first, pair_numbers = kinds_of(all_pairs)
+        member, edge_ids = np.divmod(all_pairs.take(first), edge_count)
+        counts = fans(self._live, edge_ids, member, np.full(len(first), self._latest))
         logs = log_of_fans(counts)
-        total, at = np.zeros(len(results)), 0
+        total, offset = np.zeros(len(results)), 0
         busiest = np.zeros((len(results), width))  # by node, the part of its largest fan
-        for node, rows in enumerate(joined, 1):
-            out, back = which[at : at + len(rows)], which[at + len(rows) : at + 2 * len(rows)]
-            for ends, of in ((parents[:, node].take(kinds.take(rows)), out), (node, back)):
-                worth = logs.take(of)
-                total[rows] += worth
-                busiest[rows, ends] = np.minimum(busiest[rows, ends], worth)
-            at += 2 * len(rows)
+        for node, rows in enumerate(rows_by_node, 1):
+            near_pairs, far_pairs = (
+                pair_numbers[offset : offset + len(rows)],
+                pair_numbers[offset + len(rows) : offset + 2 * len(rows)],
+            )
+            for end_nodes, end_pairs in (
+                (parents[:, node].take(kinds.take(rows)), near_pairs),
+                (node, far_pairs),
+            ):
+                weights = logs.take(end_pairs)
+                total[rows] += weights
+                busiest[rows, end_nodes] = np.minimum(busiest[rows, end_nodes], weights)
+            offset += 2 * len(rows)
         parts: Floats = np.exp(total - busiest.sum(axis=1))
         return parts

@@ -175,8 +175,8 @@ def stem(word: str, analyzer: Analyzer = Analyzer.ENGLISH, raw: str = "") -> str
         return word
     if analyzer is Analyzer.RUSSIAN:
         # Folding removes the breve from the letter in which most endings end.
-        spelled = unicodedata.normalize("NFC", raw or word).lower().replace("ё", "е")
-        return fold(_stemmer(analyzer)(spelled))
+        spelling = unicodedata.normalize("NFC", raw or word).lower().replace("ё", "е")
+        return fold(_stemmer(analyzer)(spelling))
     return _stemmer(analyzer)(word)
 
 
@@ -202,8 +202,8 @@ def stop_words(analyzer: Analyzer) -> frozenset[str]:
 def _stemmer(analyzer: Analyzer) -> Callable[[str], str]:
     from whoosh.lang.snowball import classes  # noqa: PLC0415 - many modules, for other languages only
 
-    of_language: Any = classes[_CODES[analyzer]]()
-    return of_language.stem  # type: ignore[no-any-return]  # Whoosh is typed in part
+    stemmer: Any = classes[_CODES[analyzer]]()
+    return stemmer.stem  # type: ignore[no-any-return]  # Whoosh is typed in part
 
 
 REMEMBERED: Final = 200_000
@@ -297,12 +297,12 @@ def _analyse(chunk: str, analyzer: Analyzer) -> TextChunk:
         return _untouched(chunk)
     token_list: list[Token] = []
     position = 0
-    cut = _INSTANT.sub(_without_letters, chunk)
+    without_instants = _INSTANT.sub(_without_letters, chunk)
     for match in COMPOUND.finditer(chunk):
         start, end = match.span()
-        added = _compound(chunk[start:end], cut[start:end], start, position, analyzer)
-        position += sum(not token.whole for token in added)
-        token_list += added
+        compound_tokens = _compound(chunk[start:end], without_instants[start:end], start, position, analyzer)
+        position += sum(not token.whole for token in compound_tokens)
+        token_list += compound_tokens
     return TextChunk(tuple(token_list), tuple(token.stem for token in token_list if not token.whole))
 
 
@@ -330,13 +330,13 @@ def _compound(raw: str, without_instants: str, offset: int, position: int, analy
 
     ``without_instants``: the compound with blanks for the letters of instants, so that dates are wholes too.
     """
-    pieces, common = _pieces(without_instants), stop_words(analyzer)
+    pieces, common_words = _pieces(without_instants), stop_words(analyzer)
     if not pieces:
         return []
-    compound_pieces = [
+    compound_tokens = [
         Token(
             offset + piece.start, offset + piece.end, position + i, 1, piece.word,
-            stem(piece.word, analyzer, raw[piece.start : piece.end]), False, piece.word not in common,
+            stem(piece.word, analyzer, raw[piece.start : piece.end]), False, piece.word not in common_words,
         )
         for i, piece in enumerate(pieces)
     ]  # fmt: skip
@@ -352,8 +352,8 @@ def _compound(raw: str, without_instants: str, offset: int, position: int, analy
         if whole and (len(run) > 1 or whole != run[0].word):
             start, end = offset + spelt[0].start - (whole[0] == "."), offset + spelt[-1].end
             stemmed = stem(whole, analyzer)
-            compound_pieces.append(Token(start, end, position + first, len(run), whole, stemmed, True, True))
-    return compound_pieces
+            compound_tokens.append(Token(start, end, position + first, len(run), whole, stemmed, True, True))
+    return compound_tokens
 
 
 def _pieces(raw: str) -> list[_Piece]:
@@ -388,10 +388,10 @@ def spelled(text: str, pieces: Sequence[TextPiece]) -> str:
     """
     acronym = len(pieces) > 1 and all(len(piece.word) == 1 and piece.word.isalpha() for piece in pieces)
     parts = ["." if len(pieces) == 1 and _dotted(text, pieces[0].start) else "", pieces[0].word]
-    for before, after in pairwise(pieces):
-        between = text[before.end : after.start]
-        sides = before.word[-1:] + after.word[:1]
-        parts += _joint(between, sides, acronym=acronym) if _JOINED.fullmatch(between) else " ", after.word
+    for left, right in pairwise(pieces):
+        joiner = text[left.end : right.start]
+        sides = left.word[-1:] + right.word[:1]
+        parts += _joint(joiner, sides, acronym=acronym) if _JOINED.fullmatch(joiner) else " ", right.word
     return "".join(parts)
 
 
@@ -402,10 +402,10 @@ def _dotted(text: str, start: int) -> bool:
     return text[start - 1 : start] == "." and text[start - 2 : start - 1] != "."
 
 
-def _joint(between: str, sides: str, *, acronym: bool) -> str:
+def _joint(joiner: str, sides: str, *, acronym: bool) -> str:
     """The part of a joiner that matters. ``sides`` are the characters to its left and right."""
-    if "&" in between:
+    if "&" in joiner:
         return "&"
     if sides.isdigit():
-        return "-" if between[0] in HYPHENS else between[0]
-    return "." if "." in between and not acronym else " "
+        return "-" if joiner[0] in HYPHENS else joiner[0]
+    return "." if "." in joiner and not acronym else " "

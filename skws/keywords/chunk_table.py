@@ -46,17 +46,17 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
     It searches for plain substrings, which Python does faster than any regular expression. Joiners may
     occur anywhere in a word, so they are removed from both sides.
     """
-    needed = substrings(alternatives)
-    if needed is None:
+    required = substrings(alternatives)
+    if required is None:
         return lambda _text: False
-    plain = list(filter(str.isascii, needed))
-    folding = re.compile(FOLDING if len(plain) == len(needed) else "[^\x00-\x7f]").search
+    ascii_parts = list(filter(str.isascii, required))
+    folding = re.compile(FOLDING if len(ascii_parts) == len(required) else "[^\x00-\x7f]").search
 
     def holds_none(text: str) -> bool:
         if not text.isascii() and folding(text):
             return False
-        bare = _without_joiners(text.lower())
-        return not any([start in bare for start in plain])  # noqa: C419 - half the time of a generator
+        stripped = _without_joiners(text.lower())
+        return not any([start in stripped for start in ascii_parts])  # noqa: C419 - half the time of a generator
 
     return holds_none
 
@@ -64,10 +64,10 @@ def hopeless(alternatives: Iterable[Alternative]) -> Callable[[str], bool]:
 def substrings(alternatives: Iterable[Alternative]) -> Sequence[str] | None:
     """Substrings: a text, folded and without joiners, must contain one of them. None if there are none."""
     alternatives = list(alternatives)
-    needed = {_start(each) for each in alternatives} - {None}
-    needed |= {part for each in alternatives for part in _inside(each)}
-    bare = {_without_joiners(part) for part in needed if part is not None}
-    return None if "" in bare or not bare else sorted(bare)
+    required = {_start(each) for each in alternatives} - {None}
+    required |= {part for each in alternatives for part in _inside(each)}
+    stripped = {_without_joiners(part) for part in required if part is not None}
+    return None if "" in stripped or not stripped else sorted(stripped)
 
 
 def _without_joiners(text: str) -> str:
@@ -119,7 +119,7 @@ def unstemmed(stem: str) -> str:
     """
     if not (stem.isascii() and stem.isalpha()):
         return stem
-    exceptions = [word for word, its_stem in exceptional_forms.items() if its_stem == stem]
+    exceptions = [word for word, exception_stem in exceptional_forms.items() if exception_stem == stem]
     return commonprefix([stem[:-1], *exceptions])  # noqa: RUF071 - letters, not path components
 
 
@@ -170,12 +170,12 @@ class CandidateChunks(NamedTuple):
     def chunks(self) -> list[str]:
         if not len(self.inside):  # as in most batches
             return []
-        blank = self.data.translate(_BLANK)
+        blanked = self.data.translate(_BLANK)
         begins, ends = self.offsets.take(self.of_chunk), self.offsets.take(self.of_chunk + 1)
         chunk_list = []
-        for first, place, end in zip(begins.tolist(), self.inside.tolist(), ends.tolist(), strict=True):
-            begin, behind = blank.rfind(b" ", first, place), blank.find(b" ", place, end)
-            chunk = self.data[first if begin < 0 else begin + 1 : end if behind < 0 else behind]
+        for first, offset, end in zip(begins.tolist(), self.inside.tolist(), ends.tolist(), strict=True):
+            begin, next_blank = blanked.rfind(b" ", first, offset), blanked.find(b" ", offset, end)
+            chunk = self.data[first if begin < 0 else begin + 1 : end if next_blank < 0 else next_blank]
             chunk_list.append(str(chunk, "ascii"))
         return chunk_list
 
@@ -189,49 +189,53 @@ class CandidateTexts:
 
     def __init__(self, alternatives: Sequence[Alternative]) -> None:
         self.hopeless = hopeless(alternatives)
-        needed = substrings(alternatives) or ()
-        self._narrow = 0 < len(needed) <= _MOST
-        plain = [part.encode() for part in needed if part.isascii()]
-        self._plain = [(len(part), re.compile(re.escape(part))) for part in plain]
+        required = substrings(alternatives) or ()
+        self._narrow = 0 < len(required) <= _MOST
+        ascii_parts = [part.encode() for part in required if part.isascii()]
+        self._plain = [(len(part), re.compile(re.escape(part))) for part in ascii_parts]
 
     def of(self, texts: Texts) -> CandidateChunks | None:
         """The candidates; None if the alternatives do not narrow them down."""
         if not self._narrow:
             return None
         data = bytes(texts.data)  # a copy only if it is a view
-        of_chunk, places, across = self._holding(data, texts.offsets)
+        chunk_texts, places, spanning_texts = self._holding(data, texts.offsets)
         if not data.isascii():
             codes = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) >= 0x80)
-            foreign = distinct(np.searchsorted(texts.offsets, codes, side="right") - 1)
-            plain = ~np.isin(of_chunk, foreign)
-            of_chunk, places = of_chunk[plain], places[plain]
-            hopeful = [place for place, text in enumerate(texts.at(foreign)) if not self.hopeless(text)]
-            across = distinct(np.concatenate([across, foreign[hopeful]]))
-        return CandidateChunks(data, texts.offsets, places, of_chunk, across)
+            non_ascii_texts = distinct(np.searchsorted(texts.offsets, codes, side="right") - 1)
+            is_ascii = ~np.isin(chunk_texts, non_ascii_texts)
+            chunk_texts, places = chunk_texts[is_ascii], places[is_ascii]
+            candidates = [
+                place for place, text in enumerate(texts.at(non_ascii_texts)) if not self.hopeless(text)
+            ]
+            spanning_texts = distinct(np.concatenate([spanning_texts, non_ascii_texts[candidates]]))
+        return CandidateChunks(data, texts.offsets, places, chunk_texts, spanning_texts)
 
     def _holding(self, data: bytes, offsets: Places) -> tuple[Places, Places, Places]:
         """The text and offset of each match of a substring, and the texts that longer matches reach into."""
-        bare = data.translate(_LOWER, delete=_JOINERS)
-        before = np.empty(0, dtype=np.int64)  # for each joiner, the number of other bytes before it
-        if len(bare) < len(data):
+        stripped = data.translate(_LOWER, delete=_JOINERS)
+        bytes_before = np.empty(0, dtype=np.int64)  # for each joiner, the number of other bytes before it
+        if len(stripped) < len(data):
             joiners = np.flatnonzero(np.isin(np.frombuffer(data, dtype=np.uint8), list(_JOINERS)))
-            before = joiners - np.arange(len(joiners))
+            bytes_before = joiners - np.arange(len(joiners))
             offsets = offsets - np.searchsorted(joiners, offsets)
-        hits, across = [before[:0]], [before[:0]]
+        hits, spanning_texts = [bytes_before[:0]], [bytes_before[:0]]
         for length, start in self._plain:
-            places = np.array([match.start() for match in start.finditer(bare)], dtype=np.int64)
+            places = np.array([match.start() for match in start.finditer(stripped)], dtype=np.int64)
             first = np.searchsorted(offsets, places, side="right") - 1
             last = np.searchsorted(offsets, places + length - 1, side="right") - 1
             if (last > first).any():
                 # A match at the end of a text may reach into the next texts, and hide matches there.
-                across.append(ranges(first, last - first + 1)[np.repeat(last > first, last - first + 1)])
+                spanning_texts.append(
+                    ranges(first, last - first + 1)[np.repeat(last > first, last - first + 1)]
+                )
                 places = places[last == first]
             hits.append(places)
         places = np.concatenate(hits)
         return (
             np.searchsorted(offsets, places, side="right") - 1,
-            places + np.searchsorted(before, places, side="right"),
-            distinct(np.concatenate(across)),
+            places + np.searchsorted(bytes_before, places, side="right"),
+            distinct(np.concatenate(spanning_texts)),
         )
 
 
@@ -271,8 +275,8 @@ class PredicateMemory(ChunkMemory[Known]):
         self._number += 1
         match alternative:
             case Phrase():
-                listed, key = self._listed(alternative)
-                listed[key].append(predicate)
+                predicates_by_key, key = self._listed(alternative)
+                predicates_by_key[key].append(predicate)
                 self._phrases[predicate] = alternative
             case Condition():
                 raise ValueError("no text satisfies a condition")
@@ -293,9 +297,9 @@ class PredicateMemory(ChunkMemory[Known]):
         """The lists of predicates by longest word or part of a compound, and the phrase's key in them."""
         if not phrase.spelled:
             return self._longest, max(phrase.stems, key=len)
-        longest = longest_part(phrase.spelled)
-        self._sizes[len(PIECE.findall(longest))] += count
-        return self._joined, longest
+        longest_piece = longest_part(phrase.spelled)
+        self._sizes[len(PIECE.findall(longest_piece))] += count
+        return self._joined, longest_piece
 
     def satisfied(self, chunk: str) -> Iterator[int]:
         """The predicates that a chunk satisfies, perhaps repeated; possible phrases have negative numbers."""
@@ -319,18 +323,18 @@ class PredicateMemory(ChunkMemory[Known]):
 class ChunkTable(PredicateMemory[int]):
     """Maps chunks to bits, and to flags of possible phrases."""
 
-    def __init__(self, numbered: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
+    def __init__(self, numbered_alternatives: Numbered, analyzer: Analyzer = Analyzer.ENGLISH) -> None:
         super().__init__(analyzer)
         self.possible = 0
         self._of_phrases: dict[int, int] = {}  # bits, by flag
-        for bit, alternative in numbered:
+        for bit, alternative in numbered_alternatives:
             self.possible |= bit
             predicate = bit
             if isinstance(alternative, Phrase):
                 predicate = 1 << (_FIRST_FLAG + len(self._of_phrases))
                 self._of_phrases[predicate] = bit
             self.add(predicate, alternative)
-        alternatives = [alternative for _, alternative in numbered]
+        alternatives = [alternative for _, alternative in numbered_alternatives]
         self._candidates = CandidateTexts(alternatives)
         self._hopeless = self._candidates.hopeless
 
@@ -354,13 +358,15 @@ class ChunkTable(PredicateMemory[int]):
         if candidates is None:
             bits_of_texts[:] = list(map(self.find, texts.tolist()))
         else:
-            whole = candidates.texts
+            whole_texts = candidates.texts
             if self._of_phrases:
-                whole = candidates.places()
+                whole_texts = candidates.places()
             else:
                 bits_of_chunks = np.array(list(map(self.__getitem__, candidates.chunks())), dtype=np.int16)
                 np.bitwise_or.at(bits_of_texts, candidates.of_chunk, bits_of_chunks)
-            bits_of_texts[whole] |= np.array(list(map(self._found, texts.at(whole))), dtype=np.int16)
+            bits_of_texts[whole_texts] |= np.array(
+                list(map(self._found, texts.at(whole_texts))), dtype=np.int16
+            )
         pieces = np.split(bits_of_texts, np.cumsum([len(bits) for _, bits in parts])[:-1])
         for (_, bits), piece in zip(parts, pieces, strict=True):
             bits |= piece  # noqa: PLW2901 - in place

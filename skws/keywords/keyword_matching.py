@@ -47,11 +47,11 @@ class PredicateTable(PredicateMemory[tuple[int, ...]]):
     def look_up(self, chunk: str) -> tuple[int, ...]:
         return tuple(self.satisfied(chunk))
 
-    def _with_phrases(self, found: Sequence[int], text: str) -> list[int]:
+    def _with_phrases(self, predicates: Sequence[int], text: str) -> list[int]:
         words = stems(text, self._analyzer)
-        phrases = {-phrase for phrase in found if phrase < 0}
+        phrases = {-phrase for phrase in predicates if phrase < 0}
         pairs = pairs_of(words) if len(phrases) > _MANY else None
-        return [predicate for predicate in found if predicate > 0] + [
+        return [predicate for predicate in predicates if predicate > 0] + [
             phrase for phrase in phrases if contains(words, self._phrases[phrase], text, pairs)
         ]
 
@@ -73,14 +73,14 @@ class PredicateTables:
         for table in self._tables(alternative):
             table.remove(predicate, alternative)
 
-    def satisfied(self, block: Block, at: Ints) -> tuple[list[int], list[int]]:
+    def satisfied(self, block: Block, places: Ints) -> tuple[list[int], list[int]]:
         """The predicates that some rows of a block satisfy, possibly repeated, and the rows."""
         predicates: list[int] = []
         numbers: list[int] = []
         for column in self._schema.relations[block.relation].search_columns:
-            scoped = self._scoped.get((block.relation, column))
-            tables = [table for table in (self._unscoped, scoped) if table is not None and table.asked]
-            for number, value in enumerate(block.values_at(column, at)):
+            column_table = self._scoped.get((block.relation, column))
+            tables = [table for table in (self._unscoped, column_table) if table is not None and table.asked]
+            for number, value in enumerate(block.values_at(column, places)):
                 if value is not None:
                     text = value if value.__class__ is str else str(value)
                     for table in tables:
@@ -93,12 +93,12 @@ class PredicateTables:
         if alternative.everywhere:
             yield self._unscoped
             return
-        for relation, described in enumerate(self._schema.relations):
-            for column in described.search_columns:
+        for relation, relation_schema in enumerate(self._schema.relations):
+            for column in relation_schema.search_columns:
                 if alternative.applies(relation, column):
                     scope = relation, column
                     if scope not in self._scoped:
-                        self._scoped[scope] = PredicateTable(described.attributes[column].analyzer)
+                        self._scoped[scope] = PredicateTable(relation_schema.attributes[column].analyzer)
                     yield self._scoped[scope]
 
 
@@ -124,9 +124,9 @@ class JointMatcher:
         self._spread = None
         if matcher.torn:
             self._torn[query] = np.array(list(matcher.torn), dtype=np.int64)
-        for named, bits in zip(self._named, matcher.names, strict=True):
+        for bits_by_query, bits in zip(self._named, matcher.names, strict=True):
             if bits:
-                named[query] = bits
+                bits_by_query[query] = bits
         for bit, alternative in matcher.alternatives():
             predicate = self._predicates.get(alternative)
             if predicate is None:
@@ -140,8 +140,8 @@ class JointMatcher:
         """Stop matching a query."""
         self._spread = None
         self._torn.pop(query, None)
-        for named in self._named:
-            named.pop(query, None)
+        for bits_by_query in self._named:
+            bits_by_query.pop(query, None)
         for bit, alternative in self._matchers.pop(query).alternatives():
             predicate = self._predicates[alternative]
             self._users[predicate].remove((query, bit))
@@ -159,16 +159,16 @@ class JointMatcher:
         self._users.append([])
         return len(self._users) - 1
 
-    def bitmaps(self, block: Block, at: Ints) -> KeywordBitmaps:
+    def bitmaps(self, block: Block, places: Ints) -> KeywordBitmaps:
         """The bitmaps of the rows of a block that have keywords of any query, by the number of the row."""
         relation = block.relation
-        predicate_numbers, row = self._tables.satisfied(block, at)
+        predicate_numbers, row = self._tables.satisfied(block, places)
         rows, predicates = [np.array(row, dtype=np.int64)], [np.array(predicate_numbers, dtype=np.int64)]
         for condition, predicate in self._conditions[relation].items():
-            places = np.flatnonzero(satisfying(condition, block).take(at))
-            rows.append(places)
-            predicates.append(np.full(len(places), predicate, dtype=np.int64))
-        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(at))
+            positions = np.flatnonzero(satisfying(condition, block).take(places))
+            rows.append(positions)
+            predicates.append(np.full(len(positions), predicate, dtype=np.int64))
+        return self._combined(relation, np.concatenate(rows), np.concatenate(predicates), len(places))
 
     def _combined(self, relation: int, row: Ints, predicate: Ints, rows: int) -> KeywordBitmaps:
         first, query, bit = self._spread or self._spread_out()
@@ -176,9 +176,9 @@ class JointMatcher:
         users = np.repeat(first[predicate] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         places = [np.repeat(row, counts) << _QUERY_BITS | query[users]]
         bits = [bit[users]]
-        for named, its_bits in self._named[relation].items():
-            places.append(np.arange(rows, dtype=np.int64) << _QUERY_BITS | named)
-            bits.append(np.full(rows, its_bits, dtype=np.int64))
+        for named_query, name_bits in self._named[relation].items():
+            places.append(np.arange(rows, dtype=np.int64) << _QUERY_BITS | named_query)
+            bits.append(np.full(rows, name_bits, dtype=np.int64))
         return self._reduced(np.concatenate(places), np.concatenate(bits))
 
     def _reduced(self, places: Ints, bits: Ints) -> KeywordBitmaps:
@@ -190,8 +190,8 @@ class JointMatcher:
         places, bits = places[first], np.bitwise_or.reduceat(bits, first)
         query = places & ((1 << _QUERY_BITS) - 1)
         label = np.where(bits & self._excluding[query], EXCLUDED, bits)
-        for ordered, torn in self._torn.items():
-            label[(query == ordered) & np.isin(bits, torn)] = EXCLUDED
+        for ordered_query, torn_bitmaps in self._torn.items():
+            label[(query == ordered_query) & np.isin(bits, torn_bitmaps)] = EXCLUDED
         return KeywordBitmaps(places >> _QUERY_BITS, query, label)
 
     def _spread_out(self) -> tuple[Ints, Ints, Ints]:
@@ -201,8 +201,8 @@ class JointMatcher:
         for number, matcher in self._matchers.items():
             self._excluding[number] = matcher.excluding
         first = np.cumsum([0, *map(len, users)])
-        query = np.array([query for some in users for query, _ in some], dtype=np.int64)
-        bit = np.array([bit for some in users for _, bit in some], dtype=np.int64)
+        query = np.array([query for predicate_users in users for query, _ in predicate_users], dtype=np.int64)
+        bit = np.array([bit for predicate_users in users for _, bit in predicate_users], dtype=np.int64)
         self._spread = first, query, bit
         return self._spread
 
@@ -247,26 +247,28 @@ class KeywordMatching:
         return self._jointly(self._joint, rows) if self._joint else self._one_by_one(rows)
 
     def _jointly(self, joint: JointMatcher, rows: Rows) -> KeywordBitmaps:
-        places, queries, labels = [], [], []
-        for block, mine, at in rows.by_block():
-            bitmaps = joint.bitmaps(block, at)
-            places.append(mine.take(bitmaps.tuple))
+        positions, queries, labels = [], [], []
+        for block, rows_of_block, places_in_block in rows.by_block():
+            bitmaps = joint.bitmaps(block, places_in_block)
+            positions.append(rows_of_block.take(bitmaps.tuple))
             queries.append(bitmaps.query)
             labels.append(bitmaps.bitmap)
-        return in_order(places, queries, labels)
+        return in_order(positions, queries, labels)
 
     def _one_by_one(self, rows: Rows) -> KeywordBitmaps:
         places, queries, labels = [], [], []
         first = np.cumsum([0, *map(len, rows.blocks)])
         # The number of each row among all blocks: faster than block by block.
-        at = first.take(rows.block) + rows.place
+        row_numbers = first.take(rows.block) + rows.place
         for query, matcher in self._matchers.items():
             bitmaps = matcher.bitmaps_of(rows.blocks)
-            here = np.concatenate(bitmaps).take(at) if bitmaps else np.zeros(0, dtype=np.int64)
-            carrying = np.flatnonzero(here)
-            places.append(carrying)
-            labels.append(here[carrying].astype(np.int64))
-            queries.append(np.full(len(carrying), query, dtype=np.int64))
+            row_bitmaps = (
+                np.concatenate(bitmaps).take(row_numbers) if bitmaps else np.zeros(0, dtype=np.int64)
+            )
+            carriers = np.flatnonzero(row_bitmaps)
+            places.append(carriers)
+            labels.append(row_bitmaps[carriers].astype(np.int64))
+            queries.append(np.full(len(carriers), query, dtype=np.int64))
         return in_order(places, queries, labels)
 
 
@@ -309,14 +311,14 @@ class WordMatching:
 
     def add(self, words: Mapping[int, Slot]) -> None:
         """Start matching words, identified by numbers."""
-        lacking = sum(len(slot.alternatives) for slot in words.values()) - len(self._free)
-        if lacking > 0:
-            first = self._words.append((np.zeros(lacking, dtype=np.int64),))
-            self._free += range(first + lacking - 1, first - 1, -1)
-        of_predicate = self._words.columns()[0]
+        missing_count = sum(len(slot.alternatives) for slot in words.values()) - len(self._free)
+        if missing_count > 0:
+            first = self._words.append((np.zeros(missing_count, dtype=np.int64),))
+            self._free += range(first + missing_count - 1, first - 1, -1)
+        predicate_words = self._words.columns()[0]
         for word, slot in words.items():
             predicates = [self._free.pop() for _ in slot.alternatives]
-            of_predicate[predicates] = word
+            predicate_words[predicates] = word
             self._slots[word] = predicates, slot
             for predicate, alternative in zip(predicates, slot.alternatives, strict=True):
                 self._tables.add(predicate, alternative)
@@ -332,9 +334,9 @@ class WordMatching:
     def of(self, rows: Rows) -> tuple[Ints, Ints]:
         """The rows that contain words, as (number of the row, word), perhaps with duplicates."""
         rows_of, parts = [NOTHING], [NOTHING]
-        for block, mine, at in rows.by_block():
-            predicates, numbers = self._tables.satisfied(block, at)
-            rows_of.append(mine.take(np.array(numbers, dtype=np.int64)))
+        for block, positions, places in rows.by_block():
+            predicates, numbers = self._tables.satisfied(block, places)
+            rows_of.append(positions.take(np.array(numbers, dtype=np.int64)))
             parts.append(self._words.columns()[0].take(np.array(predicates, dtype=np.int64)))
         return np.concatenate(rows_of), np.concatenate(parts)
 
@@ -359,7 +361,7 @@ def spread(bitmaps: KeywordBitmaps, words: Mapping[int, Slot]) -> tuple[Ints, In
     """The bitmaps of a matcher of words, as (tuple, word)."""
     tuples, parts = [NOTHING], [NOTHING]
     for bit, word in enumerate(words):
-        carrying = np.flatnonzero(bitmaps.bitmap >> bit & 1)
-        tuples.append(bitmaps.tuple.take(carrying))
-        parts.append(np.full(len(carrying), word, dtype=np.int64))
+        carriers = np.flatnonzero(bitmaps.bitmap >> bit & 1)
+        tuples.append(bitmaps.tuple.take(carriers))
+        parts.append(np.full(len(carriers), word, dtype=np.int64))
     return np.concatenate(tuples), np.concatenate(parts)

@@ -51,8 +51,10 @@ def shortened(word: str, most: int) -> frozenset[str]:
     """
     shortenings = {word}
     for count in range(1, min(most, len(word)) + 1):
-        for left_out in combinations(range(len(word)), count):
-            shortenings.add("".join(letter for at, letter in enumerate(word) if at not in left_out))
+        for omitted in combinations(range(len(word)), count):
+            shortenings.add(
+                "".join(letter for position, letter in enumerate(word) if position not in omitted)
+            )
     return frozenset(shortenings)
 
 
@@ -74,11 +76,11 @@ def literals(form: str) -> list[str]:
 @lru_cache(maxsize=10_000)
 def _pattern(form: str) -> re.Pattern[str]:
     """A pattern that takes the first match of each run between stars; trying all could take very long."""
-    first, *others = (
+    first, *later_runs = (
         "".join("." if char == "?" else re.escape(char) for char in run) for run in form.split("*")
     )
-    between = "".join(f"(?>.*?{run})" for run in others[:-1])
-    return re.compile(first + between + "".join(f".*{run}" for run in others[-1:]), re.DOTALL)
+    middle = "".join(f"(?>.*?{run})" for run in later_runs[:-1])
+    return re.compile(first + middle + "".join(f".*{run}" for run in later_runs[-1:]), re.DOTALL)
 
 
 def has_form(word: str, form: str) -> bool:
@@ -107,8 +109,8 @@ class WordPredicates:
                 self._forms.append((form, predicate))
             case Fuzzy(word=word, distance=distance):
                 self._lengths[len(word), distance] += 1
-                for left in shortened(word, distance):
-                    self._near[left].append((alternative, predicate))
+                for shortening in shortened(word, distance):
+                    self._near[shortening].append((alternative, predicate))
 
     def remove(self, alternative: WordAlternative, predicate: int) -> None:
         match alternative:
@@ -121,8 +123,8 @@ class WordPredicates:
             case Fuzzy(word=word, distance=distance):
                 self._lengths[len(word), distance] -= 1
                 self._lengths = +self._lengths
-                for left in shortened(word, distance):
-                    withdraw(self._near, left, (alternative, predicate))
+                for shortening in shortened(word, distance):
+                    withdraw(self._near, shortening, (alternative, predicate))
 
     def of(self, token: Token) -> Iterator[int]:
         """The predicates that a word satisfies, possibly repeated."""
@@ -134,8 +136,8 @@ class WordPredicates:
             yield from self._starts.get(word[:end], ())
         yield from (predicate for form, predicate in self._forms if has_form(word, form))
         distance = self._farthest(len(word))
-        for left in shortened(word, distance) if distance else ():
-            for fuzzy, predicate in self._near.get(left, ()):
+        for shortening in shortened(word, distance) if distance else ():
+            for fuzzy, predicate in self._near.get(shortening, ()):
                 if within(fuzzy.word, word, fuzzy.distance):
                     yield predicate
 
@@ -147,11 +149,11 @@ class WordPredicates:
 _Of = TypeVar("_Of")
 
 
-def withdraw(listed: dict[str, list[_Of]], key: str, item: _Of) -> None:
+def withdraw(items_by_key: dict[str, list[_Of]], key: str, item: _Of) -> None:
     """Remove an item from the list of a key, and the key once its list is empty."""
-    listed[key].remove(item)
-    if not listed[key]:
-        del listed[key]
+    items_by_key[key].remove(item)
+    if not items_by_key[key]:
+        del items_by_key[key]
 
 
 def satisfies(token: Token, alternative: WordAlternative) -> bool:
@@ -175,10 +177,10 @@ Pairs: TypeAlias = Mapping[tuple[str, ...], Sequence[int]]
 
 def pairs_of(words: Sequence[str]) -> Pairs:
     """Index a text by pairs, to search it for very many phrases. ``words``: the stems of its pieces."""
-    places: dict[tuple[str, ...], list[int]] = {}
-    for at, pair in enumerate(pairwise(words)):
-        places.setdefault(pair, []).append(at)
-    return places
+    positions_by_pair: dict[tuple[str, ...], list[int]] = {}
+    for position, pair in enumerate(pairwise(words)):
+        positions_by_pair.setdefault(pair, []).append(position)
+    return positions_by_pair
 
 
 def contains(words: Sequence[str], phrase: Phrase, text: str, pairs: Pairs | None = None) -> bool:
@@ -232,9 +234,9 @@ class TermScope(NamedTuple):
 def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) -> tuple[TermScope, ...]:
     """A scope for each of ``scopes`` and each analyzer. ``names``: names of relations are also searched."""
     by_analyzer: dict[Analyzer, set[tuple[int, int]]] = {}
-    for relation, described in enumerate(schema.relations):
-        for column in described.search_columns:
-            by_analyzer.setdefault(described.attributes[column].analyzer, set()).add((relation, column))
+    for relation, relation_schema in enumerate(schema.relations):
+        for column in relation_schema.search_columns:
+            by_analyzer.setdefault(relation_schema.attributes[column].analyzer, set()).add((relation, column))
     if by_analyzer.keys() <= {Analyzer.ENGLISH}:
         return tuple(map(TermScope, scopes))
     if names:  # names are in English
@@ -242,9 +244,11 @@ def places_of(scopes: Sequence[Scope | None], schema: Schema, *, names: bool) ->
     scopes_of = []
     for scope in scopes:
         for analyzer, columns in by_analyzer.items():
-            inside = frozenset((r, c) for r, c in columns if scope is None or scope in {(r, None), (r, c)})
-            if inside or (scope is None and names and analyzer is Analyzer.ENGLISH):
-                scopes_of.append(TermScope(scope, analyzer, inside))
+            scope_columns = frozenset(
+                (r, c) for r, c in columns if scope is None or scope in {(r, None), (r, c)}
+            )
+            if scope_columns or (scope is None and names and analyzer is Analyzer.ENGLISH):
+                scopes_of.append(TermScope(scope, analyzer, scope_columns))
     return tuple(scopes_of)
 
 
@@ -257,9 +261,9 @@ def alternatives_of(
     query ``text``, for a part of a word that cannot be searched.
     """
     for analyzer in dict.fromkeys(place.analyzer for place in places):
-        its = [place for place in places if place.analyzer is analyzer]
+        analyzer_places = [place for place in places if place.analyzer is analyzer]
         for each in _meanings(node, text, analyzer, synonyms):
-            for place in its:
+            for place in analyzer_places:
                 yield replace(each, scope=place.scope, analyzer=analyzer, columns=place.columns)
 
 
@@ -394,14 +398,14 @@ def _fuzzy(node: syntax.FuzzyNode, text: str, analyzer: Analyzer) -> list[_Meani
             "as shorter words resemble too many others"
         )
         raise fault(message, text, node.startchar)
-    alone = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]
-    return [*alone, Fuzzy(word, distance)]
+    terms = [each for each in _word(node.text, analyzer) if isinstance(each, Term)]
+    return [*terms, Fuzzy(word, distance)]
 
 
 def _wildcard(node: syntax.WildcardNode, text: str, analyzer: Analyzer) -> list[_Meaning]:
-    exact = analyzer is Analyzer.NONE
-    spelled = _PARTS.split(node.text)
-    form = "".join(part if part in WILD or exact else fold(part) for part in spelled)
+    is_exact = analyzer is Analyzer.NONE
+    typed_parts = _PARTS.split(node.text)
+    form = "".join(part if part in WILD or is_exact else fold(part) for part in typed_parts)
     form = re.sub(r"\*+", "*", form)
     for part in literals(form):
         words = [token.word for token in tokens(part, analyzer)]

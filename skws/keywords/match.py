@@ -40,16 +40,16 @@ class Matcher:
         self.query = query
         self.schema = schema
         self.excluding = 1 << len(query.slots)
-        carried = range(1 << len(query.slots)) if query.sequence else ()
-        self.torn = frozenset(bits for bits in carried if not query.sequence.allows(bits))
+        all_bitmaps = range(1 << len(query.slots)) if query.sequence else ()
+        self.torn = frozenset(bits for bits in all_bitmaps if not query.sequence.allows(bits))
         # Columns with the same alternatives share a table and its cache.
         table = cache(ChunkTable)
         self._columns = tuple(
             tuple(
-                (column, table(self._numbered(relation, column), described.attributes[column].analyzer))
-                for column in described.search_columns
+                (column, table(self._numbered(relation, column), relation_schema.attributes[column].analyzer))
+                for column in relation_schema.search_columns
             )
-            for relation, described in enumerate(schema.relations)
+            for relation, relation_schema in enumerate(schema.relations)
         )
         self._conditions = tuple(
             tuple(
@@ -140,20 +140,21 @@ def _heading(schema: Schema, relation: int) -> Iterator[str]:
 
     Facts are attributes that are not searched, do not identify rows, and are not references.
     """
-    described = schema.relations[relation]
-    referring = {
+    relation_schema = schema.relations[relation]
+    reference_names = {
         attribute
         for join in schema.joins
         for on in join.on
         for name, attribute in zip((join.left, join.right), on, strict=True)
-        if name == described.name
+        if name == relation_schema.name
     }
     facts = (
         each.name
-        for column, each in enumerate(described.attributes)
-        if column not in described.search_columns and each.name not in referring.union(described.key)
+        for column, each in enumerate(relation_schema.attributes)
+        if column not in relation_schema.search_columns
+        and each.name not in reference_names.union(relation_schema.key)
     )
-    for name in (described.name, *facts):
+    for name in (relation_schema.name, *facts):
         yield name
         yield _CAMEL.sub(" ", name)
 
@@ -172,17 +173,17 @@ def highlight(query: KeywordQuery, schema: Schema, relation: str, attribute: str
     if position is None or attribute not in schema.relations[position].columns:
         return []
     column = schema.relations[position].columns[attribute]
-    described = schema.relations[position].attributes[column]
+    definition = schema.relations[position].attributes[column]
     spans = [
         (0, len(text), number)
         for number, slot in enumerate(query.slots)
         for each in slot.alternatives
         if isinstance(each, Condition) and each.relation == position
-        if text_satisfies(each, column, described.type, text)
+        if text_satisfies(each, column, definition.type, text)
     ]
     if column not in schema.relations[position].search_columns:
         return _without_overlaps(spans)
-    words = list(tokens(text, described.analyzer))
+    words = list(tokens(text, definition.analyzer))
     spans += [
         (start, end, number)
         for number, slot in enumerate(query.slots)

@@ -42,10 +42,14 @@ def occurrences(texts: Texts, analyzer: Analyzer = Analyzer.ENGLISH) -> Occurren
             return occurrences_in(of_texts(texts), analyzer)
     numbers: dict[str, int] = {}
     chunks_of_texts = [chunks(text, analyzer) for text in texts.tolist()]
-    which = [numbers.setdefault(chunk, len(numbers)) for some in chunks_of_texts for chunk in some]
+    chunk_numbers = [
+        numbers.setdefault(chunk, len(numbers)) for text_chunks in chunks_of_texts for chunk in text_chunks
+    ]
     counts = np.fromiter(map(len, chunks_of_texts), dtype=np.int64, count=len(chunks_of_texts))
     return Occurrences(
-        list(numbers), np.array(which, dtype=np.int64), np.repeat(np.arange(len(chunks_of_texts)), counts)
+        list(numbers),
+        np.array(chunk_numbers, dtype=np.int64),
+        np.repeat(np.arange(len(chunks_of_texts)), counts),
     )
 
 

@@ -76,9 +76,13 @@ def _outside(slots: list[Slot], relations: frozenset[int]) -> tuple[Slot, ...]:
 def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
     """Read the keywords of one group; returns their bits."""
     text, first, dropped = reader.text, len(reader.slots), len(reader.dropped)
-    alone = part.alone(text)
-    plain = list(syntax.pasted(alone, partial(is_near_name, schema=schema))) if _SIGNS.search(alone) else ()
-    tree, places = syntax.parse(alone, text, plain)
+    part_text = part.alone(text)
+    plain_ranges = (
+        list(syntax.pasted(part_text, partial(is_near_name, schema=schema)))
+        if _SIGNS.search(part_text)
+        else ()
+    )
+    tree, places = syntax.parse(part_text, text, plain_ranges)
     reader.scopes = {name: _resolve(name, schema, text, at) for name, at in places.items()}
     for node in _conjuncts(tree):
         if isinstance(node, syntax.Without):
@@ -91,12 +95,12 @@ def _read_part(reader: _Reader, schema: Schema, part: KeywordGroup) -> int:
 
 
 def _resolve(name: str, schema: Schema, text: str, position: int) -> tuple[Scope, ...] | ComparedAttribute:
-    must = name.startswith("!")
+    is_required = name.startswith("!")
     try:
-        target = resolve(name.removeprefix("!") if must else name, schema)
+        target = resolve(name.removeprefix("!") if is_required else name, schema)
     except QueryError as error:
         raise fault(str(error), text, position) from None
-    if must and not isinstance(target, ComparedAttribute):
+    if is_required and not isinstance(target, ComparedAttribute):
         message = (
             "'!' must precede a condition on an attribute that is not searched; an exclusion begins with '-'"
         )
@@ -192,8 +196,8 @@ class _Reader:
         word = self._known(node.text, scopes)
         self.ignored += word.ignored
         if word.synonyms:
-            others = self.synonyms.setdefault(node.text.lower(), {})
-            others.update(dict.fromkeys(word.synonyms))
+            known_synonyms = self.synonyms.setdefault(node.text.lower(), {})
+            known_synonyms.update(dict.fromkeys(word.synonyms))
         return word
 
     def _look_for(self, node: syntax.Node, slot: Slot, first: int) -> None:
@@ -202,11 +206,11 @@ class _Reader:
             raise fault(message, self.text, node.startchar)
         self._add(slot, self.slots)
 
-    def _add(self, slot: Slot, known: list[Slot]) -> None:
-        if any(slot.same(other) for other in known):
+    def _add(self, slot: Slot, present_slots: list[Slot]) -> None:
+        if any(slot.same(other) for other in present_slots):
             self.repeated.append(slot.text)
         else:
-            known.append(slot)
+            present_slots.append(slot)
 
     def _exclude(self, node: syntax.Node, leaves: list[_Leaf]) -> None:
         if any(leaf.text.startswith("!") for leaf in leaves if isinstance(leaf.alternatives[0], Condition)):
@@ -230,8 +234,8 @@ class _Reader:
             raise fault(message, self.text, node.startchar)
         (relation,) = relations
         tests = tuple(dict.fromkeys(test for each in conditions for test in each.tests))
-        failing = Condition(tests, failing=True, scope=Scope(relation, None))
-        slot = Slot(_slot(leaves).text, (failing,))
+        restriction = Condition(tests, failing=True, scope=Scope(relation, None))
+        slot = Slot(_slot(leaves).text, (restriction,))
         self.restricted.setdefault(relation, slot.text)
         self._add(slot, self.exclusions)
 
@@ -269,14 +273,14 @@ class _Reader:
         if isinstance(node, syntax.Range) and any(quote in node.text for quote in syntax.QUOTES):
             message = f"{name} is searched for words, which have no ranges; write {name}>=... {name}<=..."
             raise fault(message, self.text, node.startchar)
-        scoped = f"{name.lower()}:" if name else ""
+        prefix = f"{name.lower()}:" if name else ""
         if isinstance(node, syntax.Word):
             slot = self._word(node, scope).slot
-            return _Leaf(scoped + slot.text, slot.alternatives)
+            return _Leaf(prefix + slot.text, slot.alternatives)
         places = places_of(scope, self.schema, names=self.match_names)
         alternatives = tuple(alternatives_of(node, self.text, places, self.schema.synonyms))
-        spelled = self.text[node.startchar : node.endchar] if _exact(places) else self._spelled(node)
-        return _Leaf(scoped + spelled, alternatives)
+        spelling = self.text[node.startchar : node.endchar] if _exact(places) else self._spelled(node)
+        return _Leaf(prefix + spelling, alternatives)
 
     def _spelled(self, node: syntax.Node) -> str:
         match node:
@@ -284,20 +288,20 @@ class _Reader:
                 return f'"{" ".join(node.text.lower().split())}"'
             case syntax.WildcardNode():
                 return str(node.text).lower()
-        spelled, ignored = _typed(node.text)
+        spelling, ignored = _typed(node.text)
         self.ignored += ignored
-        return f"{spelled}~{node.distance}" if isinstance(node, syntax.FuzzyNode) else f"{spelled}*"
+        return f"{spelling}~{node.distance}" if isinstance(node, syntax.FuzzyNode) else f"{spelling}*"
 
     def _condition(self, node: syntax.Node, name: str, attribute: object) -> _Leaf:
-        spelled = self.text[node.startchar : node.endchar]
+        spelling = self.text[node.startchar : node.endchar]
         try:
             condition = self._compared(node, name.removeprefix("!"), attribute)
         except QueryError as error:
             raise fault(str(error), self.text, node.startchar) from None
         if isinstance(node, syntax.ComparisonNode):
-            return _Leaf(spelled, (condition,), restricts=not node.must)
-        whole = spelled if isinstance(node, syntax.Range) else f"{name}:{spelled}"
-        return _Leaf(whole, (condition,), restricts=not name.startswith("!"))
+            return _Leaf(spelling, (condition,), restricts=not node.must)
+        condition_text = spelling if isinstance(node, syntax.Range) else f"{name}:{spelling}"
+        return _Leaf(condition_text, (condition,), restricts=not name.startswith("!"))
 
     def _compared(self, node: syntax.Node, name: str, attribute: object) -> Condition:
         if isinstance(node, syntax.ComparisonNode):
@@ -335,9 +339,9 @@ def _word(text: str, scopes: tuple[Scope | None, ...], *, schema: Schema, names:
     places = places_of(scopes, schema, names=names)
     analyzers = dict.fromkeys(place.analyzer for place in places)
     synonyms = (other for each in analyzers for other in synonyms_of(text, schema.synonyms, each))
-    spelled, ignored = (text, ()) if _exact(places) else _typed(text)
+    spelling, ignored = (text, ()) if _exact(places) else _typed(text)
     alternatives = alternatives_of(syntax.Word(text), text, places, schema.synonyms)
-    slot = Slot(spelled, tuple(dict.fromkeys(alternatives)))
+    slot = Slot(spelling, tuple(dict.fromkeys(alternatives)))
     return _TypedWord(slot, tuple(dict.fromkeys(synonyms)), ignored)
 
 
@@ -352,8 +356,8 @@ def _typed(text: str) -> tuple[str, tuple[str, ...]]:
     if not word_tokens:
         return text.lower(), ()
     start, end = min(token.start for token in word_tokens), max(token.end for token in word_tokens)
-    around = text[:start], _POSSESSIVE.sub("", text[end:])
-    return text[start:end].lower(), tuple(part for part in around if part)
+    punctuation = text[:start], _POSSESSIVE.sub("", text[end:])
+    return text[start:end].lower(), tuple(part for part in punctuation if part)
 
 
 def _slot(leaves: list[_Leaf]) -> Slot:
@@ -379,10 +383,11 @@ def _stop_words(dropped: list[str]) -> str:
     words = list(dict.fromkeys(filter(_is_word, dropped)))
     if not words:
         return f"{' '.join(dict.fromkeys(dropped))} is not a word"
-    named = ", ".join(map(repr, words))
-    one = len(words) == 1
+    word_list = ", ".join(map(repr, words))
+    is_single = len(words) == 1
     return (
-        f"{named} {'is a stop word' if one else 'are stop words'}; to search for {'it' if one else 'one'},"
+        f"{word_list} {'is a stop word' if is_single else 'are stop words'};"
+        f" to search for {'it' if is_single else 'one'},"
         f' put it in quotes: "{words[0]}"'
     )
 
@@ -393,7 +398,7 @@ def _is_word(text: str) -> bool:
 
 def _check_left_out(reader: _Reader, schema: Schema) -> None:
     """Raises QueryError if a keyword can only be in relations that are left out."""
-    removed = schema.evolution.removed_relations
+    removed_relations = schema.evolution.removed_relations
     for relation, position in reader.without.items():
         name = schema.relations[relation].name
         for slot in reader.slots:
@@ -405,7 +410,7 @@ def _check_left_out(reader: _Reader, schema: Schema) -> None:
         if relation in reader.restricted:
             message = f"{reader.restricted[relation]!r} restricts {name!r}, which is left out"
             raise fault(message, reader.text, position)
-        if len(reader.without) + len(removed - reader.without.keys()) == len(schema.relations):
+        if len(reader.without) + len(removed_relations - reader.without.keys()) == len(schema.relations):
             raise fault(f"nothing can match: with {name!r} every relation is left out", reader.text, position)
 
 
@@ -461,16 +466,16 @@ def missing(part: KeywordGroup, text: str, reason: str = "") -> QueryError:
 
 
 def _semicolons(text: str) -> Iterator[int]:
-    quoted, opened = False, 0
-    for place, character in enumerate(text):
+    is_quoted, depth = False, 0
+    for position, character in enumerate(text):
         if character in syntax.QUOTES:
-            quoted = not quoted
-        elif quoted:
+            is_quoted = not is_quoted
+        elif is_quoted:
             continue
         elif character in "()":
-            opened += 1 if character == "(" else -1
+            depth += 1 if character == "(" else -1
         elif character == ";":
-            if opened > 0:
+            if depth > 0:
                 message = "';' orders all keywords before it and after it; it cannot be inside parentheses"
-                raise fault(message, text, place)
-            yield place
+                raise fault(message, text, position)
+            yield position

@@ -96,9 +96,9 @@ class Plan:
         return replace(self, schema=schema, query=query)
 
 
-def _check(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise UsageError(f"{what} {name!r}: expected one of {', '.join(known)}{nearest(name, known)}")
+def _check(noun: str, name: str, choices: Sequence[str]) -> None:
+    if name not in choices:
+        raise UsageError(f"{noun} {name!r}: expected one of {', '.join(choices)}{nearest(name, choices)}")
 
 
 MOST: Final = 1_000_000

@@ -96,27 +96,33 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
     head, _, tail = value.rpartition(".")
     relation = schema.relations[attribute.relation]
     owner = meant(head, schema.index) if head else None
-    described = relation.attributes[attribute.column]
+    definition = relation.attributes[attribute.column]
     if owner is None and not head:
-        same = [each.name for each in relation.attributes if each.type.family is described.type.family]
-        named = meant(value, same)
+        comparable_names = [
+            each.name for each in relation.attributes if each.type.family is definition.type.family
+        ]
+        attribute_name = meant(value, comparable_names)
     else:
-        named = meant(tail, schema.relation(owner).columns) if owner is not None else None
-    if named is None:
+        attribute_name = meant(tail, schema.relation(owner).columns) if owner is not None else None
+    if attribute_name is None:
         return None
-    name = f"{relation.name}.{described.name}"
+    name = f"{relation.name}.{definition.name}"
     if owner is not None and owner != relation.name:
         raise QueryError(
             f"{value!r} is an attribute of another relation: a condition compares {name} with a value"
             f' or another attribute of the same row; write "{value}" for the text'
         )
-    other = relation.attributes[relation.columns[named]]
-    if other.type.family is not described.type.family:
-        raise QueryError(f"{name} is of type {described.type}, and {other.name} of type {other.type}")
-    if other.order is not described.order:
-        orders = " and ".join(str(each.order or "letter by letter") for each in (described, other))
-        raise QueryError(f"{name} and {other.name} are compared in different orders: {orders}")
-    return ComparedAttribute(attribute.relation, relation.columns[named])
+    other_definition = relation.attributes[relation.columns[attribute_name]]
+    if other_definition.type.family is not definition.type.family:
+        raise QueryError(
+            f"{name} is of type {definition.type}, and {other_definition.name} of type {other_definition.type}"
+        )
+    if other_definition.order is not definition.order:
+        orders = " and ".join(
+            str(each.order or "letter by letter") for each in (definition, other_definition)
+        )
+        raise QueryError(f"{name} and {other_definition.name} are compared in different orders: {orders}")
+    return ComparedAttribute(attribute.relation, relation.columns[attribute_name])
 
 
 def versus(attribute: ComparedAttribute, sign: str, other: ComparedAttribute, schema: Schema) -> Condition:
@@ -156,12 +162,14 @@ def comparable(schema: Schema) -> tuple[str, ...]:
 
 def completable(schema: Schema) -> tuple[str, ...]:
     """The names that may precede a keyword, with their colon, and those that may begin a condition."""
-    searched = [relation for relation in _present(schema) if relation.search]
-    whole = [relation.name for relation in searched]
-    bare = [name for relation in searched for name in relation.search if name not in schema.index]
-    full = [f"{relation.name}.{name}" for relation in searched for name in relation.search]
-    before_colon = [f"{name}:" for name in dict.fromkeys((*whole, *bare))]
-    names = (*before_colon, *comparable(schema), *(f"{name}:" for name in full))
+    searched_relations = [relation for relation in _present(schema) if relation.search]
+    relation_names = [relation.name for relation in searched_relations]
+    attribute_names = [
+        name for relation in searched_relations for name in relation.search if name not in schema.index
+    ]
+    full_names = [f"{relation.name}.{name}" for relation in searched_relations for name in relation.search]
+    before_colon = [f"{name}:" for name in dict.fromkeys((*relation_names, *attribute_names))]
+    names = (*before_colon, *comparable(schema), *(f"{name}:" for name in full_names))
     return tuple(name for name in names if all(map(_NAME.fullmatch, name.removesuffix(":").split("."))))
 
 
@@ -173,8 +181,8 @@ def _only(schema: Schema, attribute: str, owners: list[Relation]) -> ComparedAtt
 
 
 def _present(schema: Schema) -> list[Relation]:
-    removed = schema.evolution.removed_relations
-    return [relation for number, relation in enumerate(schema.relations) if number not in removed]
+    removed_relations = schema.evolution.removed_relations
+    return [relation for number, relation in enumerate(schema.relations) if number not in removed_relations]
 
 
 class OmittedParts(NamedTuple):
@@ -193,26 +201,32 @@ def left_out(name: str, schema: Schema) -> OmittedParts:
     relation = meant(name, relations)
     if relation is not None:
         return OmittedParts(schema.index[relation])
-    removed = schema.evolution.removed_joins
-    joins = {number: join for number, join in enumerate(schema.joins) if number not in removed}
-    named = meant(name, [join.name for join in joins.values()])
-    if named is not None:
-        return OmittedParts(None, frozenset(number for number, join in joins.items() if join.name == named))
-    comparing: dict[str, set[int]] = {}
+    removed_joins = schema.evolution.removed_joins
+    joins = {number: join for number, join in enumerate(schema.joins) if number not in removed_joins}
+    join_name = meant(name, [join.name for join in joins.values()])
+    if join_name is not None:
+        return OmittedParts(
+            None, frozenset(number for number, join in joins.items() if join.name == join_name)
+        )
+    joins_by_attribute: dict[str, set[int]] = {}
     for number, join in joins.items():
         for owner, attribute in chain.from_iterable(
             ((join.left, left), (join.right, right)) for left, right in join.on
         ):
-            comparing.setdefault(f"{owner}.{attribute}", set()).add(number)
-    exact = meant(name, comparing)
-    bare = meant(name, list(dict.fromkeys(map(_attribute_of, comparing))))
-    attributes = [exact] if exact else [each for each in comparing if _attribute_of(each) == bare]
-    if len({frozenset(comparing[each]) for each in attributes}) > 1:
+            joins_by_attribute.setdefault(f"{owner}.{attribute}", set()).add(number)
+    exact_name = meant(name, joins_by_attribute)
+    bare_name = meant(name, list(dict.fromkeys(map(_attribute_of, joins_by_attribute))))
+    attributes = (
+        [exact_name]
+        if exact_name
+        else [each for each in joins_by_attribute if _attribute_of(each) == bare_name]
+    )
+    if len({frozenset(joins_by_attribute[each]) for each in attributes}) > 1:
         raise QueryError(f"{name!r} is in several joins; write one of {', '.join(sorted(attributes))}")
     if attributes:
-        return OmittedParts(None, frozenset(comparing[attributes[0]]))
+        return OmittedParts(None, frozenset(joins_by_attribute[attributes[0]]))
     hint = (
-        nearest(name, [*relations, *(join.name for join in joins.values()), *comparing])
+        nearest(name, [*relations, *(join.name for join in joins.values()), *joins_by_attribute])
         or f"; relations are {', '.join(relations)}"
     )
     raise QueryError(
@@ -273,8 +287,10 @@ def _every_column(name: str, schema: Schema) -> tuple[Scope, ...] | ComparedAttr
     if scopes:
         return scopes
     owners = [relation for relation in owners if relation in _present(schema)]
-    typed = [r for r in owners if r.attributes[r.columns[attribute]].type is not AttributeType.TEXT]
-    if typed:
+    comparable_owners = [
+        r for r in owners if r.attributes[r.columns[attribute]].type is not AttributeType.TEXT
+    ]
+    if comparable_owners:
         return _only(schema, attribute, owners)
     raise QueryError(
         f"attribute {attribute!r} is searched in no relation"
@@ -350,16 +366,20 @@ def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) 
     if kind is AttributeType.BOOLEAN:
         raise QueryError(f"{name} is a boolean, which has no range")
     order = _order(attribute, schema)
-    first = _read(kind, name, low, Op.AT_LEAST, order) if low else None
-    last = _read(kind, name, high, Op.AT_MOST, order) if high else None
-    if first and last and (first.low > last.high or (first.low == last.high and not last.closed)):
+    low_span = _read(kind, name, low, Op.AT_LEAST, order) if low else None
+    high_span = _read(kind, name, high, Op.AT_MOST, order) if high else None
+    if (
+        low_span
+        and high_span
+        and (low_span.low > high_span.high or (low_span.low == high_span.high and not high_span.closed))
+    ):
         raise QueryError(f"the range {low}..{high} ends before it begins")
     return _condition(
         attribute,
         Interval(
-            first.low if first else None,
-            last.high if last else None,
-            high_open=bool(last and not last.closed),
+            low_span.low if low_span else None,
+            high_span.high if high_span else None,
+            high_open=bool(high_span and not high_span.closed),
             order=order,
         ),
     )
@@ -367,8 +387,8 @@ def in_range(attribute: ComparedAttribute, low: str, high: str, schema: Schema) 
 
 def _described(attribute: ComparedAttribute, schema: Schema) -> tuple[AttributeType, str]:
     relation = schema.relations[attribute.relation]
-    described = relation.attributes[attribute.column]
-    return described.type, f"{relation.name}.{described.name}"
+    definition = relation.attributes[attribute.column]
+    return definition.type, f"{relation.name}.{definition.name}"
 
 
 def _condition(attribute: ComparedAttribute, interval: Interval) -> Condition:
@@ -406,10 +426,10 @@ def _integer(text: str, op: Op) -> Value:
         return TEXT_CONVERSIONS[AttributeType.INTEGER](text)
     except MalformedError:
         number = number_of_text(text)
-    rounded = _ROUNDED.get(op)
-    if rounded is None and not number.is_integer():
+    round_to_integer = _ROUNDED.get(op)
+    if round_to_integer is None and not number.is_integer():
         raise refusal(AttributeType.INTEGER, text)
-    return integer_of_int(rounded(number) if rounded else int(number))
+    return integer_of_int(round_to_integer(number) if round_to_integer else int(number))
 
 
 Flags = npt.NDArray[np.bool_]
@@ -429,7 +449,11 @@ def text_satisfies(condition: Condition, column: int, kind: AttributeType, text:
         value = TEXT_CONVERSIONS[kind](text)
     except MalformedError:
         return False
-    intervals = [each for tested, each in condition.tests if tested == column and isinstance(each, Interval)]
+    intervals = [
+        each
+        for tested_column, each in condition.tests
+        if tested_column == column and isinstance(each, Interval)
+    ]
     return not condition.failing and any(_holds(interval, value) for interval in intervals)
 
 
@@ -459,21 +483,21 @@ def _compares(test: Versus, value: Value, other: Value) -> bool:
 def _holds(interval: Interval, value: Value) -> bool:
     if value is None:
         return False
-    compared = value if interval.order is None else known_key(interval.order, str(value))
-    return compared is not None and bool(_between(interval, compared) != interval.outside)
+    operand = value if interval.order is None else known_key(interval.order, str(value))
+    return operand is not None and bool(_between(interval, operand) != interval.outside)
 
 
 def _between(interval: Interval, value: Any) -> Any:
     """True if a value, or element by element for an array, is between the ends, which have its type."""
     low: Any = interval.low
     high: Any = interval.high
-    inside = True
+    is_inside = True
     if low is not None:
-        inside = value > low if interval.low_open else value >= low
+        is_inside = value > low if interval.low_open else value >= low
     if high is not None:
-        below = value < high if interval.high_open else value <= high
-        inside = below if inside is True else inside & below
-    return inside
+        is_below = value < high if interval.high_open else value <= high
+        is_inside = is_below if is_inside is True else is_inside & is_below
+    return is_inside
 
 
 def _condition_column(block: Block, column: int, test: Test) -> Flags:

@@ -76,19 +76,19 @@ def similar(slot: Slot, words: Mapping[str, int]) -> tuple[str, ...]:
 def _begun(word: str, words: Mapping[str, int]) -> list[str]:
     """At most two texts for the words that begin with a word."""
     start = fold(word)
-    begun = [other for other in words if other.startswith(start) and other != start]
-    if len(start) < _PREFIX or len(begun) < 2:
-        return begun[: len(start) >= _PREFIX]
-    likely = min(begun, key=lambda other: (-words[other], other))
-    return [*([likely] if len(likely) <= len(start) + _ERRORS else ()), f"{word}*"]
+    longer_words = [other for other in words if other.startswith(start) and other != start]
+    if len(start) < _PREFIX or len(longer_words) < 2:
+        return longer_words[: len(start) >= _PREFIX]
+    likeliest = min(longer_words, key=lambda other: (-words[other], other))
+    return [*([likeliest] if len(likeliest) <= len(start) + _ERRORS else ()), f"{word}*"]
 
 
 def why_missing(meant: Mapping[str, Sequence[str]], where: str = "") -> list[str]:
     """A line for each slot of ``meant_for``; ``where``: the rows that were examined."""
     return [
         f"no row{where} matches {text!r}"
-        + (f"; did you mean {' or '.join(map(repr, others))}?" if others else "")
-        for text, others in meant.items()
+        + (f"; did you mean {' or '.join(map(repr, suggestions))}?" if suggestions else "")
+        for text, suggestions in meant.items()
     ]
 
 
@@ -105,14 +105,14 @@ def suggest(word: str, vocabulary: Mapping[str, int], *, limit: int = 5) -> list
     Sorted by distance (letters inserted, deleted or replaced: at most two, or one in a short word unless two
     are exchanged), then by frequency. Empty if the vocabulary has the word.
     """
-    typed = fold(word)
-    if not typed or typed in vocabulary:
+    folded = fold(word)
+    if not folded or folded in vocabulary:
         return []
     # The lengths rule out most words before the automaton reads them.
-    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(typed)) <= _ERRORS))
-    ranked: dict[str, int] = {}
+    corrector = ListCorrector(sorted(w for w in vocabulary if abs(len(w) - len(folded)) <= _ERRORS))
+    distances: dict[str, int] = {}
     for distance in range(1, _ERRORS + 1):
-        for near in corrector.suggest(typed, limit=len(vocabulary), maxdist=distance):
-            if distance == 1 or len(typed) > _SHORT or sorted(near) == sorted(typed):
-                ranked.setdefault(near, distance)
-    return sorted(ranked, key=lambda near: (ranked[near], -vocabulary[near], near))[:limit]
+        for candidate in corrector.suggest(folded, limit=len(vocabulary), maxdist=distance):
+            if distance == 1 or len(folded) > _SHORT or sorted(candidate) == sorted(folded):
+                distances.setdefault(candidate, distance)
+    return sorted(distances, key=lambda each: (distances[each], -vocabulary[each], each))[:limit]

@@ -208,12 +208,12 @@ def _foreign_operator(word: str, *, follows: bool, leads: bool) -> tuple[int, st
     ``follows``, ``leads``: a phrase or a parenthesis is next to the word, without
     a blank. Otherwise punctuation by itself is usually not an operator.
     """
-    stands_alone = not (follows or leads or any(map(str.isalnum, word)))
-    seen = word + "(" * leads
+    is_alone = not (follows or leads or any(map(str.isalnum, word)))
+    text = word + "(" * leads
     violations = (
         (match.start(), message)
-        for rule, message, lone in _RULES
-        if (lone or not stands_alone) and (match := rule.search(seen))
+        for rule, message, applies_alone in _RULES
+        if (applies_alone or not is_alone) and (match := rule.search(text))
     )
     return min(violations, default=None)
 
@@ -245,8 +245,8 @@ def pasted(text: str, named: Callable[[str], bool]) -> Iterator[tuple[int, int]]
 
     A colon after a name of the schema (``named``) is an operator. In quotes all signs are already text.
     """
-    for found in _TERM.finditer(text):
-        start, end = found.span("term")
+    for match in _TERM.finditer(text):
+        start, end = match.span("term")
         scope = _SCOPE.match(text, start, end) if start >= 0 else None
         if scope is not None and named(scope["name"]):
             start = scope.end()
@@ -266,11 +266,11 @@ def parse(
     """
     if not plain and _PLAIN.fullmatch(text) is not None:
         return _plain_terms(text)
-    written = text
+    masked = text
     for start, end in plain:
-        written = f"{written[:start]}{_LETTER * (end - start)}{written[end:]}"
-    tagged = _PARSER.tag(written)
-    tags = [node for node in tagged if not node.is_ws()]
+        masked = f"{masked[:start]}{_LETTER * (end - start)}{masked[end:]}"
+    all_tags = _PARSER.tag(masked)
+    tags = [node for node in all_tags if not node.is_ws()]
     _check_balance(tags, shown or text)
     for check in _CHECKS:
         for before, node, after in zip([None, *tags], tags, [*tags[1:], None], strict=False):
@@ -284,7 +284,7 @@ def parse(
         for node in reversed(tags)
         if isinstance(node, Scope | Range)
     }
-    return _PARSER.filterize(tagged), scopes
+    return _PARSER.filterize(all_tags), scopes
 
 
 _LETTER: Final = "x"
@@ -295,39 +295,39 @@ def _plain_terms(text: str) -> tuple[Node, dict[str, int]]:
     """Like ``parse``, for texts that cannot be wrong; it does not try every expression everywhere."""
     nodes = All()
     scopes: dict[str, int] = {}
-    for found in _PLAIN_TERM.finditer(text):
-        name, word, phrase = found.groups()
+    for match in _PLAIN_TERM.finditer(text):
+        name, word, phrase = match.groups()
         if word is not None:
-            node = Word(word).set_range(*found.span("word"))
+            node = Word(word).set_range(*match.span("word"))
         else:
-            start, end = found.span("phrase")
+            start, end = match.span("phrase")
             node = Phrase(phrase, start).set_range(start - 1, end + 1)
         if name is not None:
             node.set_fieldname(name)
-            scopes.setdefault(name, found.start())
+            scopes.setdefault(name, match.start())
         nodes.append(node)
     return nodes, scopes
 
 
 def _check_balance(tags: list[Node], text: str) -> None:
-    opened: list[int] = []
-    scoped: list[bool] = []
+    open_positions: list[int] = []
+    in_scope: list[bool] = []
     for before, node in zip([None, *tags], tags, strict=False):
         if isinstance(node, Open):
-            opened.append(node.startchar)
-            scoped.append(isinstance(before, Scope) or any(scoped))
-            if len(opened) > MAX_DEPTH:
+            open_positions.append(node.startchar)
+            in_scope.append(isinstance(before, Scope) or any(in_scope))
+            if len(open_positions) > MAX_DEPTH:
                 raise fault(f"parentheses nested deeper than {MAX_DEPTH}", text, node.startchar)
         elif isinstance(node, Close):
-            if not opened:
+            if not open_positions:
                 raise fault("this parenthesis has no opening one", text, node.startchar)
-            opened.pop()
-            scoped.pop()
-        elif isinstance(node, Scope | Without | ComparisonNode | Range) and any(scoped):
+            open_positions.pop()
+            in_scope.pop()
+        elif isinstance(node, Scope | Without | ComparisonNode | Range) and any(in_scope):
             name = _name(node)
             raise fault(f"{name!r} is inside a group that already has a scope", text, node.startchar)
-    if opened:
-        raise fault("this parenthesis is never closed", text, opened[-1])
+    if open_positions:
+        raise fault("this parenthesis is never closed", text, open_positions[-1])
 
 
 def _name(node: Node) -> str:
@@ -374,9 +374,9 @@ def _check_negation(_before: Node | None, node: Node, after: Node | None, text: 
 def _check_connective(before: Node | None, node: Node, after: Node | None, text: str) -> None:
     if not isinstance(node, Connective):
         return
-    behind = isinstance(before, TERMS | Close)
-    if not behind or after is None or isinstance(after, Connective | Close):
-        side = "after" if behind else "before"
+    follows_term = isinstance(before, TERMS | Close)
+    if not follows_term or after is None or isinstance(after, Connective | Close):
+        side = "after" if follows_term else "before"
         raise fault(
             f'{node.text} needs a term {side} it (to search for the word, write "{node.text}")',
             text,
@@ -394,8 +394,8 @@ def _check_foreign(before: Node | None, node: Node, after: Node | None, text: st
         offset, message = violation
         message += f"; {_literally(text[node.startchar : node.endchar])}"
         raise fault(message, text, node.startchar + offset)
-    between = isinstance(before, TERMS | Close) and isinstance(after, TERMS | Open)
-    if between and _FOREIGN_CONNECTIVE.fullmatch(node.text):
+    is_between = isinstance(before, TERMS | Close) and isinstance(after, TERMS | Open)
+    if is_between and _FOREIGN_CONNECTIVE.fullmatch(node.text):
         message = f'there is no {node.text} between keywords (to search for the word, write "{node.text}")'
         raise fault(message, text, node.startchar)
 

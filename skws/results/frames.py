@@ -53,7 +53,7 @@ _TOGETHER: Final = 10_000
 def result_table(results: Iterable[Result]) -> pa.Table:
     """Results as an Arrow table with COLUMNS; built by column, in a third of the time that rows take."""
     remaining = iter(results)
-    batches = [_batch(some) for some in iter(lambda: list(islice(remaining, _TOGETHER)), [])]
+    batches = [_batch(portion) for portion in iter(lambda: list(islice(remaining, _TOGETHER)), [])]
     return pa.Table.from_batches(batches, COLUMNS)
 
 
@@ -78,27 +78,27 @@ def _batch(results: Sequence[Result]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=COLUMNS)
 
 
-def _tuples(shown: Sequence[ResultTuple]) -> pa.Array:
+def _tuples(tuples: Sequence[ResultTuple]) -> pa.Array:
     """Tuples as a column of TUPLE structs."""
-    distinct = {id(each): each for each in shown}
-    if len(distinct) == len(shown):
-        return _tuple_structs(shown)
+    distinct = {id(each): each for each in tuples}
+    if len(distinct) == len(tuples):
+        return _tuple_structs(tuples)
     # Results that are found together share most of their tuples.
     places = dict(zip(distinct, range(len(distinct)), strict=True))
-    indices = pa.array([places[id(each)] for each in shown], pa.int32())
+    indices = pa.array([places[id(each)] for each in tuples], pa.int32())
     return _tuple_structs([*distinct.values()]).take(indices)
 
 
-def _tuple_structs(shown: Sequence[ResultTuple]) -> pa.Array:
-    values = [[*each.row.items()] for each in shown]
+def _tuple_structs(tuples: Sequence[ResultTuple]) -> pa.Array:
+    values = [[*each.row.items()] for each in tuples]
     pairs = list(chain.from_iterable(values))
     names = pa.array([name for name, _ in pairs], pa.string())
     texts = pa.array([None if value is None else _text(value) for _, value in pairs], pa.string())
     columns = [
-        pa.array([each.relation for each in shown], pa.string()),
-        pa.array(["+".join(each.labels) or None for each in shown], pa.string()),
-        pa.array([each.id for each in shown], pa.string()),
-        _lists([each.keywords for each in shown], lambda words: pa.array(words, pa.string())),
+        pa.array([each.relation for each in tuples], pa.string()),
+        pa.array(["+".join(each.labels) or None for each in tuples], pa.string()),
+        pa.array([each.id for each in tuples], pa.string()),
+        _lists([each.keywords for each in tuples], lambda words: pa.array(words, pa.string())),
         pa.MapArray.from_arrays(_offsets(values), names, texts),
     ]
     return pa.StructArray.from_arrays(columns, fields=list(TUPLE))
@@ -154,40 +154,46 @@ def results_html(results: Sequence[Result], marks: Marks, *, more: bool) -> str:
 def _result(result: Result, marks: Marks) -> str:
     score = result.score
     # A result over permanent rows has no time of arrival, and does not end.
-    live = result.start is not None or result.end is not None or result.op != "+"
+    has_lifespan = result.start is not None or result.end is not None or result.op != "+"
     parts = [
         *([] if score is None else [f"score {score.value:.3g}"]),
-        *([_OPS[result.op], _lifespan(result)] if live else []),
+        *([_OPS[result.op], _lifespan(result)] if has_lifespan else []),
     ]
     head = f'<b>{escape(result.name)}</b> <span style="{_DIM}">{escape(" · ".join(parts))}</span>'
-    below: dict[int, list[tuple[int, str]]] = {}
+    children: dict[int, list[tuple[int, str]]] = {}
     for left, right, name in result.joins:
-        below.setdefault(min(left, right), []).append((max(left, right), name))
-    roots = [0] if below else range(len(result.tuples))
-    items = "".join(_branch(result, node, "", below, marks) for node in roots)
+        children.setdefault(min(left, right), []).append((max(left, right), name))
+    roots = [0] if children else range(len(result.tuples))
+    items = "".join(_branch(result, node, "", children, marks) for node in roots)
     return f'<div style="{_STYLE}">{head}<ul style="{_LIST}">{items}</ul></div>'
 
 
 def _branch(
-    result: Result, node: int, join: str, below: dict[int, list[tuple[int, str]]], marks: Marks
+    result: Result, node: int, join: str, children_by_node: dict[int, list[tuple[int, str]]], marks: Marks
 ) -> str:
-    shown = result.tuples[node]
-    via = f' <span style="{_DIM}" title="joined by">({escape(join)})</span>' if join else ""
-    children = "".join(_branch(result, child, name, below, marks) for child, name in below.get(node, ()))
-    nested = f'<ul style="{_LIST}">{children}</ul>' if children else ""
-    return f"<li><b>{escape(_name(shown))}</b>{via}: {_attributes(result, shown, marks)}{nested}</li>"
+    result_tuple = result.tuples[node]
+    join_text = f' <span style="{_DIM}" title="joined by">({escape(join)})</span>' if join else ""
+    children = "".join(
+        _branch(result, child, name, children_by_node, marks)
+        for child, name in children_by_node.get(node, ())
+    )
+    nested_list = f'<ul style="{_LIST}">{children}</ul>' if children else ""
+    return (
+        f"<li><b>{escape(_name(result_tuple))}</b>{join_text}: "
+        f"{_attributes(result, result_tuple, marks)}{nested_list}</li>"
+    )
 
 
-def _name(shown: ResultTuple) -> str:
-    labels = "+".join(shown.labels)
-    return f"{labels} = {shown.relation}" if labels else shown.relation
+def _name(result_tuple: ResultTuple) -> str:
+    labels = "+".join(result_tuple.labels)
+    return f"{labels} = {result_tuple.relation}" if labels else result_tuple.relation
 
 
-def _attributes(result: Result, shown: ResultTuple, marks: Marks) -> str:
-    pairs = ((name, value) for name, value in shown.row.items() if value is not None)
+def _attributes(result: Result, result_tuple: ResultTuple, marks: Marks) -> str:
+    pairs = ((name, value) for name, value in result_tuple.row.items() if value is not None)
     return ", ".join(
         f'<span style="{_DIM}">{escape(name)}</span>&nbsp;'
-        f"{_value(result, shown.relation, name, value, marks)}"
+        f"{_value(result, result_tuple.relation, name, value, marks)}"
         for name, value in pairs
     )
 
@@ -195,11 +201,11 @@ def _attributes(result: Result, shown: ResultTuple, marks: Marks) -> str:
 def _value(result: Result, relation: str, attribute: str, value: Any, marks: Marks) -> str:
     if not isinstance(value, str):
         return escape(str(value))
-    parts, at = [], 0
+    parts, position = [], 0
     for start, end in marks(result, relation, attribute, value):
-        parts += [escape(value[at:start]), f'<mark style="{_MARK}">{escape(value[start:end])}</mark>']
-        at = end
-    return "".join([*parts, escape(value[at:])])
+        parts += [escape(value[position:start]), f'<mark style="{_MARK}">{escape(value[start:end])}</mark>']
+        position = end
+    return "".join([*parts, escape(value[position:])])
 
 
 def _lifespan(result: Result) -> str:

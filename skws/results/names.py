@@ -100,9 +100,9 @@ class RelationNames:
     def shown(self, row: Row, start: int, occurrence: int, follows: bool) -> str:
         """The id of a tuple in results."""
         if self._described.key_of(row) is None:
-            short = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
-            which = f".{occurrence}" if occurrence else ""
-            return f"{self.relation}:{short}@{self._start_text(start)}{which}"
+            row_digest = blake2b(_JSON.encode(row), digest_size=6).hexdigest()
+            suffix = f".{occurrence}" if occurrence else ""
+            return f"{self.relation}:{row_digest}@{self._start_text(start)}{suffix}"
         text = f"{self.relation}:{_key_text(self._described, row)}"
         return f"{text}@{self._start_text(start)}" if follows else text
 
@@ -149,11 +149,11 @@ def _row_getter(relation: Relation) -> Callable[[Row], JsonRow]:
     stamps = [a.name for a in relation.attributes if a.type is AttributeType.TIMESTAMP]
 
     def shown(row: Row) -> JsonRow:
-        named: JsonRow = dict(zip(names, row, strict=True))
+        row_by_name: JsonRow = dict(zip(names, row, strict=True))
         for name in stamps:
-            value = named[name]
-            named[name] = None if value is None else iso(int(value))
-        return named
+            value = row_by_name[name]
+            row_by_name[name] = None if value is None else iso(int(value))
+        return row_by_name
 
     return shown
 
@@ -183,9 +183,9 @@ def digest(name: bytes) -> bytes:
 
 def digests(before: bytes, names: Sequence[bytes]) -> list[bytes]:
     """The digests of many names with a common prefix."""
-    begun, digests_of = blake2b(before, digest_size=16).copy, []
+    new_state, digests_of = blake2b(before, digest_size=16).copy, []
     for name in names:  # one at a time: each state replaces the last one in the processor's caches
-        state = begun()
+        state = new_state()
         state.update(name)
         digests_of.append(state.digest())
     return digests_of
@@ -213,11 +213,11 @@ def ids(members: Lanes, tuples: Ints, joins: Lanes, ends: tuple[Ints, Ints, Ints
     near, far = left * number + column, right * number + column
     lanes_of = np.empty((2, number), dtype=np.uint64)
     for lane in range(2):
-        of = members[:, lane].take(tuples)
-        pairs = of.ravel().take(near) * np.uint64(_LEFT)
-        pairs ^= of.ravel().take(far) * np.uint64(_RIGHT)
+        tuple_lanes = members[:, lane].take(tuples)
+        pairs = tuple_lanes.ravel().take(near) * np.uint64(_LEFT)
+        pairs ^= tuple_lanes.ravel().take(far) * np.uint64(_RIGHT)
         pairs += joins[:, lane].take(names)
-        lanes_of[lane] = _mixed(of.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
+        lanes_of[lane] = _mixed(tuple_lanes.sum(axis=0) + _mixed(pairs).sum(axis=0, dtype=np.uint64))
     return lanes_of
 
 
@@ -230,24 +230,26 @@ def shown_ids(ids: Lanes) -> list[str]:
     return lanes[:, : _SHOWN // 2].tobytes().hex(" ", _SHOWN // 2).split(" ")
 
 
-def same_shown(ids: Lanes, some: Ints, others: Ints) -> bool:
+def same_shown(ids: Lanes, columns: Ints, other_columns: Ints) -> bool:
     """True if the ids in some columns have the texts of those in others."""
     half = np.uint64(_BITS >> 32 << 32)
-    one, other = ids.take(some, axis=1), ids.take(others, axis=1)
-    return bool((one[0] == other[0]).all() and ((one[1] ^ other[1]) & half == 0).all())
+    left, right = ids.take(columns, axis=1), ids.take(other_columns, axis=1)
+    return bool((left[0] == right[0]).all() and ((left[1] ^ right[1]) & half == 0).all())
 
 
 def id_of(members: Sequence[bytes], joins: Iterable[tuple[int, int, str]]) -> str:
     """The id of one result, from the digests of its tuples, and its joins (left tuple, right tuple, name)."""
-    of = list(map(_TWO.unpack, members))
+    tuple_lanes = list(map(_TWO.unpack, members))
     ends = [(left, right, _TWO.unpack(digest_of_join(name))) for left, right, name in joins]
     digests_of = []
     for lane in range(2):
         pairs = (
-            ((of[left][lane] * _LEFT ^ of[right][lane] * _RIGHT) & _BITS) + name[lane]
+            ((tuple_lanes[left][lane] * _LEFT ^ tuple_lanes[right][lane] * _RIGHT) & _BITS) + name[lane]
             for left, right, name in ends
         )
-        total = sum(digests[lane] for digests in of) + sum(_mixed_one(pair & _BITS) for pair in pairs)
+        total = sum(digests[lane] for digests in tuple_lanes) + sum(
+            _mixed_one(pair & _BITS) for pair in pairs
+        )
         digests_of.append(_mixed_one(total & _BITS))
     return f"{digests_of[0]:016x}{digests_of[1]:016x}"[:_SHOWN]
 

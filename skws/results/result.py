@@ -36,10 +36,10 @@ class ScorePart:
     why: tuple[dict[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"part": self.name, "value": self.value}
+        fields: dict[str, Any] = {"part": self.name, "value": self.value}
         if self.why:
-            shown["why"] = list(self.why)
-        return shown
+            fields["why"] = list(self.why)
+        return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,12 @@ class Score:
         }
 
     @classmethod
-    def of_dict(cls, shown: dict[str, Any]) -> Score:
-        parts = tuple(ScorePart(p["part"], p["value"], tuple(p.get("why", ()))) for p in shown["parts"])
-        original_rank = shown["kept"] and (shown["kept"][0], shown["kept"][1])
-        return cls(parts, shown["found"], shown["half_life"], shown["at"], shown["explained"], original_rank)
+    def of_dict(cls, fields: dict[str, Any]) -> Score:
+        parts = tuple(ScorePart(p["part"], p["value"], tuple(p.get("why", ()))) for p in fields["parts"])
+        original_rank = fields["kept"] and (fields["kept"][0], fields["kept"][1])
+        return cls(
+            parts, fields["found"], fields["half_life"], fields["at"], fields["explained"], original_rank
+        )
 
 
 _dumps = orjson.dumps
@@ -122,12 +124,12 @@ Changed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 JsonRow: TypeAlias = dict[str, str | int | float | bool | None]
 
 
-def dumped(shown: Any) -> bytes:
+def dumped(value: Any) -> bytes:
     """JSON, including counts and sums that exceed the 64 bits of orjson."""
     try:
-        return orjson.dumps(shown)
+        return orjson.dumps(value)
     except TypeError:
-        return json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class LiveResult(Protocol):
@@ -201,11 +203,11 @@ class ResultTuple(Struct, eq=False, gc=False):
         return cls(AsGiven(relation, id, row), keywords)
 
     @classmethod
-    def from_dict(cls, shown: dict[str, Any]) -> ResultTuple:
+    def from_dict(cls, fields: dict[str, Any]) -> ResultTuple:
         """Inverse of ``to_dict``."""
-        described = AsGiven(shown["relation"], shown["id"], shown["row"])
-        labels, position = tuple(shown.get("labels", ())), shown.get("position")
-        return cls(described, tuple(shown["keywords"]), labels, position)
+        description = AsGiven(fields["relation"], fields["id"], fields["row"])
+        labels, position = tuple(fields.get("labels", ())), fields.get("position")
+        return cls(description, tuple(fields["keywords"]), labels, position)
 
     @property
     def relation(self) -> str:
@@ -221,11 +223,11 @@ class ResultTuple(Struct, eq=False, gc=False):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
-        shown: dict[str, Any] = {"relation": self.relation, "id": self.id, "keywords": list(self.keywords)}
+        fields: dict[str, Any] = {"relation": self.relation, "id": self.id, "keywords": list(self.keywords)}
         if self.position is not None:
-            shown |= {"labels": list(self.labels), "position": self.position}
-        shown["row"] = self.row
-        return shown
+            fields |= {"labels": list(self.labels), "position": self.position}
+        fields["row"] = self.row
+        return fields
 
     def to_json(self) -> bytes:
         """The JSON form, made once, since a tuple is often in several results."""
@@ -266,9 +268,9 @@ class TopChange(Struct, frozen=True, gc=False):
     folded: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        shown: dict[str, Any] = {"event": self.event, "rank": self.rank, "at": self.at}
+        fields: dict[str, Any] = {"event": self.event, "rank": self.rank, "at": self.at}
         optional = (("reason", self.reason), ("group", self.group), ("folded", self.folded))
-        return shown | {name: value for name, value in optional if value is not None}
+        return fields | {name: value for name, value in optional if value is not None}
 
 
 Joins: TypeAlias = tuple[tuple[int, int, str], ...]
@@ -363,21 +365,21 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return self._made()[2]
 
     def _made(self) -> Made:
-        made = self._network
-        if isinstance(made, str):
-            return made, self._tuples, self._joins  # type: ignore[return-value]  # not a row
-        if not isinstance(made, tuple):
-            made = made.of(self._tuples)  # type: ignore[arg-type]  # a row
+        parts = self._network
+        if isinstance(parts, str):
+            return parts, self._tuples, self._joins  # type: ignore[return-value]  # not a row
+        if not isinstance(parts, tuple):
+            parts = parts.of(self._tuples)  # type: ignore[arg-type]  # a row
             # In one step, since other threads may read it. The result then no longer refers to its batch.
-            force_setattr(self, "_network", made)
-        return made
+            force_setattr(self, "_network", parts)
+        return parts
 
     def _values(self) -> tuple[Any, ...]:
         names = self.__struct_fields__
-        before, after = (
-            [getattr(self, name) for name in some] for some in (names[:_MADE], names[_MADE + 3 : -1])
+        first_values, last_values = (
+            [getattr(self, name) for name in group] for group in (names[:_MADE], names[_MADE + 3 : -1])
         )
-        return (*before, *self._made(), *after)
+        return (*first_values, *self._made(), *last_values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.id == other.id and self._values() == other._values()
@@ -390,8 +392,8 @@ class Result(Struct, frozen=True, gc=False, eq=False):
 
     def __repr__(self) -> str:
         pairs = zip(self.__struct_fields__, self._values(), strict=False)
-        shown = (f"{name.removeprefix('_')}={value!r}" for name, value in pairs)
-        return f"Result({', '.join(shown)})"
+        texts = (f"{name.removeprefix('_')}={value!r}" for name, value in pairs)
+        return f"Result({', '.join(texts)})"
 
     def to_networkx(self) -> networkx.Graph[int]:
         """The tree as a networkx graph. Raises SourceError if networkx is not installed.
@@ -403,14 +405,20 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             import networkx  # noqa: PLC0415 - loaded on demand
 
         graph: networkx.Graph[int] = networkx.Graph(name=self.name, query=self.query, id=self.id)
-        for at, one in enumerate(self.tuples):
-            graph.add_node(at, relation=one.relation, id=one.id, keywords=one.keywords, row=dict(one.row))
+        for node, result_tuple in enumerate(self.tuples):
+            graph.add_node(
+                node,
+                relation=result_tuple.relation,
+                id=result_tuple.id,
+                keywords=result_tuple.keywords,
+                row=dict(result_tuple.row),
+            )
         graph.add_edges_from((left, right, {"name": name}) for left, right, name in self.joins)
         return graph
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form as plain objects."""
-        shown: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "op": self.op,
             "name": self.name,
             "query": self.query,
@@ -421,20 +429,20 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             "tuples": [each.to_dict() for each in self.tuples],
         }
         if self.network:
-            shown["joins"] = [list(join) for join in self.joins]
+            fields["joins"] = [list(join) for join in self.joins]
         if self.op == "~":
-            shown |= {"at": self.at, "changed": {name: list(changed) for name, changed in self.changed}}
+            fields |= {"at": self.at, "changed": {name: list(changed) for name, changed in self.changed}}
         if self.snapshot:
-            shown["snapshot"] = True
+            fields["snapshot"] = True
         if self.held_back:
-            shown["held_back"] = self.held_back
+            fields["held_back"] = self.held_back
         if self.place is not None:
-            shown |= self.place.to_dict()
+            fields |= self.place.to_dict()
         if self.score is not None:
-            shown["score"] = self.score.value
+            fields["score"] = self.score.value
             if self.score.explained:
-                shown["explanation"] = [part.to_dict() for part in self.score.parts]
-        return shown
+                fields["explanation"] = [part.to_dict() for part in self.score.parts]
+        return fields
 
     def _of_kind(self) -> dict[str, Any]:
         """The fields before the tuples, which depend on the kind of query."""
@@ -446,7 +454,7 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         if self.score is not None or self.place is not None or self.held_back or self.count is not None:
             return dumped(self.to_dict())
         network, tuples, joins = self._made()
-        plain = {
+        fields = {
             "op": self.op,
             "name": self.name,
             "query": self.query,
@@ -455,16 +463,16 @@ class Result(Struct, frozen=True, gc=False, eq=False):
             "end": self.end,
         }
         if network:
-            plain["network"] = network
-        rest = b',"snapshot":true}' if self.snapshot else b"}"
+            fields["network"] = network
+        tail = b',"snapshot":true}' if self.snapshot else b"}"
         if self.op == "~":
-            rest = b"," + _dumps({"at": self.at, "changed": dict(self.changed)})[1:-1] + rest
+            tail = b"," + _dumps({"at": self.at, "changed": dict(self.changed)})[1:-1] + tail
         parts = (
-            _dumps(plain)[:-1],
+            _dumps(fields)[:-1],
             b',"tuples":[',
             b",".join([shown.to_json() for shown in tuples]),
             b'],"joins":' + _dumps(joins) if network else b"]",
-            rest,
+            tail,
         )
         return b"".join(parts)
 
@@ -472,14 +480,14 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         """The form for ``from_json`` in another process: includes the fields that ``to_json`` omits."""
         if self.tick is None and self.until is None:
             return self.to_json()
-        unshown = {
+        hidden_fields = {
             "until": self.until,
             "tick": self.tick,
             "expires": self.expires,
             "score": None if self.score is None else self.score.to_dict(),
             "place": None if self.place is None else self.place.to_dict(),
         }
-        return orjson.dumps(replace(self, score=None, place=None).to_dict() | {"unshown": unshown})
+        return orjson.dumps(replace(self, score=None, place=None).to_dict() | {"unshown": hidden_fields})
 
     @classmethod
     def from_json(cls, line: bytes) -> Result:
@@ -488,18 +496,18 @@ class Result(Struct, frozen=True, gc=False, eq=False):
         return cls.from_dict(json.loads(line) if _COUNT in line else orjson.loads(line))
 
     @classmethod
-    def from_dict(cls, shown: dict[str, Any]) -> Result:
+    def from_dict(cls, fields: dict[str, Any]) -> Result:
         """Inverse of ``to_dict``, and of ``pack``; consumes its argument."""
-        if "unshown" in shown:
-            shown |= shown.pop("unshown")
-            shown["score"] = shown["score"] and Score.of_dict(shown["score"])
-            shown["place"] = shown["place"] and TopChange(**shown["place"])
-        shown["tuples"] = tuple(map(ResultTuple.from_dict, shown["tuples"]))
-        shown["joins"] = tuple((left, right, name) for left, right, name in shown.get("joins", ()))
-        shown.setdefault("network", "")
-        if "changed" in shown:
-            shown["changed"] = tuple((name, tuple(names)) for name, names in shown["changed"].items())
-        return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in shown.items()})
+        if "unshown" in fields:
+            fields |= fields.pop("unshown")
+            fields["score"] = fields["score"] and Score.of_dict(fields["score"])
+            fields["place"] = fields["place"] and TopChange(**fields["place"])
+        fields["tuples"] = tuple(map(ResultTuple.from_dict, fields["tuples"]))
+        fields["joins"] = tuple((left, right, name) for left, right, name in fields.get("joins", ()))
+        fields.setdefault("network", "")
+        if "changed" in fields:
+            fields["changed"] = tuple((name, tuple(names)) for name, names in fields["changed"].items())
+        return cls(**{f"_{name}" if f"_{name}" in _LATER else name: part for name, part in fields.items()})
 
 
 def instant_of(result: Result) -> float | None:

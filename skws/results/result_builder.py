@@ -63,7 +63,7 @@ class NetworkTemplates:
     def _read(self, tree: Tree) -> NetworkTemplate:
         network = CandidateNetwork.of(tree)
         joins = self._wording.joins(network)
-        left, right, _ = zip(*joins, strict=True) if joins else ((), (), ())
+        left_nodes, right_nodes, _ = zip(*joins, strict=True) if joins else ((), (), ())
         numbers = [edge // 2 for edge in network.edges[1:]]
         text = self._wording.text(network).replace("{", "{{").replace("}", "}}")
         template = self._outlines[id(tree)] = NetworkTemplate(
@@ -72,7 +72,7 @@ class NetworkTemplates:
             network.keywords,
             _MARK.sub(lambda mark: f"{{{ord(mark.group())}}}", text),
             joins,
-            (*network.keywords, *network.positions, *left, *right, *numbers),
+            (*network.keywords, *network.positions, *left_nodes, *right_nodes, *numbers),
         )
         return template
 
@@ -94,17 +94,19 @@ class Assembler:
         snapshot: bool = False,
     ) -> Result:
         """The result of ``members`` in the order of the tree; times in microseconds, or None and FOREVER."""
-        outline, keywords = self._outlines.of(tree), self._plan.keywords
-        named = [members[position] for position in outline.positions]
+        template, keywords = self._outlines.of(tree), self._plan.keywords
+        ordered_members = [members[position] for position in template.positions]
         return Result(
             op,
             self._plan.called,
             self._plan.query.text,
-            id_of([member.digest for member in named], outline.joins),
+            id_of([member.digest for member in ordered_members], template.joins),
             *seconds(start, end),
-            outline.text.format(*keywords),
-            tuple(map(ResultTuple, named, (carried(bitmap, keywords) for bitmap in outline.bitmaps))),
-            outline.joins,
+            template.text.format(*keywords),
+            tuple(
+                map(ResultTuple, ordered_members, (carried(bitmap, keywords) for bitmap in template.bitmaps))
+            ),
+            template.joins,
             snapshot,
         )
 
@@ -128,12 +130,16 @@ class Interpretations:
 
     def numbers(self, networks: Sequence[int], outline: Callable[[int], NetworkTemplate]) -> Ints:
         """The numbers of distinct networks. ``outline`` makes the template of a new one."""
-        new = [network for network in networks if network not in self._numbers]
-        if new:
+        new_networks = [network for network in networks if network not in self._numbers]
+        if new_networks:
             self._numbers.update(
-                zip(new, range(len(self._outlines), len(self._outlines) + len(new)), strict=True)
+                zip(
+                    new_networks,
+                    range(len(self._outlines), len(self._outlines) + len(new_networks)),
+                    strict=True,
+                )
             )
-            self._add(list(map(outline, new)))
+            self._add(list(map(outline, new_networks)))
         return np.fromiter(map(self._numbers.__getitem__, networks), dtype=np.int64, count=len(networks))
 
     def some(self, numbers: Ints) -> list[NetworkTemplate]:
@@ -149,17 +155,17 @@ class Interpretations:
         (table,) = self._of_size[size].columns()
         return table.T.take(self._of_each.columns()[1].take(numbers), axis=1)
 
-    def _add(self, new: Sequence[NetworkTemplate]) -> None:
-        self._outlines += new
-        sizes = np.array([len(outline.positions) for outline in new], dtype=np.int64)
+    def _add(self, templates: Sequence[NetworkTemplate]) -> None:
+        self._outlines += templates
+        sizes = np.array([len(outline.positions) for outline in templates], dtype=np.int64)
         rows = np.empty_like(sizes)
         for size in distinct(sizes).tolist():
-            mine = np.flatnonzero(sizes == size)
-            table = np.array([new[place].columns for place in mine.tolist()], dtype=np.int64)
+            template_rows = np.flatnonzero(sizes == size)
+            table = np.array([templates[index].columns for index in template_rows.tolist()], dtype=np.int64)
             same_size = self._of_size.setdefault(
                 size, Table((np.empty((0, table.shape[1]), dtype=np.int64),))
             )
-            rows[mine] = same_size.append((table,)) + np.arange(len(mine))
+            rows[template_rows] = same_size.append((table,)) + np.arange(len(template_rows))
         self._of_each.append((sizes, rows))
 
 
@@ -180,15 +186,15 @@ class ResultLabels:
     def __len__(self) -> int:
         return len(self._known)
 
-    def places(self, queries: Ints, described: Described) -> Ints:
-        """The indices of queries here. ``described`` looks up new queries."""
+    def places(self, queries: Ints, describe: Described) -> Ints:
+        """The indices of queries here. ``describe`` looks up new queries."""
         if int(queries.max(initial=-1)) >= len(self._places):
-            more = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
-            self._places = written(more, 0, self._places)
+            places = np.full(int(queries.max()) + 1, _UNMET, dtype=np.int64)
+            self._places = written(places, 0, self._places)
         indices = self._places.take(queries)
-        unmet = distinct(queries[indices == _UNMET])
-        if len(unmet):
-            self._meet(unmet, described)
+        new_queries = distinct(queries[indices == _UNMET])
+        if len(new_queries):
+            self._meet(new_queries, describe)
             indices = self._places.take(queries)
         return indices
 
@@ -213,13 +219,13 @@ class ResultLabels:
         """The keywords of the queries."""
         return [self._known[place].keywords for place in places.tolist()]
 
-    def _meet(self, queries: Ints, described: Described) -> None:
-        met, numbers = described(queries.tolist())
+    def _meet(self, queries: Ints, describe: Described) -> None:
+        plans, numbers = describe(queries.tolist())
         first = len(self._known)
-        self._places[queries] = np.arange(first, first + len(met))
-        self._known += met
-        self._names = written(self._names, first, _objects(list(map(_called, met))))
-        self._texts = written(self._texts, first, _objects(list(map(_asked, met))))
+        self._places[queries] = np.arange(first, first + len(plans))
+        self._known += plans
+        self._names = written(self._names, first, _objects(list(map(_called, plans))))
+        self._texts = written(self._texts, first, _objects(list(map(_asked, plans))))
         self._meshes = written(self._meshes, first, np.array(numbers, dtype=np.int64))
 
 
@@ -244,16 +250,16 @@ class ResultBuilder:
     """Builds results. ``joins``: the digests of the schema's joins. ``ids``: the digests of the results."""
 
     def __init__(
-        self, rows: ResultColumns, readings: Interpretations, shown: ResultLabels, joins: Lanes
+        self, rows: ResultColumns, readings: Interpretations, labels: ResultLabels, joins: Lanes
     ) -> None:
         self._rows = rows
         self._readings = readings
-        self._shown = shown
+        self._shown = labels
         digests = lanes([each.digest for each in rows.named])
         self.ids = np.empty((2, len(rows.networks)), dtype=np.uint64)
-        for group in _by_size(readings, rows):
-            ends = group.left, group.right, group.joins
-            self.ids[:, group.places] = ids(digests, group.ordered, joins, ends)
+        for size_group in _by_size(readings, rows):
+            ends = size_group.left, size_group.right, size_group.joins
+            self.ids[:, size_group.places] = ids(digests, size_group.ordered, joins, ends)
 
     def results(
         self,
@@ -296,10 +302,10 @@ class _Parts:
 
     __slots__ = ("_made", "_readings", "_rows", "_shown")
 
-    def __init__(self, rows: ResultColumns, readings: Interpretations, shown: ResultLabels) -> None:
+    def __init__(self, rows: ResultColumns, readings: Interpretations, labels: ResultLabels) -> None:
         self._rows = rows
         self._readings = readings
-        self._shown = shown
+        self._shown = labels
         self._made: list[Made] | None = None
 
     def of(self, row: int) -> Made:
@@ -309,41 +315,45 @@ class _Parts:
         return self._made[row]
 
     def _make(self) -> list[Made]:
-        outlines = self._readings.some(self._rows.networks)
-        queries, which = kinds_of(self._rows.queries)
+        templates = self._readings.some(self._rows.networks)
+        queries, query_numbers = kinds_of(self._rows.queries)
         keywords = self._shown.keywords(self._rows.queries.take(queries))
-        texts = zip(map(_text, outlines), map(keywords.__getitem__, which.tolist()), strict=True)
-        networks = [text.format(*mine) for text, mine in texts]
-        alike = list(_by_size(self._readings, self._rows))
-        tuples = np.empty(len(outlines), dtype=object)
-        for each, made in zip(alike, self._tuples(alike, which, keywords), strict=True):
-            tuples[each.places] = made
-        return list(zip(networks, tuples.tolist(), map(_joins, outlines), strict=True))
+        texts = zip(map(_text, templates), map(keywords.__getitem__, query_numbers.tolist()), strict=True)
+        networks = [text.format(*query_keywords) for text, query_keywords in texts]
+        size_groups = list(_by_size(self._readings, self._rows))
+        tuples = np.empty(len(templates), dtype=object)
+        for size_group, tuples_of_group in zip(
+            size_groups, self._tuples(size_groups, query_numbers, keywords), strict=True
+        ):
+            tuples[size_group.places] = tuples_of_group
+        return list(zip(networks, tuples.tolist(), map(_joins, templates), strict=True))
 
     def _tuples(
-        self, alike: Sequence[_Alike], which: Ints, keywords: Sequence[tuple[str, ...]]
+        self, size_groups: Sequence[_Alike], query_numbers: Ints, keywords: Sequence[tuple[str, ...]]
     ) -> Iterator[Objects]:
         """The tuples of results of each size; one is shared by all results in which it has the same keywords.
 
-        ``which``: for each result the index of its query's ``keywords``.
+        ``query_numbers``: for each result the index of its query's ``keywords``.
         """
-        numbers, bitmaps = (_flat(each[part] for each in alike) for part in (1, 2))
-        carrying = np.flatnonzero(bitmaps)
-        bitmaps, most = bitmaps.take(carrying), int(bitmaps.max(initial=0)) + 1
-        of = _flat(np.broadcast_to(which.take(each.places), each.ordered.shape) for each in alike)
-        codes = of.take(carrying) * most + bitmaps
+        numbers, bitmaps = (_flat(each[part] for each in size_groups) for part in (1, 2))
+        keyword_rows = np.flatnonzero(bitmaps)
+        bitmaps, most = bitmaps.take(keyword_rows), int(bitmaps.max(initial=0)) + 1
+        result_queries = _flat(
+            np.broadcast_to(query_numbers.take(each.places), each.ordered.shape) for each in size_groups
+        )
+        codes = result_queries.take(keyword_rows) * most + bitmaps
         first, kinds = kinds_of(codes)
         sets: dict[tuple[str, ...], int] = {(): 0}
         tuple_sets = (carried(code % most, keywords[code // most]) for code in codes.take(first).tolist())
         set_numbers = np.array([sets.setdefault(each, len(sets)) for each in tuple_sets], dtype=np.int64)
-        brought = np.zeros(len(numbers), dtype=np.int64)
-        brought[carrying] = set_numbers.take(kinds)
-        first, inverse = kinds_of(numbers * len(sets) + brought)
-        described = map(self._rows.named.__getitem__, numbers.take(first).tolist())
-        mine = map(list(sets).__getitem__, brought.take(first).tolist())
-        tuples_made = _objects(list(map(ResultTuple, described, mine)))
-        ends = np.cumsum([each.ordered.size for each in alike]).tolist()
-        for each, end in zip(alike, ends, strict=True):
+        tuple_set_numbers = np.zeros(len(numbers), dtype=np.int64)
+        tuple_set_numbers[keyword_rows] = set_numbers.take(kinds)
+        first, inverse = kinds_of(numbers * len(sets) + tuple_set_numbers)
+        names = map(self._rows.named.__getitem__, numbers.take(first).tolist())
+        keyword_sets = map(list(sets).__getitem__, tuple_set_numbers.take(first).tolist())
+        tuples_made = _objects(list(map(ResultTuple, names, keyword_sets)))
+        ends = np.cumsum([each.ordered.size for each in size_groups]).tolist()
+        for each, end in zip(size_groups, ends, strict=True):
             columns = inverse[end - each.ordered.size : end].reshape(each.ordered.shape)
             yield _objects(list(map(tuple, tuples_made.take(columns.T).tolist())))
 
@@ -369,9 +379,9 @@ def _by_size(readings: Interpretations, rows: ResultColumns) -> Iterator[_Alike]
         places = np.flatnonzero(sizes == size)
         columns = readings.columns(size, rows.networks.take(places))
         bitmaps, positions = columns[:size], columns[size : 2 * size]
-        left, right, names = columns[2 * size :].reshape(3, size - 1, len(places))
+        left, right, join_numbers = columns[2 * size :].reshape(3, size - 1, len(places))
         ordered = rows.members.ravel().take(positions + places * width)
-        yield _Alike(places, ordered, bitmaps, left, right, names)
+        yield _Alike(places, ordered, bitmaps, left, right, join_numbers)
 
 
 def _flat(parts: Iterable[Ints]) -> Ints:

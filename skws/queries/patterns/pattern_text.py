@@ -91,14 +91,14 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
     """The meaning of ``:`` before keywords: one tuple satisfies the keyword query, in some columns."""
 
     def match(text: str, relation: int, columns: tuple[int, ...]) -> Callable[[Row], bool]:
-        declaration = schema.relations[relation]
-        names = tuple(declaration.attributes[column].name for column in columns)
+        relation_schema = schema.relations[relation]
+        names = tuple(relation_schema.attributes[column].name for column in columns)
         if not names:
             raise PatternError(
-                f"{declaration.name} has no attribute that is searched, so none contains {text!r}"
+                f"{relation_schema.name} has no attribute that is searched, so none contains {text!r}"
             )
         relations = [*schema.relations]
-        relations[relation] = replace(declaration, search=names)
+        relations[relation] = replace(relation_schema, search=names)
         query = parse_query(text, schema)
         if query.without or query.without_joins:
             noun = "relation" if query.without else "join"
@@ -107,7 +107,7 @@ def text_match(schema: Schema) -> Callable[[str, int, tuple[int, ...]], Callable
             raise PatternError(f"one tuple must contain {text!r}: use ';' in the pattern to order tuples")
         for slot in (*query.slots, *query.exclusions):
             if not any(_says(each, relation, columns) for each in slot.alternatives):
-                places = ", ".join(f"{declaration.name}.{name}" for name in names)
+                places = ", ".join(f"{relation_schema.name}.{name}" for name in names)
                 raise PatternError(f"{slot.text!r} is never found in {places}")
         matcher = Matcher(query, replace(schema, relations=tuple(relations)))
         all_bits = (1 << len(query.slots)) - 1

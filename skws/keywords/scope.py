@@ -115,7 +115,8 @@ def other_attribute(attribute: ComparedAttribute, value: str, schema: Schema) ->
     other_definition = relation.attributes[relation.columns[attribute_name]]
     if other_definition.type.family is not definition.type.family:
         raise QueryError(
-            f"{name} is of type {definition.type}, and {other_definition.name} of type {other_definition.type}"
+            f"{name} is of type {definition.type},"
+            f" and {other_definition.name} of type {other_definition.type}"
         )
     if other_definition.order is not definition.order:
         orders = " and ".join(

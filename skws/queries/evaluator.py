@@ -104,9 +104,9 @@ class Load:
     def total(cls, loads: Sequence[Load]) -> Load:
         """The total load of several operators of one stream, which share live tuples."""
         return cls(
-            max((one.live for one in loads), default=0),
-            sum(one.operators for one in loads),
-            sum(one.waiting for one in loads),
+            max((load.live for load in loads), default=0),
+            sum(load.operators for load in loads),
+            sum(load.waiting for load in loads),
         )
 
 

@@ -128,14 +128,14 @@ class StreamState:
         """The batches of a log, in order."""
         order = Order(self.stream)
         for accepted in self.logged(order, past):
-            ordered = order.in_order(accepted)
-            if len(ordered.batch):
-                yield ordered
+            arrived = order.in_order(accepted)
+            if len(arrived.batch):
+                yield arrived
         if self.order.final is not None:
             order.settle(self.order.final)
-            ordered = order.in_order(NO_RECORDS)
-            if len(ordered.batch):
-                yield ordered
+            arrived = order.in_order(NO_RECORDS)
+            if len(arrived.batch):
+                yield arrived
 
     def logged(self, order: Order, past: Iterable[LoggedBatch]) -> Iterator[RecordBatch]:
         """The batches of a log under the current schema, as ``order`` accepts them."""

@@ -365,8 +365,8 @@ class Session:
             assert operator.keeps is not None  # noqa: S101 - it is within another window
             operator.rebuild(self._state.as_it_came(logged, operator.keeps))
         if ended:
-            for operator, ordered in self._inputs(NO_RECORDS, ended=True, replayed=True):
-                exhaust(operator.process(ordered) if len(ordered.batch) else {})
+            for operator, arrived in self._inputs(NO_RECORDS, ended=True, replayed=True):
+                exhaust(operator.process(arrived) if len(arrived.batch) else {})
                 exhaust(operator.finish())
         if begins is not None:
             for operator in self.operators.values():
@@ -381,12 +381,12 @@ class Session:
         return batch if live is None or rebuilt_operators != [live] else live.take_up(batch)
 
     def _replay(self, batch: RecordBatch, *, without: Sequence[Operator], needs_results: bool) -> None:
-        for operator, ordered in self._inputs(batch, ended=False, replayed=True):
-            if operator not in without and len(ordered.batch):
+        for operator, arrived in self._inputs(batch, ended=False, replayed=True):
+            if operator not in without and len(arrived.batch):
                 if needs_results:
-                    exhaust(operator.process(ordered))
+                    exhaust(operator.process(arrived))
                 else:
-                    operator.replay(ordered)
+                    operator.replay(arrived)
 
     def _parts(self, batch: LongBatch) -> Iterator[RecordBatch]:
         """A batch that replaces a whole log, which may be very long, in parts.
@@ -398,13 +398,13 @@ class Session:
             return
         yield from batch.parts(PART)
 
-    def log_replaced(self, whole: LogPart, recent: int | None = None) -> None:
-        """Note that ``lasting_records`` have replaced the part ``whole`` of the log.
+    def log_replaced(self, part: LogPart, recent: int | None = None) -> None:
+        """Note that ``lasting_records`` have replaced a ``part`` of the log.
 
         ``recent``: the position of the first original record that is kept; None if none is.
         """
-        self._state.counted_from = whole.after if recent is None else recent
-        self._state.past_lives = whole if recent is None else None
+        self._state.counted_from = part.after if recent is None else recent
+        self._state.past_lives = part if recent is None else None
 
     def begins(self) -> dict[str, list[Begin]]:
         """The begins of results that were updated since the last call; a log keeps them with its records."""
@@ -488,8 +488,8 @@ class Session:
         """The number of results of a batch in order, without forming them; the only query is a pattern."""
         (key,) = self._placed.values()
         order = self._state.order
-        ordered = order.in_order(order.accepted(batch))
-        return self.operators[key].count(ordered) if len(ordered.batch) else 0
+        arrived = order.in_order(order.accepted(batch))
+        return self.operators[key].count(arrived) if len(arrived.batch) else 0
 
     def counts(self) -> Counts:
         """The numbers of records so far, and of results of all operators."""
@@ -640,7 +640,7 @@ class Session:
     def _processed(self, batch: RecordBatch, *, ended: bool) -> Iterator[Result]:
         inputs = self._inputs(batch, ended=ended, replayed=False)
         parts = self._by_query(
-            _merged(each.process(ordered) for each, ordered in inputs if len(ordered.batch))
+            _merged(each.process(arrived) for each, arrived in inputs if len(arrived.batch))
         )
         if ended:
             parts += self._by_query(_merged(each.finish() for each, _ in inputs))

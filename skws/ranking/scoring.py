@@ -141,10 +141,10 @@ class Scoring:
     It tracks all tuples of an operator. Queries with a ranking are added by number.
     """
 
-    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, directory: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
-        self._known = known
+        self._known = directory
         self._queries: dict[int, Ranked] = {}
         self._corpus: TextStatistics | None = None  # None until a query needs it
         self._stays = False
@@ -167,26 +167,26 @@ class Scoring:
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps``: of the live tuples."""
-        ranked = self._ranked(query, plan)
-        if ranked is not None:
+        ranked_query = self._ranked(query, plan)
+        if ranked_query is not None:
             tuples = self._live.tuples
             slots = bitmaps.tuple[bitmaps.bitmap > 0]
-            ranked.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
+            ranked_query.keywords.add(self._rows(slots), tuples.start[slots], tuples.end[slots])
 
     def add_carriers(self, query: int, plan: Plan, carriers: Mapping[Place, Carriers]) -> None:
         """Like ``add``, if the live tuples with each keyword are already known."""
-        ranked = self._ranked(query, plan)
-        if ranked is not None:
+        ranked_query = self._ranked(query, plan)
+        if ranked_query is not None:
             tuples = self._live.tuples
             self._carriers = carriers
             for place, (slots, frequencies, *_) in carriers.items():
                 flags = (frequencies > 0).astype(np.int64)
-                ranked.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
+                ranked_query.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
     def _ranked(self, query: int, plan: Plan) -> Ranked | None:
         """A query whose results get scores; None if its plan asks for none."""
-        ranked = Ranked.of(plan)
-        if ranked is None:
+        ranked_query = Ranked.of(plan)
+        if ranked_query is None:
             return None
         tuples = self._live.tuples
         if self._corpus is None:
@@ -194,8 +194,8 @@ class Scoring:
             self._corpus.add_tables(self._tables)
             self._corpus.add(self._known.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
-        self._queries[query] = ranked
-        return ranked
+        self._queries[query] = ranked_query
+        return ranked_query
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
         """Count rows of a table with keywords of a query; ``arrived`` skips them."""
@@ -215,12 +215,18 @@ class Scoring:
 
     def ceilings(self, query: int) -> UpperBounds | None:
         """The bounds of a search's results, after ``add_carriers``; None unless the ranking is built in."""
-        ranked = self._queries[query]
-        if not isinstance(ranked.ranking, Product) or not ranked.ranking.monotone:
+        ranked_query = self._queries[query]
+        if not isinstance(ranked_query.ranking, Product) or not ranked_query.ranking.monotone:
             return None
         weights, greatest = self._weights(query)
         return UpperBounds(
-            ranked.ranking, ranked.half_life, weights, greatest, self._live, self._known.times, self._latest
+            ranked_query.ranking,
+            ranked_query.half_life,
+            weights,
+            greatest,
+            self._live,
+            self._known.times,
+            self._latest,
         )
 
     def _weights(self, query: int) -> tuple[Floats, Floats]:
@@ -258,9 +264,9 @@ class Scoring:
         start, end = self._live.tuples.start, self._live.tuples.end
         self._corpus.add(rows, start[first:], end[first:])
         self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
-        for query, ranked in self._queries.items():
+        for query, ranked_query in self._queries.items():
             slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
-            ranked.keywords.add(self._rows(slots), start[slots], end[slots])
+            ranked_query.keywords.add(self._rows(slots), start[slots], end[slots])
 
     def ended(self, slots: Ints, ticks: Ints) -> None:
         """Record tuples that end early."""
@@ -269,16 +275,16 @@ class Scoring:
         tuples = self._live.tuples
         former_ends, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
         self._corpus.end(self._known.some_rows(slots), former_ends, end)
-        for ranked in self._queries.values():
-            ranked.keywords.end(self._rows(slots), former_ends, end)
+        for ranked_query in self._queries.values():
+            ranked_query.keywords.end(self._rows(slots), former_ends, end)
 
     def forget(self, horizon: int) -> None:
         """Drop statistics before ``horizon``, since no more results are found there."""
         if self._corpus is None:
             return
         self._corpus.forget(horizon)
-        for ranked in self._queries.values():
-            ranked.keywords.forget(horizon)
+        for ranked_query in self._queries.values():
+            ranked_query.keywords.forget(horizon)
 
     def of(
         self, results: Partials, trees: list[Tree], expires: Ints, *, snapshot: bool
@@ -295,20 +301,20 @@ class Scoring:
         for number, (query, members, tick, ends) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         ):
-            ranked = self._queries.get(query)
-            if ranked is None:
+            ranked_query = self._queries.get(query)
+            if ranked_query is None:
                 scores.append(None)
                 continue
             count = partial(counts_at(tick).of, query)
             score = self._score(
-                ranked, trees[number], members, count, joins[number], partial(in_tuple, query)
+                ranked_query, trees[number], members, count, joins[number], partial(in_tuple, query)
             )
             scores.append(Scored(score, tick, ends))
         return scores
 
     def _score(
         self,
-        ranked: Ranked,
+        ranked_query: Ranked,
         tree: Tree,
         members: list[int],
         count: Callable[[Place, int], Counted],
@@ -320,19 +326,19 @@ class Scoring:
         times = [int(self._known.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
         newest = max(times, default=None)
         evidence = Evidence(
-            tuple(self._matches(ranked, tree, slots, count, in_tuple)),
+            tuple(self._matches(ranked_query, tree, slots, count, in_tuple)),
             len(slots),
             tuple(sorted((newest - time) / MICROSECOND for time in times)) if newest is not None else (),
             joins,
-            ranked.half_life,
+            ranked_query.half_life,
         )
-        parts = ranked.ranking.parts(evidence)
+        parts = ranked_query.ranking.parts(evidence)
         newest_time = None if newest is None else newest / MICROSECOND
-        return Score(parts, newest_time, ranked.half_life, explained=ranked.explain)
+        return Score(parts, newest_time, ranked_query.half_life, explained=ranked_query.explain)
 
     def _joins(self, results: Partials, trees: list[Tree], instants: Ints) -> list[tuple[JoinFan, ...]]:
         """The joins by which each result passes through tuples, if its query's ranking uses them."""
-        queries = {query for query, ranked in self._queries.items() if ranked.ranking.uses_joins}
+        queries = {query for query, ranked_query in self._queries.items() if ranked_query.ranking.uses_joins}
         result_numbers = [number for number, query in enumerate(results.query.tolist()) if query in queries]
         steps = [(number, node) for number in result_numbers for node in range(1, len(trees[number].edges))]
         joins_of: list[list[JoinFan]] = [[] for _ in trees]
@@ -354,7 +360,7 @@ class Scoring:
 
     def _matches(
         self,
-        ranked: Ranked,
+        ranked_query: Ranked,
         tree: Tree,
         slots: list[int],
         count: Callable[[Place, int], Counted],
@@ -370,7 +376,7 @@ class Scoring:
             relation, column = place
             relation_schema = self._schema.relations[relation]
             yield Match(
-                ranked.plan.keywords[keyword],
+                ranked_query.plan.keywords[keyword],
                 name,
                 HEADING if column == NAME else relation_schema.attributes[column].name,
                 frequency,
@@ -384,13 +390,13 @@ class Scoring:
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
-    def _in_tuple(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_tuple(self, ranked_query: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
         place_carriers = [(place, self._carriers[place]) for place in places if place in self._carriers]
         if not place_carriers or not all(carriers.exact for _, carriers in place_carriers):
-            yield from self._in_texts(ranked, relation, slot, bitmap)
+            yield from self._in_texts(ranked_query, relation, slot, bitmap)
             return
         name = self._known.name(slot).id
         for place, carriers in place_carriers:
@@ -401,18 +407,20 @@ class Scoring:
                 if count and bitmap >> keyword & 1
             )
 
-    def _in_texts(self, ranked: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_texts(self, ranked_query: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
         row, name = self._known.row(slot), self._known.name(slot).id
-        keyword_numbers = [keyword for keyword in range(len(ranked.plan.keywords)) if bitmap >> keyword & 1]
+        keyword_numbers = [
+            keyword for keyword in range(len(ranked_query.plan.keywords)) if bitmap >> keyword & 1
+        ]
         for column in self._schema.relations[relation].search_columns:
             if row[column] is not None:
                 text = str(row[column])
-                counts = ranked.keywords.occurrences(relation, column, text)
+                counts = ranked_query.keywords.occurrences(relation, column, text)
                 yield from (
                     (k, name, (relation, column), counts[k], len(text)) for k in keyword_numbers if counts[k]
                 )
-        name_bits = ranked.plan.matcher.names[relation]
+        name_bits = ranked_query.plan.matcher.names[relation]
         yield from ((k, name, (relation, NAME), 1, 0) for k in keyword_numbers if name_bits >> k & 1)
 
     def _counts(self, tick: int) -> TextCounts:

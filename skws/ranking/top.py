@@ -77,17 +77,17 @@ class TopCandidates:
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self._alive.values())
 
-    def offer(self, new: Candidate) -> None:
-        if new.id in self._alive:
-            self.withdraw(new.id)
-        self._alive[new.id] = new
+    def offer(self, entry: Candidate) -> None:
+        if entry.id in self._alive:
+            self.withdraw(entry.id)
+        self._alive[entry.id] = entry
         if len(self.top) < self._size:
-            insort(self.top, new)
-        elif new < self.top[-1]:
+            insort(self.top, entry)
+        elif entry < self.top[-1]:
             heappush(self._waiting, self.top.pop())
-            insort(self.top, new)
+            insort(self.top, entry)
         else:
-            heappush(self._waiting, new)
+            heappush(self._waiting, entry)
         if len(self._waiting) > self._limit:
             self._tidy()
 
@@ -191,10 +191,10 @@ class Top:
         bests = self._groups.values() if self._choice.group else [self._best]
         return (each.result for best in bests for each in best)
 
-    def rescore(self, told: Mapping[str, tuple[Score, float | None]]) -> None:
+    def rescore(self, reports: Mapping[str, tuple[Score, float | None]]) -> None:
         """Rank results, by id, by the scores and starts with which they were reported."""
-        for each in [each for each in self.live() if each.id in told]:
-            score, begin = told[each.id]
+        for each in [each for each in self.live() if each.id in reports]:
+            score, begin = reports[each.id]
             self._remove(each.id)
             self._add(replace(each, score=score, start=begin))
 
@@ -253,17 +253,17 @@ class Top:
 
     def _add(self, result: Result) -> None:
         group = self._group_of(result) if self._group_of else None
-        new = candidate(result, group)
-        if new.expires < FOREVER:
-            heappush(self._ends, (new.expires, new.id))
-            self._expires[new.id] = new.expires
+        entry = candidate(result, group)
+        if entry.expires < FOREVER:
+            heappush(self._ends, (entry.expires, entry.id))
+            self._expires[entry.id] = entry.expires
         if len(self._ends) > 2 * len(self) + 1024:
             self._tidy()
         if group is None:
-            self._best.offer(new)
+            self._best.offer(entry)
             return
-        self._where[new.id] = group
-        self._with_best_of(group, lambda members: members.offer(new))
+        self._where[entry.id] = group
+        self._with_best_of(group, lambda members: members.offer(entry))
 
     def _remove(self, name: str) -> None:
         self._expires.pop(name, None)
@@ -330,10 +330,10 @@ class Top:
         score = result.score and result.score.when(change.at)
         if change.event == "update":
             return replace(result, score=score, place=change)
-        told = replace(result, score=score, place=change, at=None, changed=())
+        report = replace(result, score=score, place=change, at=None, changed=())
         if change.event == "enter":
-            return replace(told, op="+")
-        return replace(told, op="-", end=result.end if change.at is None else change.at)
+            return replace(report, op="+")
+        return replace(report, op="-", end=result.end if change.at is None else change.at)
 
 
 def group_namer(schema: Schema) -> Callable[[Result], str]:

@@ -181,9 +181,9 @@ def digest(name: bytes) -> bytes:
     return blake2b(name, digest_size=16).digest()
 
 
-def digests(before: bytes, names: Sequence[bytes]) -> list[bytes]:
+def digests(prefix: bytes, names: Sequence[bytes]) -> list[bytes]:
     """The digests of many names with a common prefix."""
-    new_state, digests_of = blake2b(before, digest_size=16).copy, []
+    new_state, digests_of = blake2b(prefix, digest_size=16).copy, []
     for name in names:  # one at a time: each state replaces the last one in the processor's caches
         state = new_state()
         state.update(name)

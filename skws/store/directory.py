@@ -129,12 +129,12 @@ class RowStore(Table):
 
     def add(self, rows: Rows, twins: Flags) -> None:
         """Add rows for the next slots."""
-        many = len(rows) >= _MANY
-        if self._lasting and (many or self.size - self._latest[0] >= _MANY):
+        is_large = len(rows) >= _MANY
+        if self._lasting and (is_large or self.size - self._latest[0] >= _MANY):
             self._make_columns()
         self.append((rows.block + len(self._blocks), rows.place, twins))  # type: ignore[arg-type]  # as above
         self._blocks.extend(rows.blocks)
-        if many:
+        if is_large:
             self._begin_latest()
 
     def _make_columns(self) -> None:
@@ -302,11 +302,11 @@ class TupleDirectory:
         if self._times is not None:
             self._times.open((np.zeros(len(block), dtype=np.int64),), size)
 
-    def make_space(self, more: int) -> None:
-        """Reserve space for ``more`` tuples."""
-        self._rows.make_space(more)
+    def make_space(self, count: int) -> None:
+        """Reserve space for ``count`` tuples."""
+        self._rows.make_space(count)
         if self._times is not None:
-            self._times.make_space(more)
+            self._times.make_space(count)
 
     def add(self, relation: Ints, start: Ints, rows: Rows, times: Ints, keyed: Flags) -> None:
         """Add the tuples of the next slots. ``keyed``: True for tuples that are named by a key."""

@@ -116,9 +116,9 @@ class SingleTuples:
             np.flatnonzero(np.isin(relation, list(self.followed)) & is_single & is_lasting) + first
         )
 
-    def make_space(self, more: int) -> None:
-        """Reserve space for ``more`` tuples."""
-        self._tuples.make_space(more)
+    def make_space(self, count: int) -> None:
+        """Reserve space for ``count`` tuples."""
+        self._tuples.make_space(count)
 
     def append(self, hashes: Hashes, is_keyed: Flags) -> None:
         """Add the tuples of the next slots, without an index (``index``)."""

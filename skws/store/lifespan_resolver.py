@@ -391,11 +391,11 @@ class _Plain:
     def _alive(self, order: Ints) -> Flags:
         """True for records with a tuple of their identity that is alive just before them; by ``order``."""
         tick, inserts = self.ticks.take(order), ~self._deletes.take(order)
-        alive = np.zeros(len(order), dtype=bool)
-        alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])
-        alive[self._heads] = False
-        alive[self._heads.take(self._of_slot)] = True
-        return alive
+        is_alive = np.zeros(len(order), dtype=bool)
+        is_alive[1:] = inserts[:-1] & (self._natural.take(order)[:-1] > tick[1:])
+        is_alive[self._heads] = False
+        is_alive[self._heads.take(self._of_slot)] = True
+        return is_alive
 
     def _differs(self, order: Ints) -> Flags:
         """True for records whose identity differs from that of the record before, which has the same hash."""

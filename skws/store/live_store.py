@@ -137,11 +137,11 @@ class LiveStore:
         columns = TupleColumns(batch.relation, batch.start, batch.end, keys, batch.place)
         return first, self.live.insert(columns)
 
-    def make_space(self, more: int) -> None:
-        """Reserve space for ``more`` tuples."""
-        self.live.make_space(more)
-        self.directory.make_space(more)
-        self.singles.make_space(more)
+    def make_space(self, count: int) -> None:
+        """Reserve space for ``count`` tuples."""
+        self.live.make_space(count)
+        self.directory.make_space(count)
+        self.singles.make_space(count)
 
     def append(self, batch: TupleBatch, keys: Ints) -> int:
         """Add tuples that are indexed later, all at once; returns the slot of the first."""

@@ -56,9 +56,9 @@ class FileBitmaps:
     bitmap: npt.NDArray[np.int16]
 
     @classmethod
-    def of(cls, known: KnownBitmaps, numbers: Integers) -> FileBitmaps:
-        """The bitmaps in ``known``. ``numbers``: of all rows that were matched, in the file."""
-        keys, bitmaps = known
+    def of(cls, known_bitmaps: KnownBitmaps, numbers: Integers) -> FileBitmaps:
+        """The bitmaps in ``known_bitmaps``. ``numbers``: of all rows that were matched, in the file."""
+        keys, bitmaps = known_bitmaps
         query_by_key: dict[str, int] = {}  # queries of one key have equal bitmaps
         for query, key in keys.items():
             query_by_key.setdefault(key, query)

@@ -238,43 +238,43 @@ class RowFiles:
     folder: Path
     _open: dict[str, RowFile] = field(default_factory=dict)
 
-    def store(self, lasting: LastingRecords, name: str) -> Stored:
+    def store(self, records: LastingRecords, name: str) -> Stored:
         """Store records: live tuples stay in their files; if there are many others, a new file is written.
 
         ``name``: of the new file. The store of the tuples then refers to the rows in the file.
         """
-        directory = lasting.store.directory
+        directory = records.store.directory
         sizes: dict[BlockFile, int] = {file: file.rows for file in self._open.values()}
-        rows = directory.rows_in_files(lasting.live, sizes)
+        rows = directory.rows_in_files(records.live, sizes)
         live = {file: rows[file] for file in self._open.values()}
         kept_files = self._worth_keeping(live)
-        moving_slots = lasting.slots(lasting.live & ~directory.in_files(kept_files))
-        other_records, files = lasting.leading, [file.told(live[file]) for file in live if file in kept_files]
+        moving_slots = records.slots(records.live & ~directory.in_files(kept_files))
+        other_records, files = records.leading, [file.told(live[file]) for file in live if file in kept_files]
         if len(moving_slots) >= LEAST:
-            file = self._write(name, lasting, moving_slots)
+            file = self._write(name, records, moving_slots)
             files.append(file.told(np.ones(file.rows, dtype=bool)))
         elif len(moving_slots):
             other_records = _in_time(
-                concat_batches([other_records, lasting.insertions_of(moving_slots)])
+                concat_batches([other_records, records.insertions_of(moving_slots)])
             ).compact()
         self.release_pages()
         return Stored(files, other_records)
 
-    def _write(self, name: str, lasting: LastingRecords, slots: Ints) -> RowFile:
+    def _write(self, name: str, records: LastingRecords, slots: Ints) -> RowFile:
         """Write a file for some live tuples."""
-        file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(lasting, slots))
+        file = RowFile.write(self.folder / f"{name}{SUFFIX}", self._insertions(records, slots))
         self._open[file.path.name] = file
         rows = file.read().rows
-        bitmaps = lasting.bitmaps(slots)
+        bitmaps = records.bitmaps(slots)
         if bitmaps is not None and bitmaps.keys:
             FileBitmaps.of(bitmaps, _numbers(rows)).write(file)
-        lasting.store.directory.move(slots, rows)
+        records.store.directory.move(slots, rows)
         return file
 
-    def _insertions(self, lasting: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
+    def _insertions(self, records: LastingRecords, slots: Ints) -> Iterator[RecordBatch]:
         """Insertions of live tuples, in parts; releases the pages of their files."""
         for first in range(0, len(slots), BATCH):
-            yield lasting.insertions_of(slots[first : first + BATCH])
+            yield records.insertions_of(slots[first : first + BATCH])
             for file in self._open.values():
                 file.release()
 

@@ -117,16 +117,18 @@ class KeywordEngine(MeshEngine):
         if self._queries.next + len(plans) > self._sizes.numbers:
             self._renumber_queries(len(plans))
         numbered = [(plan, self._queries.add(plan, self._shares)) for plan in plans]
-        new = {its.number: plan for plan, its in numbered if its.is_new}
-        like = {its.number: its.like for _, its in numbered if its.like is not None}
-        results_by_name = self._begun(new)
+        new_plans = {entry.number: plan for plan, entry in numbered if entry.is_new}
+        equal_numbers = {entry.number: entry.like for _, entry in numbered if entry.like is not None}
+        results_by_name = self._begun(new_plans)
         results: list[Result] = []
         for plan, (number, _, _) in numbered:
-            if number in like:
-                results += self._as_followed(like[number], plan.called, results_by_name[plan.called])
+            if number in equal_numbers:
+                results += self._as_followed(equal_numbers[number], plan.called, results_by_name[plan.called])
             else:
                 results += (
-                    results_by_name[plan.called] if number in new else self._followed(number, plan.called)
+                    results_by_name[plan.called]
+                    if number in new_plans
+                    else self._followed(number, plan.called)
                 )
         return results
 
@@ -167,11 +169,11 @@ class KeywordEngine(MeshEngine):
         self._updates.follow(self._queries.first(number), name, self.now)
         return map(self._updates.as_told, results)
 
-    def _renumber_queries(self, more: int) -> None:
+    def _renumber_queries(self, count: int) -> None:
         """Renumber the queries from 0. Raises UsageError if there are too many queries."""
         queries = self._queries.compacted()
-        if queries.next + more > self._sizes.numbers:
-            raise UsageError(f"{queries.next + more:,} queries: expected at most {self._sizes.numbers:,}")
+        if queries.next + count > self._sizes.numbers:
+            raise UsageError(f"{queries.next + count:,} queries: expected at most {self._sizes.numbers:,}")
         self._searching = None
         self._changed(SchemaChange.between(self.schema, self.schema), queries, self.now)
 

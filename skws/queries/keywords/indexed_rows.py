@@ -154,7 +154,11 @@ class IndexedTables:
         """The rows in ``former_rows`` that ``demand`` skipped for these join values."""
         missed_rows = {}
         for table, numbers in former_rows.items():
-            partner_rows = [rows for other, rows in self._partners(edge, values) if other.relation == table]
+            partner_rows = [
+                rows
+                for partner_table, rows in self._partners(edge, values)
+                if partner_table.relation == table
+            ]
             if partner_rows:
                 missed_rows[table] = np.intersect1d(numbers, np.concatenate(partner_rows))
         return missed_rows
@@ -184,8 +188,8 @@ class IndexedTables:
         positions = np.flatnonzero(self._leads_here[edge])
         edge, values = edge[positions], values[positions]
         for number in distinct(edge).tolist():
-            table, joined = self._by_edge[number]
-            yield table, joined.partners(distinct(values[edge == number]))
+            table, join_index = self._by_edge[number]
+            yield table, join_index.partners(distinct(values[edge == number]))
 
     def _absent(self, table: int, numbers: Ints) -> Flags:
         return ~self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)

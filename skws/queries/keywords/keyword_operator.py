@@ -311,29 +311,29 @@ class KeywordOperator:
         row_keywords = 0 if self._behind is None else self._behind.carried(query)
         return row_keywords | self._formed(query).mesh.carried(query)
 
-    def insert(self, new: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
+    def insert(self, batch: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; returns the results that they complete.
 
         All later ones begin at ``horizon`` or after.
         """
-        bitmaps = self.matching.of(new.rows) if new.bitmaps is None else new.bitmaps
-        keys = self.store.values.of(new.rows)
+        bitmaps = self.matching.of(batch.rows) if batch.bitmaps is None else batch.bitmaps
+        keys = self.store.values.of(batch.rows)
         if self._behind is not None:
-            self._behind.come_before(new.relation, keys, bitmaps)
-        return self._insert(new, keys, bitmaps, horizon)
+            self._behind.come_before(batch.relation, keys, bitmaps)
+        return self._insert(batch, keys, bitmaps, horizon)
 
     def _insert(
-        self, new: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
+        self, batch: TupleBatch, keys: Ints, bitmaps: KeywordBitmaps, horizon: int = ALWAYS
     ) -> list[Partials]:
-        first, inserted = self.store.enter(new, keys)
+        first, inserted = self.store.enter(batch, keys)
         bitmaps = bitmaps.behind(first)
-        self._scoring.arrived(first, new.rows, self._counted(bitmaps))
+        self._scoring.arrived(first, batch.rows, self._counted(bitmaps))
         bitmaps = self._coded(bitmaps)
         partials = [
             mesh.insert(inserted, mesh_labels, horizon) for mesh, mesh_labels in self._meshes.labels(bitmaps)
         ]
         if len(self._worded):
-            word_results, exclusions = self._worded.insert(inserted, new.rows)
+            word_results, exclusions = self._worded.insert(inserted, batch.rows)
             partials.append(word_results)
             self.excluded += exclusions
         return [self._truly_joined(results) for results in partials if len(results)]
@@ -346,12 +346,12 @@ class KeywordOperator:
         self.store.make_space(most)
         matching = FileMatching(self.matching)
         labels, word_labels = [KeywordBitmaps.none()], [KeywordBitmaps.none()]
-        for new in batches:
-            first = self.store.append(new, self.store.values.of(new.rows))
-            labels.append(matching.of(new.rows).behind(first))
-            self._scoring.arrived(first, new.rows, labels[-1])
+        for batch in batches:
+            first = self.store.append(batch, self.store.values.of(batch.rows))
+            labels.append(matching.of(batch.rows).behind(first))
+            self._scoring.arrived(first, batch.rows, labels[-1])
             if len(self._worded):
-                word_labels.append(self._worded.labels(new.rows).behind(first))
+                word_labels.append(self._worded.labels(batch.rows).behind(first))
         matching.keep()
         self._live.index()
         bitmaps = self._coded(KeywordBitmaps.concat(labels))
@@ -367,24 +367,26 @@ class KeywordOperator:
         bitmaps = None if len(self._worded) else self._meshes.bitmaps_of(slots)
         return None if bitmaps is None else KnownBitmaps(keys_of(self.matching.matchers), bitmaps)
 
-    def arrivals(self, removed: Collection[int]) -> TupleBatch:
+    def arrivals(self, removed_relations: Collection[int]) -> TupleBatch:
         """All tuples except those of removed relations and of ``open_tables``, for another operator."""
-        return self.store.arrivals([*removed, *(() if self._behind is None else self._behind.reserve.tables)])
+        return self.store.arrivals(
+            [*removed_relations, *(() if self._behind is None else self._behind.reserve.tables)]
+        )
 
-    def _take_in(self, taken: Taken) -> None:
+    def _take_in(self, rows: Taken) -> None:
         """Insert table rows that no partial result waits for."""
-        new = self._put(taken)
-        self.store.enter(new, self.store.values.of(new.rows))
+        batch = self._put(rows)
+        self.store.enter(batch, self.store.values.of(batch.rows))
 
-    def _insert_rows(self, taken: Taken) -> list[Partials]:
+    def _insert_rows(self, rows: Taken) -> list[Partials]:
         """Insert table rows like tuples of the stream; returns the results that they complete."""
-        new = self._put(taken)
-        return self._insert(new, self.store.values.of(new.rows), self.matching.of(new.rows))
+        batch = self._put(rows)
+        return self._insert(batch, self.store.values.of(batch.rows), self.matching.of(batch.rows))
 
-    def _put(self, taken: Taken) -> TupleBatch:
+    def _put(self, rows: Taken) -> TupleBatch:
         assert self._behind is not None  # noqa: S101 - it provides the rows
-        self._behind.reserve.put(taken, len(self._live))
-        return of_table_rows(taken.blocks, taken.occurrences)
+        self._behind.reserve.put(rows, len(self._live))
+        return of_table_rows(rows.blocks, rows.occurrences)
 
     def _counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """The labels that have not been counted before insertion."""
@@ -455,12 +457,12 @@ class KeywordOperator:
         """The mesh of a query."""
         return self._formed(query).mesh
 
-    def held(self, plans: Mapping[int, Plan], emitted: Iterable[Partials] = ()) -> Held:
+    def held(self, plans: Mapping[int, Plan], emitted_results: Iterable[Partials] = ()) -> Held:
         """The number of entries that the queries hold, and a text that names the largest query.
 
-        ``plans``: by number; ``emitted``: live results.
+        ``plans``: by number; ``emitted_results``: live results.
         """
-        results = [*emitted, *(part for mesh in self.meshes for part in mesh.found)]
+        results = [*emitted_results, *(part for mesh in self.meshes for part in mesh.found)]
         partials = [part for mesh in self.meshes for part in mesh.held()]
         counts = (
             (sum(map(len, results)), "result"),
@@ -495,16 +497,16 @@ class KeywordOperator:
         is_joined = np.ones(len(results), dtype=bool)
         if self.store.values.all_exact:
             return is_joined
-        networks, which = kinds_of(results.query << 32 | results.operator)
+        networks, network_numbers = kinds_of(results.query << 32 | results.operator)
         trees = [
             source_of(query).mesh.network(operator) for query, operator, _ in results.take(networks).rows()
         ]
         is_doubtful = np.array(
             [not all(map(self.store.values.exact, tree.edges[1:])) for tree in trees], dtype=bool
         )
-        rows = np.flatnonzero(is_doubtful[which])
+        rows = np.flatnonzero(is_doubtful[network_numbers])
         members = results.members[rows].tolist()
-        kinds = which[rows].tolist()
+        kinds = network_numbers[rows].tolist()
         is_joined[rows] = [
             self.store.truly_joined(trees[kind], slots) for kind, slots in zip(kinds, members, strict=True)
         ]

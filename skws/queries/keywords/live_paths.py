@@ -197,29 +197,29 @@ class JoinedTuples:
         """For each of some chosen tuples, the number of walks to another chosen one and back."""
         walks = self.count(slots, is_chosen)
         walks -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
-        for one, other in self._alike:  # there by one edge and back by another, either way
-            walks += 2 * self._by_both(one, other, slots, is_chosen)
+        for edge, other_edge in self._alike:  # there by one edge and back by another, either way
+            walks += 2 * self._by_both(edge, other_edge, slots, is_chosen)
         return walks
 
-    def _by_both(self, one: int, other: int, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
+    def _by_both(self, edge: int, other_edge: int, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
         """For each of some tuples, the number of chosen ones to which two parallel edges both lead."""
         live, sets = self._live, self._live.key_sets
         keys = live.tuples.keys
 
-        def values(some: Ints, columns: Ints) -> tuple[Ints, Ints]:
-            return keys[some, columns[one]], keys[some, columns[other]]
+        def values(slots: Ints, columns: Ints) -> tuple[Ints, Ints]:
+            return keys[slots, columns[edge]], keys[slots, columns[other_edge]]
 
         def codes(values: tuple[Ints, Ints]) -> Hashes:
             return mixed(index_hashes(np.zeros(len(values[0]), dtype=np.int64), values[0]), values[1])
 
-        positions = np.flatnonzero(self._joins(one, slots) & self._joins(other, slots))
+        positions = np.flatnonzero(self._joins(edge, slots) & self._joins(other_edge, slots))
         join_values = values(slots.take(positions), sets.source)
         distinct_values = distinct(join_values[0])
         partner_lists = [
-            slot for _, slot in live.partners(np.full(len(distinct_values), one), distinct_values)
+            slot for _, slot in live.partners(np.full(len(distinct_values), edge), distinct_values)
         ]
         partners = np.concatenate([NOTHING, *partner_lists])
-        partners = partners[is_chosen(partners) & (keys[partners, sets.target[other]] != NULL)]
+        partners = partners[is_chosen(partners) & (keys[partners, sets.target[other_edge]] != NULL)]
         partner_codes = np.sort(codes(values(partners, sets.target)))
         own_codes = codes(join_values)
         counts = np.zeros(len(slots))
@@ -281,10 +281,10 @@ class FanLogs(LinkNumbers):
     ``counted``: flags the tuples that count.
     """
 
-    def __init__(self, live: LiveTuples, counted: Callable[[Ints], Flags]) -> None:
+    def __init__(self, live: LiveTuples, is_counted: Callable[[Ints], Flags]) -> None:
         super().__init__()
         self._live = live
-        self._counted = counted
+        self._counted = is_counted
 
     def _find(self, edge: Ints, value: Ints) -> Floats:
         counts = np.zeros(len(edge), dtype=np.int64)
@@ -470,10 +470,10 @@ class LivePaths:
 
     def find(self, size: int) -> None:
         """Find the best results of at most ``size`` tuples, more than before. Raises TimeLimitError."""
-        done, self._done = self._done, size
-        if not done:
+        found_size, self._done = self._done, size
+        if not found_size:
             self._take(self._begun(self._roles.whole))
-        stack = [self._steps(self._begun(self._roles.begins), size, done)]
+        stack = [self._steps(self._begun(self._roles.begins), size, found_size)]
         while stack:
             check()
             steps = stack.pop()
@@ -483,10 +483,10 @@ class LivePaths:
             for walks in self._gone(steps.take(slice(_TOGETHER))):
                 at_end = self._roles.is_end(walks.members[:, -1])
                 length = walks.members.shape[1]
-                if length > done:
+                if length > found_size:
                     self._take(walks.take(np.flatnonzero(at_end)))
                 if length < size:
-                    stack.append(self._steps(walks.take(np.flatnonzero(~at_end)), size, done))
+                    stack.append(self._steps(walks.take(np.flatnonzero(~at_end)), size, found_size))
 
     def _take(self, walks: WeighedWalks) -> None:
         """Add results; those that can no longer be among the best are dropped."""
@@ -512,11 +512,11 @@ class LivePaths:
         self._found, self._orders = [partials], [orders]
 
     def _begun(self, slots: Ints) -> WeighedWalks:
-        nothing = np.empty((len(slots), 0), dtype=np.int64)
-        none = np.zeros(len(slots))
-        return WeighedWalks(slots[:, None], nothing, none, none, self._weights.take(slots))
+        no_edges = np.empty((len(slots), 0), dtype=np.int64)
+        zeros = np.zeros(len(slots))
+        return WeighedWalks(slots[:, None], no_edges, zeros, zeros, self._weights.take(slots))
 
-    def _steps(self, walks: WeighedWalks, size: int, done: int) -> Steps:
+    def _steps(self, walks: WeighedWalks, size: int, found_size: int) -> Steps:
         """The continuations of some walks that may lead to good results."""
         length = walks.members.shape[1]
         links = self._joined.links(walks.members[:, -1])
@@ -525,7 +525,7 @@ class LivePaths:
             walks.arrived.take(links.position), self._fans.of(links.edge, links.value)
         )
         ceilings = np.full(len(links.edge), -inf)
-        for joins in range(max(1, done + 1 - length), size - length + 1):
+        for joins in range(max(1, found_size + 1 - length), size - length + 1):
             weights_ahead = self._most_ahead(joins).of(links.edge, links.value)
             leading = np.flatnonzero(weights_ahead > -inf)
             specific = np.exp(logs.take(leading) + weights_ahead.take(leading))

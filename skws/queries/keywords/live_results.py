@@ -107,10 +107,10 @@ class LiveResults:
 class EmittedResults(LiveResults):
     """The live results that were emitted."""
 
-    def __init__(self, emitter: ResultEmitter, known: TupleDirectory) -> None:
+    def __init__(self, emitter: ResultEmitter, directory: TupleDirectory) -> None:
         super().__init__()
         self._emitter = emitter
-        self._known = known
+        self._known = directory
 
     def report(
         self,

@@ -104,10 +104,10 @@ class Labelled(NamedTuple):
 class LiveWords:
     """The words of the live tuples of ``known``, from the first slot on; searches index the rest."""
 
-    def __init__(self, schema: Schema, live: LiveTuples, known: TupleDirectory) -> None:
+    def __init__(self, schema: Schema, live: LiveTuples, directory: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
-        self._known = known
+        self._known = directory
         self._stored: StoredTuples | None = None
         self._begin()
 
@@ -178,7 +178,7 @@ class LiveWords:
         words.keep(_WORDS)
         return words
 
-    def completions(self, start: str, most: int, alive: Callable[[Ints], Flags]) -> list[tuple[str, int]]:
+    def completions(self, start: str, most: int, is_alive: Callable[[Ints], Flags]) -> list[tuple[str, int]]:
         """The words that begin with ``start`` (folded) and occur in the most live tuples, with their number.
 
         A word counts the tuples that a search for it finds. Raises TimeLimitError.
@@ -195,7 +195,7 @@ class LiveWords:
             if len(numbers_by_word) == most:
                 break
             check()
-            if number := int(alive(self._found_by(word, analyzer)).sum()):
+            if number := int(is_alive(self._found_by(word, analyzer)).sum()):
                 numbers_by_word[word] = numbers_by_word.get(word, 0) + number
         return sorted(numbers_by_word.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -331,16 +331,16 @@ class LiveWords:
             check()
             self._learn(slots[first : first + _PIECE])
 
-    def _learn(self, new: Ints) -> None:
+    def _learn(self, row_slots: Ints) -> None:
         """Index the rows in some slots, in order."""
         texts: defaultdict[Place, list[tuple[Ints, Texts]]] = defaultdict(list)
-        for block, positions, places in self._known.some_rows(new).by_block():
+        for block, positions, places in self._known.some_rows(row_slots).by_block():
             for column in self._schema.relations[block.relation].search_columns:
-                texts[block.relation, column].append((new[positions], block.texts_at(column, places)))
+                texts[block.relation, column].append((row_slots[positions], block.texts_at(column, places)))
         for place, pieces in texts.items():
             analyzer = self._analyzer(*place)
             words = self._words.setdefault(analyzer, WordNumbers(analyzer))
-            all_texts = Texts.concat([some for _, some in pieces])
+            all_texts = Texts.concat([block_texts for _, block_texts in pieces])
             chunk_occurrences = occurrences(all_texts, analyzer)
             stem_chunks, number = words.of(chunk_occurrences.chunks)
             counts = np.bincount(stem_chunks, minlength=len(chunk_occurrences.chunks))

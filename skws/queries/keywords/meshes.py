@@ -138,8 +138,8 @@ class SharedPlans:
 
     def compacted(self) -> SharedPlans:
         """The same queries in the same order, with numbers from 0 on."""
-        numbers = {number: new for new, number in enumerate(self._plans)}
-        plans = {new: self._plans[number] for number, new in numbers.items()}
+        numbers = {number: new_number for new_number, number in enumerate(self._plans)}
+        plans = {new_number: self._plans[number] for number, new_number in numbers.items()}
         return self._with(plans, numbers, len(numbers))
 
     def over(self, schema: Schema) -> SharedPlans:

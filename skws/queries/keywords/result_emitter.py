@@ -111,7 +111,7 @@ class ResultEmitter:
         self,
         queries: Callable[[int], ResultSource],
         live: LiveTuples,
-        known: TupleDirectory,
+        directory: TupleDirectory,
         scoring: Scoring,
         window: Window,
         schema: Schema,
@@ -121,7 +121,7 @@ class ResultEmitter:
         self._outlines = NetworkTemplates(schema)
         self._forget_queries()
         self._live = live
-        self._known = known
+        self._known = directory
         self._scoring = scoring
         self._window = window
 
@@ -195,14 +195,14 @@ class ResultEmitter:
             rows = np.arange(len(part)) if order is None else order
             window_ends, times = (each.take(rows) for each in self._natural(part.members))
             ends = np.full(len(part), FOREVER) if by_position(self._window) else window_ends
-            formed = builder.results("+", rows, *_lifespans(times, ends), snapshot=snapshot)
+            results = builder.results("+", rows, *_lifespans(times, ends), snapshot=snapshot)
             if len(self._scoring):
-                formed = self._judged(part.take(rows), window_ends, formed, snapshot=snapshot)
+                results = self._judged(part.take(rows), window_ends, results, snapshot=snapshot)
             ticks = part.start.take(rows).tolist()
             if order is None:
-                yield from map(completed, ticks, formed)
+                yield from map(completed, ticks, results)
             else:
-                yield Completed(ticks, formed)
+                yield Completed(ticks, results)
 
     def _ends_early(self, results: Partials) -> Flags:
         """Flags the results one of whose tuples is deleted."""
@@ -259,14 +259,14 @@ class ResultEmitter:
         return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
 
     def _judged(
-        self, results: Partials, window_ends: Ints, formed: list[Result], *, snapshot: bool
+        self, rows: Partials, window_ends: Ints, results: list[Result], *, snapshot: bool
     ) -> list[Result]:
         """Results with the scores that their queries require."""
-        trees = [self.tree(row) for row in results.rows()]
-        scores = self._scoring.of(results, trees, window_ends, snapshot=snapshot)
+        trees = [self.tree(row) for row in rows.rows()]
+        scores = self._scoring.of(rows, trees, window_ends, snapshot=snapshot)
         return [
             result if score is None else score.given_to(result)
-            for result, score in zip(formed, scores, strict=True)
+            for result, score in zip(results, scores, strict=True)
         ]
 
     def natural_end(self, members: Ints) -> Ints:

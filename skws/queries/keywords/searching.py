@@ -79,17 +79,17 @@ class LiveSearch:
         schema: Schema,
         window: Window,
         live: LiveTuples,
-        known: TupleDirectory,
+        directory: TupleDirectory,
         meshes: Meshes,
         scoring: Scoring,
         agreeing: Agreeing,
     ) -> None:
-        self.words = LiveWords(schema, live, known)
+        self.words = LiveWords(schema, live, directory)
         self._networks = PathNetworks(schema)
         self._schema = schema
         self._window = window
         self._live = live
-        self._known = known
+        self._known = directory
         self._meshes = meshes
         self._scoring = scoring
         self._agreeing = agreeing

@@ -104,6 +104,6 @@ class StreamEngine(KeywordEngine):
             self._order.reach(int(ticks[-1]))
         return OrderedBatch(batch, position, None, self.by_count, self._order.horizon)
 
-    def _late(self, record: Record, reached: int) -> None:
+    def _late(self, record: Record, latest: int) -> None:
         self.counts.late += 1
-        self._on_late(record, reached)
+        self._on_late(record, latest)

@@ -57,8 +57,8 @@ class Begin(NamedTuple):
 def updated(before: Result, after: Result, begin: float | None) -> Result | None:
     """The update of a result from one version to the next; None if nothing visible changed."""
     changed = changes(before.tuples, after.tuples)
-    same = before.network == after.network and before.until == after.end and not changed
-    if same and not _fades(after) and _keywords(before) == _keywords(after):
+    is_same = before.network == after.network and before.until == after.end and not changed
+    if is_same and not _fades(after) and _keywords(before) == _keywords(after):
         return None
     return replace(after, op="~", start=begin, at=after.start, changed=changed, snapshot=False)
 
@@ -169,7 +169,7 @@ class Updates:
         """
         self._new.clear()
         self._begins.clear()
-        self._expected.update(((each.name, each.id), each) for each in begins)
+        self._expected.update(((begin.name, begin.id), begin) for begin in begins)
 
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once there are many.
@@ -183,11 +183,11 @@ class Updates:
             self._limit = 2 * len(self._begins) + _LEAST
 
     def _keep(self, lives: Callable[[Begin], bool]) -> None:
-        self._begins = {name: each for name, each in self._begins.items() if lives(each)}
-        self._expected = {name: each for name, each in self._expected.items() if lives(each)}
-        self._new = {name: each for name, each in self._new.items() if lives(each)}
+        self._begins = {name: begin for name, begin in self._begins.items() if lives(begin)}
+        self._expected = {name: begin for name, begin in self._expected.items() if lives(begin)}
+        self._new = {name: begin for name, begin in self._new.items() if lives(begin)}
 
-    def begin_anew(self, ended: Iterable[Result]) -> None:
+    def begin_anew(self, results: Iterable[Result]) -> None:
         """Called after a change of the schema ended results: the same versions may begin again."""
         # The retractions have already been noted for the log.
 
@@ -281,7 +281,7 @@ class Updates:
 
     def _note(self, begins: Iterable[Begin]) -> None:
         """Note begins for the log."""
-        self._new.update(((each.name, each.id), each) for each in begins)
+        self._new.update(((begin.name, begin.id), begin) for begin in begins)
 
 
 class CountedUpdates(Updates):
@@ -409,8 +409,10 @@ def found_again(update: Result) -> Result:
 @lru_cache(maxsize=8)
 def _keyed(schema: Schema) -> set[str]:
     """The relations whose rows may be updated."""
-    removed = schema.evolution.removed_relations
-    present = (relation for number, relation in enumerate(schema.relations) if number not in removed)
+    removed_relations = schema.evolution.removed_relations
+    present = (
+        relation for number, relation in enumerate(schema.relations) if number not in removed_relations
+    )
     return {relation.name for relation in present if relation.key and not relation.table}
 
 
@@ -458,7 +460,7 @@ class CorrectedUpdates(Updates):
     def _corrected(self, results: Iterable[Result]) -> Iterator[Result]:
         """The results with rows that may be updated."""
         keyed = _keyed(self.schema)
-        return (one for one in results if any(each.relation in keyed for each in one.tuples))
+        return (result for result in results if any(member.relation in keyed for member in result.tuples))
 
     def __len__(self) -> int:
         return len(self._known)
@@ -628,9 +630,9 @@ class CorrectedUpdates(Updates):
         return Begin(last.result.name, last.result.id, last.start, begin, last.result.end)
 
 
-def updates_of(schema: Schema, lifespans: Window, lateness: int, told: ToldUpdates) -> Updates:
+def updates_of(schema: Schema, lifespans: Window, lateness: int, choice: ToldUpdates) -> Updates:
     """The ``Updates`` of an engine; ``lateness``: in microseconds, 0 under a count window."""
-    replaces = told is ToldUpdates.REPLACE
+    replaces = choice is ToldUpdates.REPLACE
     if isinstance(lifespans, ArrivalWindow):
         return CountedUpdates(schema, lifespans, replaces=replaces)
     return CorrectedUpdates(schema, replaces=replaces) if lateness else Updates(schema, replaces=replaces)

@@ -94,24 +94,24 @@ class WordSearches:
 
         ``index``: the words of the first live rows.
         """
-        new: dict[int, Slot] = {}
-        self.joins.ask({number: self._asked(plan, new) for number, plan in plans.items()})
-        self._matching.add(new)
+        new_words: dict[int, Slot] = {}
+        self.joins.ask({number: self._asked(plan, new_words) for number, plan in plans.items()})
+        self._matching.add(new_words)
         for number, plan in plans.items():
             self.queries[number] = MeshTenant(self.joins, plan)
             exclusions = (each for slot in plan.query.exclusions for each in slot.alternatives)
             if conditions := [each for each in exclusions if isinstance(each, Condition)]:
                 self._conditions[number] = conditions
-        return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new, rows, index))))
+        return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new_words, rows, index))))
 
-    def _carrying(self, new: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
+    def _carrying(self, new_words: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
-        if not 0 < len(new) <= FEW_WORDS:
-            return words_of(self._schema, new, rows)
-        slots, words = spread(index.label(0, matcher_of(self._schema, new)).bitmaps, new)
+        if not 0 < len(new_words) <= FEW_WORDS:
+            return words_of(self._schema, new_words, rows)
+        slots, words = spread(index.label(0, matcher_of(self._schema, new_words)).bitmaps, new_words)
         if index.covered == len(rows):
             return slots, words
-        later_slots, later_words = words_of(self._schema, new, rows.take(slice(index.covered, None)))
+        later_slots, later_words = words_of(self._schema, new_words, rows.take(slice(index.covered, None)))
         return np.concatenate([slots, later_slots + index.covered]), np.concatenate([words, later_words])
 
     def remove(self, query: int) -> None:
@@ -164,24 +164,24 @@ class WordSearches:
                 flags[position] &= not any(satisfied(each, rows[slot]) for each in tuple_conditions)
         return partials if flags.all() else partials.take(flags)
 
-    def _asked(self, plan: Plan, new: dict[int, Slot]) -> WordSearch:
+    def _asked(self, plan: Plan, new_words: dict[int, Slot]) -> WordSearch:
         query = plan.query
-        words = tuple(self._word(slot, new) for slot in query.slots)
-        exclusions = tuple(self._word(slot, new) for slot in _of_words(query.exclusions))
+        words = tuple(self._word(slot, new_words) for slot in query.slots)
+        exclusions = tuple(self._word(slot, new_words) for slot in _of_words(query.exclusions))
         return WordSearch(words, plan.max_size, exclusions, query.without, query.without_joins)
 
-    def _word(self, slot: Slot, new: dict[int, Slot]) -> int:
-        word = self._by_slot.get(id(slot)) or self._asked_by(slot, new)
+    def _word(self, slot: Slot, new_words: dict[int, Slot]) -> int:
+        word = self._by_slot.get(id(slot)) or self._asked_by(slot, new_words)
         word.users += 1
         return word.number
 
-    def _asked_by(self, slot: Slot, new: dict[int, Slot]) -> AskedWord:
+    def _asked_by(self, slot: Slot, new_words: dict[int, Slot]) -> AskedWord:
         word = frozenset(slot.alternatives)
         entry = self._words.get(word)
         if entry is None:
             entry = self._words[word] = AskedWord(word, self._next)
             self._next += 1
-            new[entry.number] = slot
+            new_words[entry.number] = slot
         if len(entry.slots) < _SLOTS:
             entry.slots.append(slot)
             self._by_slot[id(slot)] = entry

@@ -315,15 +315,20 @@ class SliceRun:
                 yield batch if end - begin == len(batch) else batch.take(slice(begin, end))
 
 
-def summed(counts: Counts, others: Counts) -> Counts:
+def summed(counts: Counts, other_counts: Counts) -> Counts:
     """The sum of two slices' counts, but the maximum of ``kept``."""
-    sums = {one.name: getattr(counts, one.name) + getattr(others, one.name) for one in fields(Counts)}
-    return Counts(**{**sums, "kept": max(counts.kept, others.kept)})
+    sums = {
+        field.name: getattr(counts, field.name) + getattr(other_counts, field.name)
+        for field in fields(Counts)
+    }
+    return Counts(**{**sums, "kept": max(counts.kept, other_counts.kept)})
 
 
 def less(counts: Counts, before: Counts) -> Counts:
     """The counts since ``before``; ``kept`` is unchanged."""
-    differences = {one.name: getattr(counts, one.name) - getattr(before, one.name) for one in fields(Counts)}
+    differences = {
+        field.name: getattr(counts, field.name) - getattr(before, field.name) for field in fields(Counts)
+    }
     return Counts(**{**differences, "kept": counts.kept})
 
 

@@ -68,12 +68,12 @@ class Deletions:
         position of the next insertion. ``held_until``: the last tick at which a
         window may hold the tuple at a position.
         """
-        ended = Ended()
+        ended_tuples = Ended()
         for tick, relation, row, delete in records:
             live_by_key = self._known.setdefault(relation, {})
             if not row:  # a truncation
                 all_positions = chain.from_iterable(live_by_key.values())
-                ended.ends.update(
+                ended_tuples.ends.update(
                     (position, tick) for position in all_positions if held_until(position) >= tick
                 )
                 live_by_key.clear()
@@ -83,16 +83,16 @@ class Deletions:
             while live and held_until(live[0]) < tick:
                 live.pop(0)
             _, _, keyed = key
-            ended.unmatched += delete and not live
+            ended_tuples.unmatched += delete and not live
             if live and (keyed or delete):
-                ended.ends[live.pop(0)] = tick
+                ended_tuples.ends[live.pop(0)] = tick
             if not delete:
                 live.append(tick)
             if live:
                 live_by_key[key] = live
             else:
                 live_by_key.pop(key, None)
-        return ended
+        return ended_tuples
 
     def keep(self, positions: Collection[int]) -> None:
         """Forget all tuples except those at ``positions``."""

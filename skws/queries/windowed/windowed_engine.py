@@ -81,11 +81,11 @@ class WaitingResults(LiveResults):
         end = holding.ends(first, last, self._members.key_of(results.members)[1])
         return np.where(end < results.end, end, FOREVER)
 
-    def _events(self, results: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
-        times = self._operator.store.directory.times[results.members]
-        begins = np.where(self._streaming(results), times, ALWAYS).max(axis=1)
-        formed = self._operator.emitter.results(results, begins, time)
-        for result, tick in zip(formed, ends.tolist(), strict=True):
+    def _events(self, rows: Partials, ends: Ints, time: Ints) -> Iterator[Event]:
+        times = self._operator.store.directory.times[rows.members]
+        begins = np.where(self._streaming(rows), times, ALWAYS).max(axis=1)
+        results = self._operator.emitter.results(rows, begins, time)
+        for result, tick in zip(results, ends.tolist(), strict=True):
             yield completed(tick, result)
 
 

@@ -211,7 +211,9 @@ Fans: TypeAlias = tuple[int, int]
 """The number of tuples to which a join leads from the node nearer to the root, and from the other node."""
 
 
-def passed(parents: Sequence[int], joins: Sequence[str], fans: Sequence[Fans]) -> Iterator[tuple[int, int]]:
+def passed_joins(
+    parents: Sequence[int], joins: Sequence[str], fans: Sequence[Fans]
+) -> Iterator[tuple[int, int]]:
     """The joins by which a result passes through a tree's nodes, each as its lower node and its fan.
 
     These are all joins at a node except the one with the largest fan; among equal fans, the one whose name
@@ -228,7 +230,7 @@ def passed(parents: Sequence[int], joins: Sequence[str], fans: Sequence[Fans]) -
 
 
 def log_of_fans(fans: npt.NDArray[np.int64]) -> Floats:
-    """The logarithms of the factors of ``passed`` joins in the part ``specificity``, from their fans."""
+    """The logarithms of the factors of ``passed_joins`` in the part ``specificity``, from their fans."""
     logarithm: Floats = -np.log(1 + np.log2(np.maximum(fans, 1)))
     return logarithm
 

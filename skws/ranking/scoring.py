@@ -27,7 +27,7 @@ from skws.ranking.rankings import (
     keyword_share,
     letters,
     naming,
-    passed,
+    passed_joins,
     ranking_named,
     referring,
     standing,
@@ -60,7 +60,7 @@ InTuple: TypeAlias = Callable[[int, int, int], tuple[Carried, ...]]
 """The keywords of a bitmap that a tuple carries, by relation, slot and bitmap."""
 
 
-class Ranked(NamedTuple):
+class RankedQuery(NamedTuple):
     """A query with a ranking."""
 
     plan: Plan
@@ -70,7 +70,7 @@ class Ranked(NamedTuple):
     explain: bool
 
     @classmethod
-    def of(cls, plan: Plan) -> Ranked | None:
+    def of(cls, plan: Plan) -> RankedQuery | None:
         """The query of a plan; None if the plan has no ranking."""
         choice = plan.ranking
         if choice is None:
@@ -108,13 +108,13 @@ class TextCounts:
         self._containing = cache(containing)
         self._referring: dict[int, float] = {}
 
-    def of(self, query: int, place: Place, keyword: int) -> Counted:
+    def of(self, query: int, place: Place, keyword: int) -> PlaceCounts:
         """The counts for the texts of a place and a keyword; for names, there is a text for each tuple."""
         relation, column = place
         if column == NAME:
-            return Counted(self._tuples(), 0, 1, self._refer(relation))
+            return PlaceCounts(self._tuples(), 0, 1, self._refer(relation))
         texts, characters = self._texts(place)
-        return Counted(texts, characters, self._containing(query, place, keyword), self._refer(relation))
+        return PlaceCounts(texts, characters, self._containing(query, place, keyword), self._refer(relation))
 
     def _tuples(self) -> int:
         return sum(self._texts((relation, NAME))[0] for relation in range(len(self._schema.relations)))
@@ -126,7 +126,7 @@ class TextCounts:
         return self._referring[relation]
 
 
-class Counted(NamedTuple):
+class PlaceCounts(NamedTuple):
     """The texts of a place, their characters, and the texts with a keyword; ``referring`` as in ``Match``."""
 
     texts: int
@@ -144,9 +144,9 @@ class Scoring:
     def __init__(self, schema: Schema, live: LiveTuples, directory: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
-        self._known = directory
-        self._queries: dict[int, Ranked] = {}
-        self._corpus: TextStatistics | None = None  # None until a query needs it
+        self._directory = directory
+        self._queries: dict[int, RankedQuery] = {}
+        self._statistics: TextStatistics | None = None  # None until a query needs it
         self._stays = False
         self._carriers: Mapping[Place, Carriers] = {}  # of the current search
         self._latest = ALWAYS
@@ -162,8 +162,8 @@ class Scoring:
     def tables(self, tables: Mapping[int, TableTexts]) -> None:
         """Set the tables, by relation, whose rows join the live tuples only on demand."""
         self._tables = tables
-        if self._corpus is not None:
-            self._corpus.add_tables(tables)
+        if self._statistics is not None:
+            self._statistics.add_tables(tables)
 
     def add(self, query: int, plan: Plan, bitmaps: KeywordBitmaps) -> None:
         """Score the results of a query if its plan asks for it; ``bitmaps``: of the live tuples."""
@@ -183,29 +183,29 @@ class Scoring:
                 flags = (frequencies > 0).astype(np.int64)
                 ranked_query.keywords.add_flags(place, tuples.start[slots], tuples.end[slots], flags)
 
-    def _ranked(self, query: int, plan: Plan) -> Ranked | None:
+    def _ranked(self, query: int, plan: Plan) -> RankedQuery | None:
         """A query whose results get scores; None if its plan asks for none."""
-        ranked_query = Ranked.of(plan)
+        ranked_query = RankedQuery.of(plan)
         if ranked_query is None:
             return None
         tuples = self._live.tuples
-        if self._corpus is None:
-            self._corpus = TextStatistics(self._schema)
-            self._corpus.add_tables(self._tables)
-            self._corpus.add(self._known.rows, tuples.start, tuples.end)
+        if self._statistics is None:
+            self._statistics = TextStatistics(self._schema)
+            self._statistics.add_tables(self._tables)
+            self._statistics.add(self._directory.rows, tuples.start, tuples.end)
             self._latest = int(tuples.start.max(initial=ALWAYS))
         self._queries[query] = ranked_query
         return ranked_query
 
     def count_rows(self, query: int, relation: int, rows: list[Row]) -> None:
-        """Count rows of a table with keywords of a query; ``arrived`` skips them."""
+        """Count rows of a table with keywords of a query; ``add_arrivals`` skips them."""
         keywords = self._queries[query].keywords
         keywords.add(
             ((relation, row) for row in rows), np.full(len(rows), ALWAYS), np.full(len(rows), FOREVER)
         )
         keywords.forget(ALWAYS)  # sums them up
 
-    def stay(self) -> None:
+    def keep_statistics(self) -> None:
         """From the next query on, keep the counts of all texts, even between searches."""
         self._stays = True
 
@@ -225,7 +225,7 @@ class Scoring:
             weights,
             greatest,
             self._live,
-            self._known.times,
+            self._directory.times,
             self._latest,
         )
 
@@ -255,34 +255,34 @@ class Scoring:
         self._queries.pop(query, None)
         self._carriers = {}
         if not (self._queries or self._stays):
-            self._corpus = None
+            self._statistics = None
 
-    def arrived(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
+    def add_arrivals(self, first: int, rows: Rows, bitmaps: KeywordBitmaps) -> None:
         """Add the tuples from slot ``first`` on, which just arrived; ``bitmaps`` by slot."""
-        if self._corpus is None:
+        if self._statistics is None:
             return
         start, end = self._live.tuples.start, self._live.tuples.end
-        self._corpus.add(rows, start[first:], end[first:])
+        self._statistics.add(rows, start[first:], end[first:])
         self._latest = max(self._latest, int(start[first:].max(initial=ALWAYS)))
         for query, ranked_query in self._queries.items():
             slots = bitmaps.tuple[(bitmaps.query == query) & (bitmaps.bitmap > 0)]
             ranked_query.keywords.add(self._rows(slots), start[slots], end[slots])
 
-    def ended(self, slots: Ints, ticks: Ints) -> None:
+    def add_ends(self, slots: Ints, ticks: Ints) -> None:
         """Record tuples that end early."""
-        if self._corpus is None or not len(slots):
+        if self._statistics is None or not len(slots):
             return
         tuples = self._live.tuples
         former_ends, end = tuples.end[slots], np.maximum(ticks, tuples.start[slots])
-        self._corpus.end(self._known.some_rows(slots), former_ends, end)
+        self._statistics.end(self._directory.some_rows(slots), former_ends, end)
         for ranked_query in self._queries.values():
             ranked_query.keywords.end(self._rows(slots), former_ends, end)
 
     def forget(self, horizon: int) -> None:
         """Drop statistics before ``horizon``, since no more results are found there."""
-        if self._corpus is None:
+        if self._statistics is None:
             return
-        self._corpus.forget(horizon)
+        self._statistics.forget(horizon)
         for ranked_query in self._queries.values():
             ranked_query.keywords.forget(horizon)
 
@@ -314,16 +314,16 @@ class Scoring:
 
     def _score(
         self,
-        ranked_query: Ranked,
+        ranked_query: RankedQuery,
         tree: Tree,
         members: list[int],
-        count: Callable[[Place, int], Counted],
+        count: Callable[[Place, int], PlaceCounts],
         joins: tuple[JoinFan, ...],
         in_tuple: InTuple,
     ) -> Score:
         """The score of one result over its tree; ``members`` are slots, below 0 for none."""
         slots = [slot for slot in members if slot >= 0]
-        times = [int(self._known.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
+        times = [int(self._directory.times[slot]) for slot in slots if self._live.tuple_in(slot)[1] != ALWAYS]
         newest = max(times, default=None)
         evidence = Evidence(
             tuple(self._matches(ranked_query, tree, slots, count, in_tuple)),
@@ -354,16 +354,16 @@ class Scoring:
             for number, fans_of in pairs.items():
                 tree = trees[number]
                 names = [self._schema.joins[edge // 2].name for edge in tree.edges[1:]]
-                for node, fan in passed(tree.parents, names, fans_of):
+                for node, fan in passed_joins(tree.parents, names, fans_of):
                     joins_of[number].append(JoinFan(names[node - 1], fan))
         return [tuple(sorted(each, key=lambda fan: (fan.name, fan.tuples))) for each in joins_of]
 
     def _matches(
         self,
-        ranked_query: Ranked,
+        ranked_query: RankedQuery,
         tree: Tree,
         slots: list[int],
-        count: Callable[[Place, int], Counted],
+        count: Callable[[Place, int], PlaceCounts],
         in_tuple: InTuple,
     ) -> Iterator[Match]:
         """The matches, in an order that does not depend on the root of the tree."""
@@ -390,7 +390,9 @@ class Scoring:
     def _in_tuple_of(self, query: int, relation: int, slot: int, bitmap: int) -> tuple[Carried, ...]:
         return tuple(self._in_tuple(self._queries[query], relation, slot, bitmap))
 
-    def _in_tuple(self, ranked_query: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_tuple(
+        self, ranked_query: RankedQuery, relation: int, slot: int, bitmap: int
+    ) -> Iterator[Carried]:
         # A search already knows the positions of its words, and texts can be long.
         columns = (*self._schema.relations[relation].search_columns, NAME)
         places = ((relation, column) for column in columns)
@@ -398,7 +400,7 @@ class Scoring:
         if not place_carriers or not all(carriers.exact for _, carriers in place_carriers):
             yield from self._in_texts(ranked_query, relation, slot, bitmap)
             return
-        name = self._known.name(slot).id
+        name = self._directory.name(slot).id
         for place, carriers in place_carriers:
             frequencies, length = carriers.at(slot)
             yield from (
@@ -407,9 +409,11 @@ class Scoring:
                 if count and bitmap >> keyword & 1
             )
 
-    def _in_texts(self, ranked_query: Ranked, relation: int, slot: int, bitmap: int) -> Iterator[Carried]:
+    def _in_texts(
+        self, ranked_query: RankedQuery, relation: int, slot: int, bitmap: int
+    ) -> Iterator[Carried]:
         """Keyword, tuple, place, occurrences and length for each keyword in each attribute of a tuple."""
-        row, name = self._known.row(slot), self._known.name(slot).id
+        row, name = self._directory.row(slot), self._directory.name(slot).id
         keyword_numbers = [
             keyword for keyword in range(len(ranked_query.plan.keywords)) if bitmap >> keyword & 1
         ]
@@ -425,7 +429,7 @@ class Scoring:
 
     def _counts(self, tick: int) -> TextCounts:
         """Counts among the tuples alive at a tick."""
-        corpus, queries = self._corpus, self._queries
+        corpus, queries = self._statistics, self._queries
         assert corpus is not None  # noqa: S101 - queries have a ranking
         return TextCounts(
             self._schema,
@@ -435,4 +439,4 @@ class Scoring:
 
     def _rows(self, slots: Ints) -> Iterator[tuple[int, Row]]:
         relations = self._live.tuples.relation
-        return ((int(relations[slot]), self._known.row(slot)) for slot in slots.tolist())
+        return ((int(relations[slot]), self._directory.row(slot)) for slot in slots.tolist())

@@ -53,18 +53,18 @@ class _SlotCounts(ChunkMemory[int]):
 
     def __init__(self, slot: Slot, relation: int, column: int) -> None:
         super().__init__()
-        self._at = slot, relation, column
-        self._whole = any(isinstance(each, Phrase) for each in slot.alternatives)
+        self._key = slot, relation, column
+        self._has_phrase = any(isinstance(each, Phrase) for each in slot.alternatives)
         self._hopeless = hopeless(slot.alternatives)
         self._analyzer = slot.alternatives[0].analyzer
 
     def count(self, text: str) -> int:
-        if self._whole:
-            return occurrences(*self._at, text)
+        if self._has_phrase:
+            return occurrences(*self._key, text)
         return sum(map(self.__getitem__, chunks(text, self._analyzer)))
 
     def look_up(self, chunk: str) -> int:
-        return 0 if self._hopeless(chunk) else occurrences(*self._at, chunk)
+        return 0 if self._hopeless(chunk) else occurrences(*self._key, chunk)
 
 
 class TickSums:
@@ -126,31 +126,31 @@ class LiveSums:
     """Sums over the tuples that are alive at an instant, from their lifespans."""
 
     def __init__(self, width: int) -> None:
-        self._come = TickSums(width)
-        self._gone = TickSums(width)
+        self._starts = TickSums(width)
+        self._ends = TickSums(width)
 
     def add(self, start: Ints, end: Ints, values: Ints) -> None:
         """Add tuples, each with its values, which count in the sums while it is alive."""
-        self._come.add(start, values)
-        self._go(end, values)
+        self._starts.add(start, values)
+        self._add_ends(end, values)
 
     def end(self, former: Ints, end: Ints, values: Ints) -> None:
         """Set earlier ends of tuples."""
-        self._go(former, -values)
-        self._go(end, values)
+        self._add_ends(former, -values)
+        self._add_ends(end, values)
 
     def at(self, ticks: Ints) -> Ints:
         """A row of sums for each tick."""
-        sums: Ints = self._come.at(ticks) - self._gone.at(ticks)
+        sums: Ints = self._starts.at(ticks) - self._ends.at(ticks)
         return sums
 
     def forget(self, tick: int) -> None:
-        self._come.forget(tick)
-        self._gone.forget(tick)
+        self._starts.forget(tick)
+        self._ends.forget(tick)
 
-    def _go(self, ticks: Ints, values: Ints) -> None:
+    def _add_ends(self, ticks: Ints, values: Ints) -> None:
         is_finite = ticks < FOREVER
-        self._gone.add(ticks[is_finite], values[is_finite])
+        self._ends.add(ticks[is_finite], values[is_finite])
 
 
 Place: TypeAlias = tuple[int, int]
@@ -165,12 +165,12 @@ _REMEMBERED: Final = 1 << 14
 class Carriers(NamedTuple):
     """The live tuples with keywords of a query in a place.
 
-    ``often``: a row for each slot with the number of occurrences of each keyword; upper bounds unless
+    ``frequencies``: a row for each slot with the number of occurrences of each keyword; upper bounds unless
     ``exact``. ``lengths``: the lengths of the texts.
     """
 
     slots: Ints
-    often: Ints
+    frequencies: Ints
     lengths: Ints
     exact: bool
 
@@ -178,8 +178,8 @@ class Carriers(NamedTuple):
         """The number of occurrences of each keyword in the text of a tuple, and the length of the text."""
         row = int(np.searchsorted(self.slots, slot))
         if row == len(self.slots) or self.slots[row] != slot:
-            return [0] * self.often.shape[1], 0
-        return self.often[row].tolist(), int(self.lengths[row])
+            return [0] * self.frequencies.shape[1], 0
+        return self.frequencies[row].tolist(), int(self.lengths[row])
 
 
 class LiveTexts(NamedTuple):
@@ -206,7 +206,7 @@ class TextStatistics:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._whole: set[int] = set()  # relations that are already counted
+        self._counted_relations: set[int] = set()  # relations that are already counted
         self._sums: dict[Place, LiveSums] = {
             (relation, column): LiveSums(2)
             for relation, relation_schema in enumerate(schema.relations)
@@ -217,7 +217,7 @@ class TextStatistics:
         """Add tables by relation; their rows are not counted again when they arrive."""
         always, forever = np.array([ALWAYS]), np.array([FOREVER])
         for relation, table in tables.items():
-            self._whole.add(relation)
+            self._counted_relations.add(relation)
             for column, totals in (*table.texts.items(), (NAME, (len(table), 0))):
                 self._sums[relation, column].add(always, forever, np.array([totals], dtype=np.int64))
 
@@ -245,7 +245,7 @@ class TextStatistics:
         Relations that are already counted are left out; lengths are in characters.
         """
         for block, positions, places in rows.by_block():
-            if block.relation in self._whole:
+            if block.relation in self._counted_relations:
                 continue
             for column in self._schema.relations[block.relation].search_columns:
                 is_present = block.present_at(column, places)
@@ -270,7 +270,7 @@ class Keywords:
         self._remembered: dict[tuple[int, int, str], tuple[int, ...]] = {}
 
     def add(self, rows: Iterator[tuple[int, Row]], start: Ints, end: Ints) -> None:
-        self._each(rows, lambda sums, numbers, values: sums.add(start[numbers], end[numbers], values))
+        self._change_sums(rows, lambda sums, numbers, values: sums.add(start[numbers], end[numbers], values))
 
     def add_flags(self, place: Place, start: Ints, end: Ints, flags: Ints) -> None:
         """Add tuples with keywords in a place; ``flags``: a row for each, with 1 for its keywords."""
@@ -279,7 +279,7 @@ class Keywords:
     def end(self, rows: Iterator[tuple[int, Row]], former: Ints, end: Ints) -> None:
         """Set earlier ends of tuples, with or without keywords."""
         carrier_rows = ((r, row if self._matcher.bitmap(r, row) > 0 else None) for r, row in rows)
-        self._each(
+        self._change_sums(
             carrier_rows, lambda sums, numbers, values: sums.end(former[numbers], end[numbers], values)
         )
 
@@ -303,7 +303,7 @@ class Keywords:
             self._remembered[key] = numbers
         return numbers
 
-    def _each(
+    def _change_sums(
         self, rows: Iterator[tuple[int, Row | None]], change: Callable[[LiveSums, Ints, Ints], None]
     ) -> None:
         slots = len(self._query.slots)

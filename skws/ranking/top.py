@@ -63,24 +63,24 @@ class TopCandidates:
         self.top: list[Candidate] = []
         self._size = size
         self._append_only = append_only
-        self._alive: dict[str, Candidate] = {}
+        self._by_id: dict[str, Candidate] = {}
         self._waiting: list[Candidate] = []  # a heap, with some removed candidates
         self._least = self._limit = least
 
     def __len__(self) -> int:
         """The number of candidates that can be among the best, now or later."""
-        return len(self._alive)
+        return len(self._by_id)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._alive
+        return name in self._by_id
 
     def __iter__(self) -> Iterator[Candidate]:
-        return iter(self._alive.values())
+        return iter(self._by_id.values())
 
     def offer(self, entry: Candidate) -> None:
-        if entry.id in self._alive:
+        if entry.id in self._by_id:
             self.withdraw(entry.id)
-        self._alive[entry.id] = entry
+        self._by_id[entry.id] = entry
         if len(self.top) < self._size:
             insort(self.top, entry)
         elif entry < self.top[-1]:
@@ -93,7 +93,7 @@ class TopCandidates:
 
     def withdraw(self, name: str) -> Candidate | None:
         """Remove and return a candidate; None if there is none with that id."""
-        removed = self._alive.pop(name, None)
+        removed = self._by_id.pop(name, None)
         if removed is not None and self.top and removed <= self.top[-1]:
             self.top.remove(removed)
             self._promote()
@@ -102,17 +102,17 @@ class TopCandidates:
     def _promote(self) -> None:
         while self._waiting and len(self.top) < self._size:
             next_candidate = heappop(self._waiting)
-            if self._alive.get(next_candidate.id) is next_candidate:
+            if self._by_id.get(next_candidate.id) is next_candidate:
                 self.top.append(next_candidate)  # worse than all present ones
 
     def _tidy(self) -> None:
         """Drop removed candidates, and those that can never enter."""
-        live_candidates = [each for each in self._waiting if self._alive.get(each.id) is each]
+        live_candidates = [each for each in self._waiting if self._by_id.get(each.id) is each]
         if self._append_only:
             never_entering = self._never_entering(live_candidates)
             for each in never_entering:
-                del self._alive[each.id]
-            live_candidates = [each for each in live_candidates if each.id in self._alive]
+                del self._by_id[each.id]
+            live_candidates = [each for each in live_candidates if each.id in self._by_id]
         heapify(live_candidates)
         self._waiting = live_candidates
         self._limit = max(2 * len(live_candidates), self._least)
@@ -156,7 +156,7 @@ class Top:
         self._best = TopCandidates(choice.size, append_only=choice.append_only and not choice.group)
         self._groups: dict[str, TopCandidates] = {}
         self._group_of = group_namer(schema) if choice.group else None
-        self._where: dict[str, str] = {}  # the group of each member
+        self._group_by_id: dict[str, str] = {}  # the group of each member
         self._ends: list[tuple[int, str]] = []  # a heap, with some removed results
         self._expires: dict[str, int] = {}  # of results that expire
         self._now = ALWAYS
@@ -168,17 +168,17 @@ class Top:
     def take(self, results: Iterable[Result]) -> Iterator[Result]:
         """Process results, updates and retractions, in order of their ticks; returns the changes."""
         for tick, tick_results in groupby(results, key=self._tick):
-            yield from self._until(tick)
+            yield from self._expire_until(tick)
             yield from self._step(list(tick_results))
 
     def advance(self, tick: int) -> Iterator[Result]:
         """Advance to a tick (inclusive); returns the changes."""
-        yield from self._until(tick)
+        yield from self._expire_until(tick)
 
     def take_over(self, former: Top) -> Iterator[Result]:
         """The changes from the best results of another ``Top``, for the same choice at the same time."""
         top_before = list(former._best.top)
-        candidates = self._where if self._choice.group else self._best
+        candidates = self._group_by_id if self._choice.group else self._best
         removed = {each.id: DELETED for each in top_before if each.id not in candidates}
         yield from self._changes(top_before, removed, self._when(self._now))
 
@@ -202,7 +202,7 @@ class Top:
         assert result.tick is not None  # noqa: S101 - results of ranked queries have one
         return max(result.tick, self._now)
 
-    def _until(self, tick: int) -> Iterator[Result]:
+    def _expire_until(self, tick: int) -> Iterator[Result]:
         while self._ends and self._ends[0][0] <= tick:
             end = self._ends[0][0]
             top_before = list(self._best.top)
@@ -262,7 +262,7 @@ class Top:
         if group is None:
             self._best.offer(entry)
             return
-        self._where[entry.id] = group
+        self._group_by_id[entry.id] = group
         self._with_best_of(group, lambda members: members.offer(entry))
 
     def _remove(self, name: str) -> None:
@@ -270,7 +270,7 @@ class Top:
         if not self._choice.group:
             self._best.withdraw(name)
             return
-        group = self._where.pop(name, None)
+        group = self._group_by_id.pop(name, None)
         if group is not None:
             self._with_best_of(group, lambda members: members.withdraw(name))
 
@@ -288,7 +288,7 @@ class Top:
             del self._groups[group]
 
     def _tidy(self) -> None:
-        live = self._where if self._choice.group else self._best
+        live = self._group_by_id if self._choice.group else self._best
         self._ends = [
             each for each in self._ends if each[1] in live and self._expires.get(each[1]) == each[0]
         ]
@@ -313,15 +313,15 @@ class Top:
         ids_before, ids_after = {each.id for each in before}, {each.id for each in after}
         for rank, each in enumerate(before, 1):
             if each.id not in ids_after or each.id in replaced:
-                yield self._told(each, TopChange("leave", rank, at, removed.get(each.id, OUTRANKED)))
+                yield self._report(each, TopChange("leave", rank, at, removed.get(each.id, OUTRANKED)))
         for rank, each in enumerate(after, 1):
             if each.id not in ids_before or each.id in replaced:
-                yield self._told(each, TopChange("enter", rank, at))
+                yield self._report(each, TopChange("enter", rank, at))
         for rank, each in enumerate(after, 1):
             if each.id in updated and each.id in ids_before:
-                yield self._told(each, TopChange("update", rank, at))
+                yield self._report(each, TopChange("update", rank, at))
 
-    def _told(self, entry: Candidate, change: TopChange) -> Result:
+    def _report(self, entry: Candidate, change: TopChange) -> Result:
         result = entry.result
         if entry.group is not None:
             members = self._groups.get(entry.group, ())

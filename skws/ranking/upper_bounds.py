@@ -23,7 +23,7 @@ _SURE: Final = 1 + 1e-9  # bounds and scores are computed in a different order
 class UpperBounds:
     """Upper bounds of the results of a search among live tuples, in the order of ranks.
 
-    ``weighed``: the weight of each keyword in each live tuple, one column per tuple, then a column of zeros;
+    ``weights``: the weight of each keyword in each live tuple, one column per tuple, then a column of zeros;
     ``heaviest``: the greatest weight of each keyword. ``times``: by slot. Joins are counted at the tick
     ``latest``.
     """
@@ -38,7 +38,7 @@ class UpperBounds:
         times: Ints,
         latest: int,
     ) -> None:
-        self.weighed = weighed
+        self.weights = weighed
         self._heaviest = heaviest
         self._ranking = ranking
         self._live = live
@@ -50,7 +50,7 @@ class UpperBounds:
         """The tier of the ranks; in a stream, results of static tuples alone are in the tier below."""
         self._half_life = None if self.tier else half_life
 
-    def counted(self, slots: Ints) -> Flags:
+    def is_alive(self, slots: Ints) -> Flags:
         """A flag for each tuple that counts when joins are counted."""
         tuples = self._live.tuples
         is_alive: Flags = (tuples.start.take(slots) <= self._latest) & (tuples.end.take(slots) > self._latest)
@@ -75,7 +75,7 @@ class UpperBounds:
         ``tree``: the tree of a row; if given, joins are counted, which takes longer.
         """
         weights = np.zeros(len(results))
-        for keyword in self.weighed:
+        for keyword in self.weights:
             greatest = keyword.take(results.members[:, 0])
             for members in results.members.T[1:]:  # faster than a maximum along short rows
                 np.maximum(greatest, keyword.take(members), out=greatest)
@@ -89,7 +89,7 @@ class UpperBounds:
         newest, _ = self._newest(results.members)
         return np.where(newest == ALWAYS, np.inf, orders + newest / MICROSECOND / self._half_life)
 
-    def reached(self, members: Ints, weights: Floats, specific: Floats) -> Floats:
+    def orders_of(self, members: Ints, weights: Floats, specific: Floats) -> Floats:
         """The orders of results, except for rounding; minus infinity in the tier below.
 
         ``members``: slots, a row for each result, all of one size.

@@ -251,8 +251,8 @@ _mutant(
     "a result is not retracted when one of its tuples is deleted",
     (
         "skws.queries.keywords.engine:KeywordEngine._batch",
-        "retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)",
-        "retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)[1:]",
+        "retractions = self._results.retractions(ended_slots, self._store.live.tuples.end)",
+        "retractions = self._results.retractions(ended_slots, self._store.live.tuples.end)[1:]",
     ),
 )
 _mutant(
@@ -273,7 +273,7 @@ _mutant(
     "snapshot-of-the-dead",
     "the snapshot of a new query has results that have ended",
     (
-        "skws.queries.keywords.engine:KeywordEngine._begun",
+        "skws.queries.keywords.engine:KeywordEngine._first_results",
         "results.end > self.now",
         "results.end > 0",
     ),
@@ -629,7 +629,7 @@ _mutant(
     "tuples that may be deleted are tracked for ever",
     (
         "skws.queries.keywords.engine:KeywordEngine.reach",
-        "self._settling.forget(horizon)",
+        "self._resolver.forget(horizon)",
         "pass",
     ),
 )

@@ -51,11 +51,11 @@ class EmptyResult(NamedTuple):
     def lines(self, command: TypedSearch | None = None) -> tuple[str, ...]:
         """The reasons, and one thing to try if they name none, shown as a command if ``command`` is given."""
         advice = (
-            "" if any(text in line for line in self.reasons for text in _WAYS_ON) else self._way_on(command)
+            "" if any(text in line for line in self.reasons for text in _WAYS_ON) else self._advice(command)
         )
         return (*self.reasons, advice) if advice else self.reasons
 
-    def _way_on(self, command: TypedSearch | None) -> str:
+    def _advice(self, command: TypedSearch | None) -> str:
         if self.join:
             add = f"skws schema join {command.schema} {self.join.replace(' ', '')}" if command else self.join
             return f"add a join: {add}"
@@ -97,7 +97,7 @@ class KeywordCounts:
             if bitmap != EXCLUDED and bitmap >> slot & 1:
                 self.count(slot, number)
             elif slot not in self.unsearched and not self.slots[slot]:
-                attribute = _holding(keyword.text, plan.schema.relations[number], row)
+                attribute = _attribute_with(keyword.text, plan.schema.relations[number], row)
                 self.unsearched |= {slot: attribute} if attribute else {}
 
     def count(self, slot: int, relation: int, tuples: int = 1) -> None:
@@ -126,7 +126,7 @@ class KeywordCounts:
         if is_unjoined:
             lines.append(f"every keyword matches some row, but {_why_unjoined(plan, self.relations)}")
             join = "" if plan.schema.joins else _example(plan.schema, self.relations)
-        lines += [*_named(plan), *_in_headers(plan.schema, missing)]
+        lines += [*_name_notes(plan), *_in_headers(plan.schema, missing)]
         if is_unjoined:
             lines += _suggestions(plan.schema, partial(_helps, plan, self.relations))
         return EmptyResult(tuple(lines), missing, _without(plan.query, missing), join)
@@ -159,11 +159,11 @@ def _suggestions(schema: Schema, helps: Callable[[Possible], tuple[bool, int]]) 
 
 def _helps(plan: Plan, relations: Sequence[set[int]], possible: Possible) -> tuple[bool, int]:
     """True if a join leads from keyword to keyword, and the number of its relations with keywords."""
-    ends = {plan.schema.index[name] for name in _between(possible)}
-    return _apart(plan, relations, ends) is None, len(ends & set().union(*relations))
+    ends = {plan.schema.index[name] for name in _relations_of(possible)}
+    return _unconnected_slots(plan, relations, ends) is None, len(ends & set().union(*relations))
 
 
-def _named(plan: Plan) -> Iterator[str]:
+def _name_notes(plan: Plan) -> Iterator[str]:
     """A line on keywords that are also names in the schema, if the query does not search names."""
     if plan.query.match_names:
         return
@@ -189,7 +189,7 @@ def _in_headers(schema: Schema, missing: Iterable[str]) -> Iterator[str]:
                     return
 
 
-def _between(possible: Possible) -> set[str]:
+def _relations_of(possible: Possible) -> set[str]:
     return {side.partition(".")[0] for side in possible.on.split(" = ")}
 
 
@@ -254,7 +254,7 @@ def _why_unjoined(plan: Plan, relations: Sequence[set[int]]) -> str:
     order = " in this order" if plan.query.sequence else ""
     if not plan.schema.joins:
         return "no row has all of them, and the schema has no joins"
-    slots = _apart(plan, relations)
+    slots = _unconnected_slots(plan, relations)
     if slots is not None:
         first, second = (plan.query.slots[slot].text for slot in slots)
         names = [_names(plan.schema, relations[slot]) for slot in slots]
@@ -273,7 +273,7 @@ def _example(schema: Schema, relations: Sequence[set[int]]) -> str:
     return f"{names[0]}.ATTRIBUTE = {names[-1]}.ATTRIBUTE"
 
 
-def _apart(
+def _unconnected_slots(
     plan: Plan, relations: Sequence[set[int]], joined_relations: Set[int] = frozenset()
 ) -> tuple[int, int] | None:
     """Two slots whose relations no path of joins connects; None if there are none.
@@ -305,7 +305,7 @@ def _names(schema: Schema, relations: set[int]) -> str:
     return ", ".join(schema.relations[relation].name for relation in sorted(relations))
 
 
-def _holding(text: str, relation: Relation, row: Row) -> str | None:
+def _attribute_with(text: str, relation: Relation, row: Row) -> str | None:
     """An attribute that is not searched and whose value contains the words of ``text``."""
     words = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
     for attribute, value in zip(relation.attributes, row, strict=True):

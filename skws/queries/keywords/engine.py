@@ -80,7 +80,7 @@ class KeywordEngine(MeshEngine):
     ) -> None:
         self.schema = schema
         self._on_demand = on_demand
-        self._taken_in: set[int] = set()  # tables with a source whose rows were all loaded
+        self._loaded_tables: set[int] = set()  # tables with a source whose rows were all loaded
         self.window = window
         self._lifespans = with_deletions(window)
         self.lateness = lateness
@@ -90,11 +90,11 @@ class KeywordEngine(MeshEngine):
         self._operator = self._new_operator(schema)
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
-        self._settling = LifespanResolver(schema, self._lifespans, self._store, lateness)
+        self._resolver = LifespanResolver(schema, self._lifespans, self._store, lateness)
         self._updates = updates_of(schema, self._lifespans, lateness, updates)
         self._queries = SharedPlans()
-        self._arrived = 0  # number of records so far
-        self._searching: int | None = None  # the number of the query that ``search`` answers
+        self._record_count = 0  # number of records so far
+        self._search_number: int | None = None  # the number of the query that ``search`` answers
         self.now = self._horizon = ALWAYS  # ticks: the latest, and the one before which no record comes
         self._in_any_order = False
         register(self)
@@ -119,24 +119,26 @@ class KeywordEngine(MeshEngine):
         numbered = [(plan, self._queries.add(plan, self._shares)) for plan in plans]
         new_plans = {entry.number: plan for plan, entry in numbered if entry.is_new}
         equal_numbers = {entry.number: entry.like for _, entry in numbered if entry.like is not None}
-        results_by_name = self._begun(new_plans)
+        results_by_name = self._first_results(new_plans)
         results: list[Result] = []
         for plan, (number, _, _) in numbered:
             if number in equal_numbers:
-                results += self._as_followed(equal_numbers[number], plan.called, results_by_name[plan.called])
+                results += self._follow_unshared(
+                    equal_numbers[number], plan.called, results_by_name[plan.called]
+                )
             else:
                 results += (
                     results_by_name[plan.called]
                     if number in new_plans
-                    else self._followed(number, plan.called)
+                    else self._follow_query(number, plan.called)
                 )
         return results
 
-    def _begun(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
+    def _first_results(self, plans: Mapping[int, Plan]) -> dict[str, list[Result]]:
         """Answer new queries, by number; returns their results that are alive, by name, for all names."""
         partials, moved_queries = self._operator.add_all(plans)
         if moved_queries:
-            partials = self._results.moved(moved_queries, partials)
+            partials = self._results.take_moved(moved_queries, partials)
         results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
         for results in partials:
             live_results = results.take(results.end > self.now)
@@ -153,39 +155,40 @@ class KeywordEngine(MeshEngine):
         False if records may still change results that are over: the new query has never reported these, as
         after a restart without the earlier query.
         """
-        return not (self._corrects and self._results.any_over(number, self.now))
+        return not (self._corrects and self._results.has_ended_results(number, self.now))
 
     @property
     def _corrects(self) -> bool:
         return isinstance(self._updates, CorrectedUpdates)
 
-    def _followed(self, number: int, name: str) -> Iterator[Result]:
+    def _follow_query(self, number: int, name: str) -> Iterator[Result]:
         """The results of a query that are alive, under another name."""
         self._updates.follow(self._queries.first(number), name, self.now)
         return self.alive(name)
 
-    def _as_followed(self, number: int, name: str, results: Iterable[Result]) -> Iterator[Result]:
+    def _follow_unshared(self, number: int, name: str, results: Iterable[Result]) -> Iterator[Result]:
         """The first results of a query that equals an earlier one but does not share its results."""
         self._updates.follow(self._queries.first(number), name, self.now)
-        return map(self._updates.as_told, results)
+        return map(self._updates.with_reported_begin, results)
 
     def _renumber_queries(self, count: int) -> None:
         """Renumber the queries from 0. Raises UsageError if there are too many queries."""
         queries = self._queries.compacted()
         if queries.next + count > self._sizes.numbers:
             raise UsageError(f"{queries.next + count:,} queries: expected at most {self._sizes.numbers:,}")
-        self._searching = None
-        self._changed(SchemaChange.between(self.schema, self.schema), queries, self.now)
+        self._search_number = None
+        self._replace_operator(SchemaChange.between(self.schema, self.schema), queries, self.now)
 
     def _snapshot(self, partials: list[Partials]) -> list[Result]:
-        pieces = self._counted(self._report(partials, snapshot=True))
+        pieces = self._reports(self._report(partials, snapshot=True))
         return list(memory_checked(chain.from_iterable(pieces)))
 
     def alive(self, name: str) -> Iterator[Result]:
         """The results of a query that are alive now, as a snapshot. Raises UsageError for an unknown name."""
         events = self._results.snapshot(self._queries.of(name), self.now)
         return (
-            self._updates.as_told(struct_replace(event.result, name=name)) for event in memory_checked(events)
+            self._updates.with_reported_begin(struct_replace(event.result, name=name))
+            for event in memory_checked(events)
         )
 
     def begins(self) -> list[Begin]:
@@ -206,7 +209,7 @@ class KeywordEngine(MeshEngine):
 
     def know(self, slots: Ints) -> None:
         """Index some live tuples for searches; no other tuple has a word that is searched for."""
-        self._operator.searches.words.know(slots, self.live_tuples)
+        self._operator.searches.words.index_only(slots, self.live_tuples)
 
     def present(self, since: int | None = None) -> PresentRows:
         """The live rows, without those before an event time."""
@@ -223,13 +226,13 @@ class KeywordEngine(MeshEngine):
 
         The plan has a ranking. It is answered like a new query, then forgotten. Raises TimeLimitError.
         """
-        if self._searching is None:
-            self._searching = self._queries.number()
-        return self._operator.search_at(self.now).search(self._searching, plan, self.now, most)
+        if self._search_number is None:
+            self._search_number = self._queries.number()
+        return self._operator.search_at(self.now).search(self._search_number, plan, self.now, most)
 
     def search_once(self, plan: Plan, most: int) -> Searched:
         """As ``search``, at less cost if no other search follows; results have no ticks."""
-        self._operator.search_at(self.now).know(plan)
+        self._operator.search_at(self.now).index_only(plan)
         searched = self.search(plan, most)
         return searched._replace(
             results=[struct_replace(r, tick=None, expires=None) for r in searched.results]
@@ -256,7 +259,7 @@ class KeywordEngine(MeshEngine):
         static = table_tuples(self.schema, chain(batches, batched(self._rows_of_sources())))
         self.counts.static += len(static.relation) + self._operator.table_rows - rows_before
         partials += self._operator.insert(static)
-        yield from chain.from_iterable(self._counted(self._report(partials, snapshot=True)))
+        yield from chain.from_iterable(self._reports(self._report(partials, snapshot=True)))
 
     def open_database(self, database: StoredTuples) -> None:
         """Add the rows of a database by its index, before all other tuples, for searches."""
@@ -264,9 +267,9 @@ class KeywordEngine(MeshEngine):
 
     def _rows_of_sources(self) -> Iterator[Record]:
         """The rows of tables with a source that were not loaded yet; none if they are loaded on demand."""
-        tables = () if self._on_demand else set(sourced(self.schema)) - self._taken_in
+        tables = () if self._on_demand else set(sourced(self.schema)) - self._loaded_tables
         if tables:
-            self._taken_in |= tables
+            self._loaded_tables |= tables
             yield from table_records(self.schema, tables)
 
     def make_space(self, tuples: int) -> None:
@@ -275,14 +278,15 @@ class KeywordEngine(MeshEngine):
 
     def take(self, arrived: OrderedBatch) -> Iterator[Result]:
         """The results of the next records, as they are found."""
-        return chain.from_iterable(self._taken(arrived))  # results pass through as few generators as possible
+        # Results pass through as few generators as possible.
+        return chain.from_iterable(self._results_of(arrived))
 
     def replay(self, arrived: OrderedBatch) -> None:
         """As ``take``, but discards the results; ``expect_begins`` is called next."""
-        for _ in memory_checked(self._taken(arrived, emits=self._updates.learns)):
+        for _ in memory_checked(self._results_of(arrived, emits=self._updates.learns)):
             pass
 
-    def _taken(self, arrived: OrderedBatch, *, emits: bool = True) -> Iterator[list[Result]]:
+    def _results_of(self, arrived: OrderedBatch, *, emits: bool = True) -> Iterator[list[Result]]:
         batch, ticks = arrived.batch, arrived.ticks
         if not len(batch):
             return
@@ -295,7 +299,7 @@ class KeywordEngine(MeshEngine):
             count_before = self.counts.results
             portion = batch.take(slice(first, end))
             yield from self._batch(portion, ticks[first:end], int(ticks[end - 1]), emits=emits)
-            self._portions.led_to(self.counts.results - count_before)
+            self._portions.adapt(self.counts.results - count_before)
 
     def take_up(self, log: LongBatch) -> LongBatch:
         """Load live tuples from the ``lasting_records`` in a log; returns the records still to process.
@@ -303,31 +307,31 @@ class KeywordEngine(MeshEngine):
         Each record in row files makes one tuple, so they need not be settled one after the other. Their
         results were reported when the records came.
         """
-        if not isinstance(log, StoredRecords) or not self._loads(log.rest):
+        if not isinstance(log, StoredRecords) or not self._can_load(log.rest):
             return log
-        for partials in self._operator.load(self._loaded(log.in_files()), len(log)):
+        for partials in self._operator.load(self._stored_batches(log.in_files()), len(log)):
             self._results.add(partials)
-        self._settling.load()
-        self.counts.tuples += self._arrived
+        self._resolver.load()
+        self.counts.tuples += self._record_count
         return log.rest
 
-    def _loads(self, records: RecordBatch) -> bool:
+    def _can_load(self, records: RecordBatch) -> bool:
         """True if tuples may be loaded before ``records``, which are earlier ones."""
         is_empty = not (len(self._store) or self._operator.has_tables)
         in_order = not (self.lateness or self._in_any_order) and isinstance(self.window, Unbounded)
         return is_empty and in_order and not records.truncations().any()
 
-    def _loaded(self, log: StoredRecords) -> Iterator[TupleBatch]:
+    def _stored_batches(self, log: StoredRecords) -> Iterator[TupleBatch]:
         for part in log.parts(TAKEN_UP):
-            places = np.arange(self._arrived, self._arrived + len(part), dtype=np.int64)
-            self._arrived += len(part)
+            places = np.arange(self._record_count, self._record_count + len(part), dtype=np.int64)
+            self._record_count += len(part)
             ends = natural_ends(self._lifespans, part.time)
             yield TupleBatch(part.relation, part.rows, part.time, ends, part.time, places)
 
     def reach(self, now: int, horizon: int) -> None:
         """Advance to ``now``; no record comes before ``horizon`` any more. Both are ticks."""
         self.now, self._horizon = max(self.now, now), horizon
-        self._settling.forget(horizon)
+        self._resolver.forget(horizon)
         self._operator.purge(horizon)
 
     def change_schema(self, schema: Schema, time: int) -> list[Result]:
@@ -342,17 +346,17 @@ class KeywordEngine(MeshEngine):
         the new schema.
         """
         change = SchemaChange.between(self.schema, schema)
-        return self._changed(change, self._queries.over(change.after), time)
+        return self._replace_operator(change, self._queries.over(change.after), time)
 
-    def _changed(self, change: SchemaChange, queries: SharedPlans, time: int) -> list[Result]:
+    def _replace_operator(self, change: SchemaChange, queries: SharedPlans, time: int) -> list[Result]:
         """Replace the operator by a new one for ``queries``; returns the changes to results."""
         self._operator.compact(self._horizon)
-        retractions = self._results.retracted_by(change, self.now, time)
-        ended_results = self._results.over(self._horizon, self.now, self._queries.first)
+        retractions = self._results.retractions_by(change, self.now, time)
+        ended_results = self._results.ended_results(self._horizon, self.now, self._queries.first)
         former, live_tuples = self._operator, self._operator.arrivals(change.removed_relations)
         self.schema = change.after
         self._operator = self._new_operator(change.after)
-        self._settling.change_schema(change.after, self._store)
+        self._resolver.change_schema(change.after, self._store)
         self._updates.schema = change.after
         self._portions = Portions(self._operator.matching)
         self._results = EmittedResults(self._operator.emitter, self._store.directory)
@@ -360,30 +364,30 @@ class KeywordEngine(MeshEngine):
         self._operator.add_all(dict(queries))
         partials = self._operator.open_tables() if former.has_tables else []
         partials += self._operator.insert(live_tuples)
-        self._taken_in -= change.removed_relations
+        self._loaded_tables -= change.removed_relations
         if rows := list(batched(self._rows_of_sources())):
             partials += self._operator.insert(table_tuples(self.schema, rows))
         self._operator.excluded = former.excluded
         former.close()
-        added_results = self._results.new_by(change, partials, self.now, ended_results, queries.first)
-        reports = list(chain.from_iterable(self._counted(chain([retractions], added_results))))
-        self._updates.begin_anew(queries.told([each.result for each in retractions]))
+        added_results = self._results.report_added(change, partials, self.now, ended_results, queries.first)
+        reports = list(chain.from_iterable(self._reports(chain([retractions], added_results))))
+        self._updates.begin_anew(queries.under_all_names([each.result for each in retractions]))
         return reports
 
     def snapshot(self) -> bytes:
         """The state that cannot be rebuilt from the log; empty if there is none."""
-        return self._settling.snapshot(self._horizon)
+        return self._resolver.snapshot(self._horizon)
 
     def expect(self, state: bytes) -> None:
         """Accept a state from ``snapshot``, before the log up to it is replayed."""
-        self._settling.expect(state)
+        self._resolver.expect(state)
 
     @property
     def living(self) -> int:
         """The number of tuples that are alive now, or that late records may make alive again."""
-        return int(np.count_nonzero(self._lasting()))
+        return int(np.count_nonzero(self._lasting_flags()))
 
-    def _lasting(self) -> Flags:
+    def _lasting_flags(self) -> Flags:
         tuples = self._store.live.tuples
         flags: Flags = (tuples.end > self._horizon) & (tuples.start != ALWAYS)
         return flags
@@ -413,19 +417,19 @@ class KeywordEngine(MeshEngine):
         The window is of time, or unbounded.
         """
         directory, horizon = self._store.directory, self._horizon
-        self._settling.forget(horizon)
-        records, leading_tuples = self._settling.leading_records()
-        flags = self._lasting()
+        self._resolver.forget(horizon)
+        records, leading_tuples = self._resolver.leading_records()
+        flags = self._lasting_flags()
         flags[
             np.array(
                 [directory.slots[each] for each in leading_tuples if each in directory.slots], dtype=np.int64
             )
         ] = False
         for slot in directory.slots.chosen(flags):
-            records += self._gone_before(directory.member(slot))
+            records += self._records_before(directory.member(slot))
         return LastingRecords(RecordBatch.of(records), self._store, flags, self._operator.known_bitmaps)
 
-    def _gone_before(self, member: StreamTuple) -> Iterator[Record]:
+    def _records_before(self, member: StreamTuple) -> Iterator[Record]:
         """Insertions and deletions of the equal rows that came before a tuple in its instant."""
         for _ in range(member.occurrence):
             yield Record(member.relation, member.time, member.row)
@@ -439,11 +443,11 @@ class KeywordEngine(MeshEngine):
         """Accept records in any order from now on, as far back as the horizon of the last batch."""
         if not self._in_any_order:
             self._in_any_order = True
-            self._settling.await_late()
+            self._resolver.await_late()
             events = chain.from_iterable(
                 self._results.snapshot(number, self.now) for number, _ in self._queries
             )
-            live_results = self._queries.told([event.result for event in memory_checked(events)])
+            live_results = self._queries.under_all_names([event.result for event in memory_checked(events)])
             corrected = CorrectedUpdates(self.schema, replaces=self._updates.replaces)
             corrected.go_on(self._updates, live_results)
             self._updates = corrected
@@ -462,7 +466,7 @@ class KeywordEngine(MeshEngine):
             has_partials
             or self._operator.entries
             or len(self._results)
-            or len(self._settling)
+            or len(self._resolver)
             or self._store.directory.slots
         )
 
@@ -491,11 +495,11 @@ class KeywordEngine(MeshEngine):
         previous_tick = self.now
         self.reach(int(ticks[0]), min(int(ticks[0]), horizon))
         self._count(batch)
-        is_followed = np.isin(batch.relation, list(self._settling.relations))
-        places = np.arange(self._arrived, self._arrived + len(batch), dtype=np.int64)
-        self._arrived += len(batch)
+        is_followed = np.isin(batch.relation, list(self._resolver.relations))
+        places = np.arange(self._record_count, self._record_count + len(batch), dtype=np.int64)
+        self._record_count += len(batch)
         followed_rows = np.flatnonzero(is_followed)
-        resolved = self._settling.settle(
+        resolved = self._resolver.settle(
             batch.take(followed_rows), ticks.take(followed_rows), places.take(followed_rows)
         )
         self.counts.unmatched_deletions += resolved.unmatched
@@ -505,8 +509,8 @@ class KeywordEngine(MeshEngine):
             if self.by_count:
                 self._store.directory.ended(resolved.ended_slots, resolved.ended_times)
             ended_slots = np.concatenate([ended_slots, resolved.ended_slots])
-        retractions = self._results.retracted(ended_slots, self._store.live.tuples.end)
-        reported_results = self._results.rebuilt(resolved.prolonged)
+        retractions = self._results.retractions(ended_slots, self._store.live.tuples.end)
+        reported_results = self._results.forget_prolonged(resolved.prolonged)
         self._operator.release([known for known, _ in resolved.prolonged])
         arrivals = self._arrivals(batch, ticks, places, ~is_followed, followed_rows, resolved)
         self.now, self._horizon = max(self.now, int(ticks[-1])), horizon
@@ -520,13 +524,13 @@ class KeywordEngine(MeshEngine):
             return
         pieces = self._report(partials, retractions, known=self._results.by_slots(reported_results))
         instants = partial(instants_by_count, batch, ticks) if self.by_count else None
-        yield from self._counted(pieces, previous_tick, instants)
+        yield from self._reports(pieces, previous_tick, instants)
 
     def _count(self, batch: RecordBatch) -> None:
         deletions = 0
         if batch.delete is not None:
             deletions = int(batch.delete.sum())
-            for relation in set(distinct(batch.relation[batch.delete]).tolist()) - self._settling.relations:
+            for relation in set(distinct(batch.relation[batch.delete]).tolist()) - self._resolver.relations:
                 self._follow(relation)
         self.counts.deletions += deletions
         self.counts.tuples += len(batch) - deletions
@@ -535,7 +539,7 @@ class KeywordEngine(MeshEngine):
         """Follow the tuples of a relation from its first deletion on, including live ones."""
         tuples = self._store.live.tuples
         is_live = (tuples.relation == relation) & (tuples.end > self._horizon)
-        self._settling.follow(relation, np.flatnonzero(is_live))
+        self._resolver.follow(relation, np.flatnonzero(is_live))
 
     def _arrivals(
         self,
@@ -581,7 +585,7 @@ class KeywordEngine(MeshEngine):
         self.counts.excluded = self._operator.excluded
         return self._results.report(partials, retractions or [], snapshot=snapshot, known=known)
 
-    def _counted(
+    def _reports(
         self,
         pieces: Iterable[Sequence[Output]],
         previous_tick: int = ALWAYS,
@@ -599,10 +603,12 @@ class KeywordEngine(MeshEngine):
             if instants is not None and instant is None and retractions:
                 instant = instants()
             if instant is None:
-                reports = self._updates.take(self._queries.told(in_order(piece)), retractions, previous_time)
+                reports = self._updates.take(
+                    self._queries.under_all_names(in_order(piece)), retractions, previous_time
+                )
             else:
                 event_results = [
-                    (event, self._queries.told([event.result])) for event in events_in_order(piece)
+                    (event, self._queries.under_all_names([event.result])) for event in events_in_order(piece)
                 ]
                 result_instants = [
                     instant(event) for event, results_of_event in event_results for _ in results_of_event
@@ -610,7 +616,7 @@ class KeywordEngine(MeshEngine):
                 results = [result for _, results_of_event in event_results for result in results_of_event]
                 reports = self._updates.take(results, retractions, previous_time, result_instants)
             yield self._count_results(reports)
-        remaining_reports = self._updates.rest()
+        remaining_reports = self._updates.remaining_reports()
         if remaining_reports:
             yield self._count_results(remaining_reports)
         self._updates.forget(self.now, self._horizon)
@@ -651,7 +657,7 @@ class Portions:
         self.carriers = _FIRST
 
     def of(self, batch: RecordBatch) -> Iterator[tuple[int, int]]:
-        """The begins and ends of a batch's portions; call ``led_to`` for each before taking the next."""
+        """The begins and ends of a batch's portions; call ``adapt`` for each before taking the next."""
         first = 0
         while len(batch) > self.carriers:
             end = _end_of_instant(batch, self._most(batch))
@@ -662,7 +668,7 @@ class Portions:
             batch = batch.take(slice(end, len(batch)))
         yield first, first + len(batch)
 
-    def led_to(self, results: int) -> None:
+    def adapt(self, results: int) -> None:
         """Adapt the size of portions to the number of results of the last one."""
         if results > RESULTS:
             self.carriers = max(1, self.carriers * RESULTS // results)

@@ -44,7 +44,7 @@ LOOKED_AT: Final = 4
 """The number of live tuples per added row at which unneeded rows are removed."""
 
 
-class Taken:
+class AddedRows:
     """Rows to be added to the live tuples, a block for each table, and their occurrences."""
 
     def __init__(self, parts: Sequence[tuple[TableIndex, Ints]]) -> None:
@@ -58,32 +58,34 @@ class Taken:
 
 
 class IndexedTables:
-    """The rows of indexed tables; ``take`` adds some to the live tuples."""
+    """The rows of indexed tables; ``add_rows`` adds some to the live tuples."""
 
     def __init__(
         self,
         schema: Schema,
         tables: Sequence[TableIndex],
-        take: Callable[[Taken], None],
+        add_rows: Callable[[AddedRows], None],
         keyword_rows: int,
         rows_kept: int,
     ) -> None:
         self.tables = {table.relation: table for table in tables}
         self.reach = Reach(schema, self.tables)
         self.keyword_rows = StandingKeywordRows(self.tables, self.reach, keyword_rows)
-        self._take = take
+        self._add_rows = add_rows
         self._rows_kept = rows_kept
-        self._here = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}
-        self._taken = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
-        self._since = self._left = 0  # rows added since the last removal, and live tuples then
+        self._is_live = {table.relation: np.zeros(table.size, dtype=bool) for table in tables}
+        self._live_rows = Table((NOTHING, NOTHING, NOTHING))  # slot, relation, number of the row
+        self._rows_added = self._tuples_left = 0  # rows added since the last removal, and live tuples then
         all_edges = edges(schema)
         self._by_edge: dict[int, tuple[TableIndex, JoinIndex]] = {
             edge.id: (table, table.join_index(edge.target_columns))
             for edge in all_edges
             if (table := self.tables.get(edge.target)) is not None
         }
-        self._leads_here: Flags = np.zeros(max((edge.id for edge in all_edges), default=0) + 1, dtype=bool)
-        self._leads_here[list(self._by_edge)] = True
+        self._leads_to_table: Flags = np.zeros(
+            max((edge.id for edge in all_edges), default=0) + 1, dtype=bool
+        )
+        self._leads_to_table[list(self._by_edge)] = True
 
     def __len__(self) -> int:
         return sum(map(len, self.tables.values()))
@@ -91,66 +93,66 @@ class IndexedTables:
     @property
     def crowded(self) -> bool:
         """True if enough rows were added to make a search for unneeded ones worthwhile."""
-        return self._since > max(self._rows_kept, self._left // LOOKED_AT)
+        return self._rows_added > max(self._rows_kept, self._tuples_left // LOOKED_AT)
 
-    def put(self, added_rows: Taken, first: int) -> None:
+    def put(self, added_rows: AddedRows, first: int) -> None:
         """Note that rows have the slots from ``first`` on."""
         for block, numbers in zip(added_rows.blocks, added_rows.numbers, strict=True):
             slots = np.arange(first, first + len(numbers), dtype=np.int64)
-            self._taken.append((slots, np.full(len(numbers), block.relation), numbers))
+            self._live_rows.append((slots, np.full(len(numbers), block.relation), numbers))
             first += len(numbers)
-            self._since += len(numbers)
+            self._rows_added += len(numbers)
 
     def compact(self, slots: Ints) -> None:
         """Note the new slots of tuples; rows with negative slots were removed."""
         if self.crowded:
-            self._since = 0
-        old_slots, relation, number = self._taken.columns()
+            self._rows_added = 0
+        old_slots, relation, number = self._live_rows.columns()
         new_slots = slots[old_slots]
         is_removed = new_slots < 0
         for table in self.tables:
-            self._here[table][number[is_removed & (relation == table)]] = False
-        self._taken.keep(~is_removed)
-        self._taken.columns()[0][:] = new_slots[~is_removed]
-        self._left = int((slots >= 0).sum())
+            self._is_live[table][number[is_removed & (relation == table)]] = False
+        self._live_rows.keep(~is_removed)
+        self._live_rows.columns()[0][:] = new_slots[~is_removed]
+        self._tuples_left = int((slots >= 0).sum())
 
-    def taken(self, *parts: Numbers) -> Taken | None:
+    def absent_rows(self, *parts: Numbers) -> AddedRows | None:
         """The rows in ``parts`` that are not live yet; None if all are."""
-        return self._new([(self.tables[r], numbers) for part in parts for r, numbers in part.items()])
+        return self._new_rows([(self.tables[r], numbers) for part in parts for r, numbers in part.items()])
 
-    def reached(self, tuples: Tuples) -> Numbers:
+    def reached_rows(self, tuples: Tuples) -> Numbers:
         """The rows that tuples reach, among those that are added when reached and are not live yet."""
-        return self.reach.from_tuples(tuples, self.keyword_rows.largest, self._absent)
+        return self.reach.from_tuples(tuples, self.keyword_rows.largest, self._is_absent)
 
-    def seeded(self, matcher: Matcher, size: int) -> Numbers:
+    def seed_rows(self, matcher: Matcher, size: int) -> Numbers:
         """The rows that may be in results of rows alone, for a query that begins."""
         if not self.keyword_rows.lazy:
             return {}
-        return self.reach.from_rows(self.keyword_rows.seeds(matcher, size), size, self._absent)
+        return self.reach.from_rows(self.keyword_rows.seeds(matcher, size), size, self._is_absent)
 
-    def unreached(self, tuples: Tuples) -> Ints:
+    def unreached_slots(self, tuples: Tuples) -> Ints:
         """The slots of rows that were added when they were reached, and that no tuple reaches now."""
-        reached_rows = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._present)
-        slots, relation, number = self._taken.columns()
-        is_unreached = self._waiting()
+        reached_rows = self.reach.from_tuples(tuples, self.keyword_rows.largest, self._is_present)
+        slots, relation, number = self._live_rows.columns()
+        is_unreached = self._is_waiting()
         for table, numbers in reached_rows.items():
             positions = np.flatnonzero(is_unreached & (relation == table))
             is_unreached[positions] = ~np.isin(number[positions], numbers)
         return slots[is_unreached]
 
-    def others(self) -> Ints:
+    def other_slots(self) -> Ints:
         """The slots of all other rows."""
-        return self._taken.columns()[0][~self._waiting()]
+        return self._live_rows.columns()[0][~self._is_waiting()]
 
-    def _waiting(self) -> Flags:
-        _, relation, number = self._taken.columns()
+    def _is_waiting(self) -> Flags:
+        _, relation, number = self._live_rows.columns()
         is_waiting = np.zeros(len(number), dtype=bool)
         for table in self.tables:
             positions = np.flatnonzero(relation == table)
             is_waiting[positions] = self.keyword_rows.lazy_flags(table, number[positions])
         return is_waiting
 
-    def missed(self, former_rows: Numbers, edge: Ints, values: Ints) -> Numbers:
+    def missed_rows(self, former_rows: Numbers, edge: Ints, values: Ints) -> Numbers:
         """The rows in ``former_rows`` that ``demand`` skipped for these join values."""
         missed_rows = {}
         for table, numbers in former_rows.items():
@@ -171,13 +173,13 @@ class IndexedTables:
         parts = []
         for table, numbers in self._partners(edge, values):
             parts.append((table, numbers[~self.keyword_rows.lazy_flags(table.relation, numbers)]))
-        new_rows = self._new(parts)
+        new_rows = self._new_rows(parts)
         if new_rows is not None:
-            self._take(new_rows)
+            self._add_rows(new_rows)
 
     def counted(self, edge: Ints, values: Ints) -> tuple[Flags, Ints]:
         """Which edges lead to rows of indexed tables, and the number of these rows."""
-        is_indexed: Flags = self._leads_here[edge]
+        is_indexed: Flags = self._leads_to_table[edge]
         counts = np.zeros(len(edge), dtype=np.int64)
         for number in distinct(edge[is_indexed]).tolist():
             has_edge = edge == number
@@ -185,28 +187,28 @@ class IndexedTables:
         return is_indexed, counts
 
     def _partners(self, edge: Ints, values: Ints) -> Iterator[tuple[TableIndex, Ints]]:
-        positions = np.flatnonzero(self._leads_here[edge])
+        positions = np.flatnonzero(self._leads_to_table[edge])
         edge, values = edge[positions], values[positions]
         for number in distinct(edge).tolist():
             table, join_index = self._by_edge[number]
             yield table, join_index.partners(distinct(values[edge == number]))
 
-    def _absent(self, table: int, numbers: Ints) -> Flags:
-        return ~self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
+    def _is_absent(self, table: int, numbers: Ints) -> Flags:
+        return ~self._is_live[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
 
-    def _present(self, table: int, numbers: Ints) -> Flags:
-        return self._here[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
+    def _is_present(self, table: int, numbers: Ints) -> Flags:
+        return self._is_live[table][numbers] & self.keyword_rows.lazy_flags(table, numbers)
 
-    def _new(self, parts: Sequence[tuple[TableIndex, Ints]]) -> Taken | None:
+    def _new_rows(self, parts: Sequence[tuple[TableIndex, Ints]]) -> AddedRows | None:
         new_parts: list[tuple[TableIndex, Ints]] = []
         for table, numbers in parts:
-            is_live = self._here[table.relation]
+            is_live = self._is_live[table.relation]
             new_numbers = numbers[~is_live[numbers]]
             if len(new_numbers):
                 new_numbers = distinct(new_numbers)
                 is_live[new_numbers] = True
                 new_parts.append((table, new_numbers))
-        return Taken(new_parts) if new_parts else None
+        return AddedRows(new_parts) if new_parts else None
 
 
 class IndexedRows:
@@ -222,8 +224,8 @@ class IndexedRows:
         live: LiveTuples,
         meshes: Meshes,
         scoring: Scoring,
-        take_in: Callable[[Taken], None],
-        insert: Callable[[Taken], list[Partials]],
+        take_in: Callable[[AddedRows], None],
+        insert: Callable[[AddedRows], list[Partials]],
         keyword_rows: int,
         rows_kept: int,
     ) -> None:
@@ -241,10 +243,10 @@ class IndexedRows:
         """Insert the rows that the queries need; returns the results of rows alone."""
         queries = self._meshes.queries
         rows = [self._keyword_rows.add(query, each.matcher, each.max_size) for query, each in queries.items()]
-        partials = self._inserted(self.reserve.taken(*rows))
+        partials = self._results_of(self.reserve.absent_rows(*rows))
         for tenant in queries.values():
-            seed_rows = self.reserve.seeded(tenant.matcher, tenant.max_size)
-            partials += self._inserted(self.reserve.taken(seed_rows))
+            seed_rows = self.reserve.seed_rows(tenant.matcher, tenant.max_size)
+            partials += self._results_of(self.reserve.absent_rows(seed_rows))
         return partials
 
     def stored(self) -> StoredTuples:
@@ -255,29 +257,31 @@ class IndexedRows:
         """Insert the rows that a new query needs; ``bitmaps`` are those of live tuples."""
         rows = self._keyword_rows.add(query, plan.matcher, plan.max_size)
         if not self._keyword_rows.lazy:
-            new_rows = self.reserve.taken(rows)
+            new_rows = self.reserve.absent_rows(rows)
             if new_rows is not None:
                 self._take_in(new_rows)
             return
-        reached_rows = self.reserve.reached(self._around(ALWAYS, bitmaps))
-        seed_rows = self.reserve.seeded(plan.matcher, plan.max_size)
+        reached_rows = self.reserve.reached_rows(self._stream_tuples(ALWAYS, bitmaps))
+        seed_rows = self.reserve.seed_rows(plan.matcher, plan.max_size)
         # For other queries these rows only complete results of rows alone, which are known.
-        self._inserted(self.reserve.taken(rows, reached_rows, seed_rows))
+        self._results_of(self.reserve.absent_rows(rows, reached_rows, seed_rows))
 
     def end(self, query: int) -> None:
         """Called when a query is removed: insert the rows held back for it that partial results need."""
         former_rows = self._keyword_rows.remove(query)
         join_values = [self._live.joining(*each) for mesh in self._meshes.columnar for each in mesh.asking()]
-        self._inserted(self.reserve.taken(*(self.reserve.missed(former_rows, *each) for each in join_values)))
+        self._results_of(
+            self.reserve.absent_rows(*(self.reserve.missed_rows(former_rows, *each) for each in join_values))
+        )
 
-    def come_before(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
+    def insert_reached(self, relation: Ints, keys: Ints, bitmaps: KeywordBitmaps) -> None:
         """Insert the rows that new tuples reach; ``bitmaps``: by number of the tuple."""
         if self._keyword_rows.lazy:
             has_keywords = np.zeros(len(relation), dtype=bool)
             has_keywords[bitmaps.tuple] = True
-            reached_rows = self.reserve.reached(Tuples(relation, keys, has_keywords))
+            reached_rows = self.reserve.reached_rows(Tuples(relation, keys, has_keywords))
             # These rows only complete results of rows alone, which are known.
-            self._inserted(self.reserve.taken(reached_rows))
+            self._results_of(self.reserve.absent_rows(reached_rows))
 
     def count(self, query: int) -> int:
         """Count all rows of a query that are inserted when they are reached.
@@ -292,7 +296,7 @@ class IndexedRows:
                 self._scoring.count_rows(query, relation, rows)
         return self._keyword_rows.excluded_count(matcher)
 
-    def counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+    def uncounted_labels(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """The labels of live tuples that ``count`` has not counted."""
         lazy = list(self._keyword_rows.lazy)
         if not lazy:
@@ -306,26 +310,26 @@ class IndexedRows:
             return 0
         return self._keyword_rows.present_keywords(self._meshes.queries[query].matcher)
 
-    def leaving(self, horizon: int, must_stay: Flags) -> Ints:
+    def evicted_slots(self, horizon: int, must_stay: Flags) -> Ints:
         """The slots of rows to evict; they may be inserted again.
 
         Rows flagged in ``must_stay``, by slot, stay. Partial results with evicted rows end.
         """
         for mesh in self._meshes.columnar:
             mesh.mark_carriers(must_stay, leaving=self._keyword_rows.lazy)
-        unreached_slots = self.reserve.unreached(self._around(horizon))
+        unreached_slots = self.reserve.unreached_slots(self._stream_tuples(horizon))
         unreached_slots = unreached_slots[~must_stay[unreached_slots]]
         self._live.end(unreached_slots, np.full(len(unreached_slots), ALWAYS))
         for mesh in self._meshes.columnar:
             mesh.end(unreached_slots)
             mesh.mark(horizon, must_stay)
-        other_slots = self.reserve.others()
+        other_slots = self.reserve.other_slots()
         return np.concatenate([unreached_slots, other_slots[~must_stay[other_slots]]])
 
-    def _inserted(self, rows: Taken | None) -> list[Partials]:
+    def _results_of(self, rows: AddedRows | None) -> list[Partials]:
         return [] if rows is None else self._insert(rows)
 
-    def _around(self, horizon: int, bitmaps: KeywordBitmaps | None = None) -> Tuples:
+    def _stream_tuples(self, horizon: int, bitmaps: KeywordBitmaps | None = None) -> Tuples:
         """The tuples of streams alive after ``horizon``; ``bitmaps``: labels that no mesh has yet."""
         tuples, has_keywords = self._live.tuples, np.zeros(len(self._live), dtype=bool)
         for mesh in self._meshes.columnar:

@@ -45,7 +45,7 @@ from skws_windows.window import ExpressionWindow, Unbounded
 
 if TYPE_CHECKING:
     from skws.index.database import StoredTuples
-    from skws.queries.keywords.indexed_rows import IndexedRows, Taken
+    from skws.queries.keywords.indexed_rows import AddedRows, IndexedRows
 
 
 _PLACES: Final = {Unbounded: "", ExpressionWindow: " of an open window"}
@@ -100,13 +100,14 @@ class KeywordOperator:
         self._sizes = sizes
         self._meshes = Meshes(store.live, store.window, self._accepts_root)
         self.queries = self._meshes.queries
-        self._worded = WordSearches(store.live, store.schema, self._row)
-        self._others: dict[int, Plan] = {}  # queries with other meshes that delta joins could answer
+        self._word_searches = WordSearches(store.live, store.schema, self._row)
+        # Queries with other meshes that delta joins could answer.
+        self._delta_candidates: dict[int, Plan] = {}
         self.matching = KeywordMatching()
         self._sweep = Sweep()
         self._scoring = Scoring(store.schema, store.live, store.directory)
         self.emitter = ResultEmitter(
-            self._formed, store.live, store.directory, self._scoring, store.window, store.schema
+            self._tenant, store.live, store.directory, self._scoring, store.window, store.schema
         )
         self.searches = LiveSearch(
             store.schema,
@@ -115,16 +116,16 @@ class KeywordOperator:
             store.directory,
             self._meshes,
             self._scoring,
-            self._agreeing,
+            self._joined_flags,
         )
-        self._behind: IndexedRows | None = None
-        self._over_tables: TableSearch | None = None
+        self._indexed_rows: IndexedRows | None = None
+        self._table_search: TableSearch | None = None
 
     def _row(self, slot: int) -> Row:
         return self._directory.row(slot)
 
-    def _formed(self, query: int) -> MeshTenant:
-        return self.queries.get(query) or self._worded.queries[query]
+    def _tenant(self, query: int) -> MeshTenant:
+        return self.queries.get(query) or self._word_searches.queries[query]
 
     def open_tables(self) -> list[Partials]:
         """Open the tables that have their own source; returns the results of their rows alone.
@@ -136,7 +137,7 @@ class KeywordOperator:
         # Only if there are such tables: an index needs Arrow.
         from skws.queries.keywords.indexed_rows import IndexedRows  # noqa: PLC0415
 
-        self._behind = IndexedRows(
+        self._indexed_rows = IndexedRows(
             self._schema,
             self._live,
             self._meshes,
@@ -146,9 +147,9 @@ class KeywordOperator:
             self._sizes.keyword_rows,
             self._sizes.rows_kept,
         )
-        self._live.reserve = self._behind.reserve
-        partials = self._behind.open()
-        self.excluded += sum(map(self._behind.count, self.queries))
+        self._live.reserve = self._indexed_rows.reserve
+        partials = self._indexed_rows.open()
+        self.excluded += sum(map(self._indexed_rows.count, self.queries))
         return partials
 
     def open_stored(self, stored: StoredTuples) -> None:
@@ -162,23 +163,23 @@ class KeywordOperator:
 
         Otherwise their many files would stay open until a garbage collection, which is rare.
         """
-        self._behind = self._over_tables = self._live.reserve = None
+        self._indexed_rows = self._table_search = self._live.reserve = None
         self._scoring.tables({})
 
     @property
     def has_tables(self) -> bool:
         """True if tables with their own source are open."""
-        return self._behind is not None
+        return self._indexed_rows is not None
 
     @property
     def table_rows(self) -> int:
         """The number of rows of all tables with their own source."""
-        return 0 if self._behind is None else len(self._behind.reserve)
+        return 0 if self._indexed_rows is None else len(self._indexed_rows.reserve)
 
     @property
     def by_delta_joins(self) -> int:
         """The number of queries that delta joins answer."""
-        return len(self._worded)
+        return len(self._word_searches)
 
     def add_all(self, plans: Mapping[int, Plan]) -> tuple[list[Partials], set[int]]:
         """Add queries; returns their live results.
@@ -186,7 +187,7 @@ class KeywordOperator:
         Also returns the earlier queries that move to another mesh: their results are included, with other
         networks.
         """
-        word_plans = self._worded_among(plans)
+        word_plans = self._delta_plans(plans)
         moved_queries = word_plans.keys() & self.queries.keys()
         for query in moved_queries:
             self.remove(query)
@@ -194,10 +195,12 @@ class KeywordOperator:
         partials = self._add_meshed(mesh_plans)
         if word_plans:
             rows = self._directory.rows
-            partials.append(self._truly_joined(self._worded.add(word_plans, rows, self.searches.words)))
+            partials.append(
+                self._joined_results(self._word_searches.add(word_plans, rows, self.searches.words))
+            )
         return partials, moved_queries
 
-    def _worded_among(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
+    def _delta_plans(self, plans: Mapping[int, Plan]) -> dict[int, Plan]:
         """The queries for delta joins: all possible ones if these are many; else those that ask for them.
 
         This includes queries with another mesh, once there are many.
@@ -205,8 +208,12 @@ class KeywordOperator:
         if self._accepts_root is not None:
             return {}
         word_plans = {query: plan for query, plan in plans.items() if not why_no_delta_joins(plan)}
-        if word_plans and len(self._worded) + len(word_plans) + len(self._others) >= self._sizes.many_queries:
-            return {**self._others, **word_plans}
+        if (
+            word_plans
+            and len(self._word_searches) + len(word_plans) + len(self._delta_candidates)
+            >= self._sizes.many_queries
+        ):
+            return {**self._delta_candidates, **word_plans}
         return {query: plan for query, plan in word_plans.items() if plan.evaluated_by == EvaluatorName.DELTA}
 
     def add(self, query: int, plan: Plan) -> list[Partials]:
@@ -217,24 +224,24 @@ class KeywordOperator:
         """As ``add``, for several queries, whose keywords are matched jointly."""
         if not plans:
             return []
-        if self._behind is not None and len(plans) > 1:  # adding a query inserts rows of its tables
+        if self._indexed_rows is not None and len(plans) > 1:  # adding a query inserts rows of its tables
             return [part for query, plan in plans.items() for part in self.add(query, plan)]
         bitmaps = self._labels(plans)
         for query, plan in plans.items():
             self._meshes.add(query, plan)
             if not why_no_delta_joins(plan):
-                self._others[query] = plan
+                self._delta_candidates[query] = plan
             self.matching.add(query, plan.matcher)
-        counted_labels = self._counted(bitmaps)
-        for query, rows in _by_query(counted_labels.query, plans):
-            self._scoring.add(query, plans[query], counted_labels.take(rows))
-            if self._behind is not None:
-                self.excluded += self._behind.count(query)
+        uncounted = self._uncounted_labels(bitmaps)
+        for query, rows in _by_query(uncounted.query, plans):
+            self._scoring.add(query, plans[query], uncounted.take(rows))
+            if self._indexed_rows is not None:
+                self.excluded += self._indexed_rows.count(query)
         partials = []
-        for mesh, mesh_labels in self._meshes.labels(self._coded(bitmaps)):
+        for mesh, mesh_labels in self._meshes.labels(self._in_mesh_codes(bitmaps)):
             new_queries = [query for query in plans if self.queries[query].mesh is mesh]
             if new_queries:
-                partials.append(self._truly_joined(mesh.add(new_queries, mesh_labels)))
+                partials.append(self._joined_results(mesh.add(new_queries, mesh_labels)))
         return partials
 
     def _labels(self, plans: Mapping[int, Plan]) -> KeywordBitmaps:
@@ -243,27 +250,27 @@ class KeywordOperator:
         for query, plan in plans.items():
             matching.add(query, plan.matcher)
         bitmaps, first = matching.of(self._directory.rows), len(self._live)
-        if self._behind is None:
+        if self._indexed_rows is None:
             return bitmaps
         ((query, plan),) = plans.items()
-        self._behind.begin(query, plan, bitmaps)
+        self._indexed_rows.begin(query, plan, bitmaps)
         inserted = matching.of(self._directory.some_rows(np.arange(first, len(self._live))))
         return KeywordBitmaps.concat([bitmaps, inserted.behind(first)])
 
     def search_at(self, now: int) -> LiveSearch:
         """The search over all tuples that are alive at ``now`` and all rows of tables that have a source."""
-        if self._behind is None:
+        if self._indexed_rows is None:
             return self.searches
-        if self._over_tables is None:
-            self._over_tables = TableSearch(self._over_stored, self._behind.reserve.tables)
-        return self._over_tables.over(self.store, now)
+        if self._table_search is None:
+            self._table_search = TableSearch(self._stored_operator, self._indexed_rows.reserve.tables)
+        return self._table_search.over(self.store, now)
 
-    def _over_stored(self) -> KeywordOperator:
+    def _stored_operator(self) -> KeywordOperator:
         """An operator without queries whose first tuples are all rows of tables with a source."""
-        assert self._behind is not None  # noqa: S101 - the tables are open
+        assert self._indexed_rows is not None  # noqa: S101 - the tables are open
         store = LiveStore(self._schema, self.store.window, self.store.singles.followed)
         operator = KeywordOperator(store, self._accepts, sizes=self._sizes)
-        operator.open_stored(self._behind.stored())
+        operator.open_stored(self._indexed_rows.stored())
         return operator
 
     def present(self, now: int, since: int | None) -> PresentRows:
@@ -287,29 +294,29 @@ class KeywordOperator:
 
     def remove(self, query: int) -> None:
         """Stop answering a query."""
-        if query in self._worded.queries:
-            self._worded.remove(query)
-            self.emitter.removed(query)
+        if query in self._word_searches.queries:
+            self._word_searches.remove(query)
+            self.emitter.forget_query(query)
             return
-        self._others.pop(query, None)
+        self._delta_candidates.pop(query, None)
         self.matching.remove(query)
         self._scoring.remove(query)
         self._meshes.remove(query)
-        self.emitter.removed(query)
-        if self._behind is not None:
-            self._behind.end(query)
+        self.emitter.forget_query(query)
+        if self._indexed_rows is not None:
+            self._indexed_rows.end(query)
 
     def rename(self, query: int, plan: Plan) -> None:
         """Change the name of a query's results to that of an equal plan."""
-        self._formed(query).plan = plan
-        if query in self._others:
-            self._others[query] = plan
-        self.emitter.removed(query)
+        self._tenant(query).plan = plan
+        if query in self._delta_candidates:
+            self._delta_candidates[query] = plan
+        self.emitter.forget_query(query)
 
     def carried(self, query: int) -> int:
         """The keywords of a query that live tuples, or rows of tables, contain."""
-        row_keywords = 0 if self._behind is None else self._behind.carried(query)
-        return row_keywords | self._formed(query).mesh.carried(query)
+        row_keywords = 0 if self._indexed_rows is None else self._indexed_rows.carried(query)
+        return row_keywords | self._tenant(query).mesh.carried(query)
 
     def insert(self, batch: TupleBatch, horizon: int = ALWAYS) -> list[Partials]:
         """Add tuples; returns the results that they complete.
@@ -318,8 +325,8 @@ class KeywordOperator:
         """
         bitmaps = self.matching.of(batch.rows) if batch.bitmaps is None else batch.bitmaps
         keys = self.store.values.of(batch.rows)
-        if self._behind is not None:
-            self._behind.come_before(batch.relation, keys, bitmaps)
+        if self._indexed_rows is not None:
+            self._indexed_rows.insert_reached(batch.relation, keys, bitmaps)
         return self._insert(batch, keys, bitmaps, horizon)
 
     def _insert(
@@ -327,16 +334,16 @@ class KeywordOperator:
     ) -> list[Partials]:
         first, inserted = self.store.enter(batch, keys)
         bitmaps = bitmaps.behind(first)
-        self._scoring.arrived(first, batch.rows, self._counted(bitmaps))
-        bitmaps = self._coded(bitmaps)
+        self._scoring.add_arrivals(first, batch.rows, self._uncounted_labels(bitmaps))
+        bitmaps = self._in_mesh_codes(bitmaps)
         partials = [
             mesh.insert(inserted, mesh_labels, horizon) for mesh, mesh_labels in self._meshes.labels(bitmaps)
         ]
-        if len(self._worded):
-            word_results, exclusions = self._worded.insert(inserted, batch.rows)
+        if len(self._word_searches):
+            word_results, exclusions = self._word_searches.insert(inserted, batch.rows)
             partials.append(word_results)
             self.excluded += exclusions
-        return [self._truly_joined(results) for results in partials if len(results)]
+        return [self._joined_results(results) for results in partials if len(results)]
 
     def load(self, batches: Iterable[TupleBatch], most: int) -> Iterator[Partials]:
         """Add at most ``most`` tuples of row files, before all others; yields their results, in parts.
@@ -349,48 +356,48 @@ class KeywordOperator:
         for batch in batches:
             first = self.store.append(batch, self.store.values.of(batch.rows))
             labels.append(matching.of(batch.rows).behind(first))
-            self._scoring.arrived(first, batch.rows, labels[-1])
-            if len(self._worded):
-                word_labels.append(self._worded.labels(batch.rows).behind(first))
+            self._scoring.add_arrivals(first, batch.rows, labels[-1])
+            if len(self._word_searches):
+                word_labels.append(self._word_searches.labels(batch.rows).behind(first))
         matching.keep()
         self._live.index()
-        bitmaps = self._coded(KeywordBitmaps.concat(labels))
+        bitmaps = self._in_mesh_codes(KeywordBitmaps.concat(labels))
         for mesh, mesh_labels in self._meshes.labels(bitmaps):
-            yield from map(self._truly_joined, mesh.load(mesh_labels))
-        if len(self._worded):
+            yield from map(self._joined_results, mesh.load(mesh_labels))
+        if len(self._word_searches):
             words = KeywordBitmaps.concat(word_labels)
-            self.excluded += self._worded.joins.exclusions(words)
-            yield from map(self._truly_joined, self._worded.load(words))
+            self.excluded += self._word_searches.joins.exclusions(words)
+            yield from map(self._joined_results, self._word_searches.load(words))
 
     def known_bitmaps(self, slots: Ints) -> KnownBitmaps | None:
         """The bitmaps of live tuples; None if they would have to be matched again."""
-        bitmaps = None if len(self._worded) else self._meshes.bitmaps_of(slots)
+        bitmaps = None if len(self._word_searches) else self._meshes.bitmaps_of(slots)
         return None if bitmaps is None else KnownBitmaps(keys_of(self.matching.matchers), bitmaps)
 
     def arrivals(self, removed_relations: Collection[int]) -> TupleBatch:
         """All tuples except those of removed relations and of ``open_tables``, for another operator."""
         return self.store.arrivals(
-            [*removed_relations, *(() if self._behind is None else self._behind.reserve.tables)]
+            [*removed_relations, *(() if self._indexed_rows is None else self._indexed_rows.reserve.tables)]
         )
 
-    def _take_in(self, rows: Taken) -> None:
+    def _take_in(self, rows: AddedRows) -> None:
         """Insert table rows that no partial result waits for."""
-        batch = self._put(rows)
+        batch = self._table_batch(rows)
         self.store.enter(batch, self.store.values.of(batch.rows))
 
-    def _insert_rows(self, rows: Taken) -> list[Partials]:
+    def _insert_rows(self, rows: AddedRows) -> list[Partials]:
         """Insert table rows like tuples of the stream; returns the results that they complete."""
-        batch = self._put(rows)
+        batch = self._table_batch(rows)
         return self._insert(batch, self.store.values.of(batch.rows), self.matching.of(batch.rows))
 
-    def _put(self, rows: Taken) -> TupleBatch:
-        assert self._behind is not None  # noqa: S101 - it provides the rows
-        self._behind.reserve.put(rows, len(self._live))
+    def _table_batch(self, rows: AddedRows) -> TupleBatch:
+        assert self._indexed_rows is not None  # noqa: S101 - it provides the rows
+        self._indexed_rows.reserve.put(rows, len(self._live))
         return of_table_rows(rows.blocks, rows.occurrences)
 
-    def _counted(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+    def _uncounted_labels(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """The labels that have not been counted before insertion."""
-        return bitmaps if self._behind is None else self._behind.counted(bitmaps)
+        return bitmaps if self._indexed_rows is None else self._indexed_rows.uncounted_labels(bitmaps)
 
     def release(self, tuples: list[StreamTuple]) -> None:
         """Remove the known tuples among some, with all partial results; they may come again."""
@@ -408,7 +415,7 @@ class KeywordOperator:
 
     def end(self, slots: Ints, ticks: Ints) -> None:
         """End tuples early."""
-        self._scoring.ended(slots, ticks)
+        self._scoring.add_ends(slots, ticks)
         self._live.end(slots, ticks)
         for mesh in self.meshes:
             mesh.end(slots)
@@ -418,7 +425,7 @@ class KeywordOperator:
         for mesh in self.meshes:
             mesh.expire(horizon)
         entries = self.entries
-        is_crowded = self._behind is not None and self._behind.reserve.crowded
+        is_crowded = self._indexed_rows is not None and self._indexed_rows.reserve.crowded
         is_due = bool(entries) and self._sweep.due(horizon, entries)
         if is_due and not is_crowded and not (self._live.tuples.end <= horizon).any():
             self._sweep.done(horizon, entries)  # nothing has ended, as in the replay of a log
@@ -428,34 +435,34 @@ class KeywordOperator:
     def compact(self, horizon: int) -> None:
         """Remove tuples and results that ended at or before ``horizon``, and renumber the rest."""
         self._scoring.forget(horizon)
-        dropped = self._leaving(horizon)
+        dropped = self._evicted_slots(horizon)
         slots = self.store.compact(horizon, dropped)
         for mesh in self.meshes:
             mesh.compact(horizon, slots)
         self.searches.compact(slots)
-        if self._behind is not None:
-            self._behind.reserve.compact(slots)
-        if self._over_tables is not None:
-            self._over_tables.compact(slots)
+        if self._indexed_rows is not None:
+            self._indexed_rows.reserve.compact(slots)
+        if self._table_search is not None:
+            self._table_search.compact(slots)
         self._on_compact(horizon, slots)
         self._sweep.done(horizon, self.entries)
 
-    def _leaving(self, horizon: int) -> Ints:
+    def _evicted_slots(self, horizon: int) -> Ints:
         """The slots of table rows to evict, if there are many; they may be inserted again."""
-        if self._behind is None or not self._behind.reserve.crowded:
+        if self._indexed_rows is None or not self._indexed_rows.reserve.crowded:
             return NOTHING
         must_stay = np.zeros(len(self._live), dtype=bool)
         self._on_evict(horizon, must_stay)
-        return self._behind.leaving(horizon, must_stay)
+        return self._indexed_rows.evicted_slots(horizon, must_stay)
 
     @property
     def meshes(self) -> list[Mesh]:
         """The meshes that answer queries."""
-        return [*self._meshes, *([self._worded.joins] if len(self._worded) else ())]
+        return [*self._meshes, *([self._word_searches.joins] if len(self._word_searches) else ())]
 
     def mesh_of(self, query: int) -> Mesh:
         """The mesh of a query."""
-        return self._formed(query).mesh
+        return self._tenant(query).mesh
 
     def held(self, plans: Mapping[int, Plan], emitted_results: Iterable[Partials] = ()) -> Held:
         """The number of entries that the queries hold, and a text that names the largest query.
@@ -479,17 +486,17 @@ class KeywordOperator:
         """Live tuples, waiting partials and pairs of neighbours, including dead ones not yet purged."""
         return len(self._live) + sum(mesh.partials for mesh in self.meshes)
 
-    def _coded(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
+    def _in_mesh_codes(self, bitmaps: KeywordBitmaps) -> KeywordBitmaps:
         """Labels of live tuples in the codes of their meshes; counts those that exclude a tuple."""
-        self.excluded += int((self._counted(bitmaps).bitmap == EXCLUDED).sum())
+        self.excluded += int((self._uncounted_labels(bitmaps).bitmap == EXCLUDED).sum())
         return self._meshes.coded(bitmaps)
 
-    def _truly_joined(self, results: Partials) -> Partials:
+    def _joined_results(self, results: Partials) -> Partials:
         """Drop results whose join values differ although their integers are equal."""
-        is_joined = self._agreeing(results, self._formed)
+        is_joined = self._joined_flags(results, self._tenant)
         return results if is_joined.all() else results.take(is_joined)
 
-    def _agreeing(self, results: Partials, source_of: Callable[[int], ResultSource]) -> Flags:
+    def _joined_flags(self, results: Partials, source_of: Callable[[int], ResultSource]) -> Flags:
         """Flags the results joined by equal values, not only by equal integers.
 
         ``source_of``: returns a query, given its number.

@@ -70,7 +70,7 @@ class LiveKeywords(LiveOperator):
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         if self._engine is None:
-            self._engine = self._begun()
+            self._engine = self._engine_of_log()
         sample = self._state.stream.sample
         searches = [plan.search for plan in plans if plan.search is not None]
         return list(self._engine.add_all([ordered_by_sample(search, sample) for search in searches]))
@@ -106,7 +106,7 @@ class LiveKeywords(LiveOperator):
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         if self._engine is None:
             return {}
-        return {SHARED: _taken(self._engine, self._state.order, arrived)}
+        return {SHARED: _results_of(self._engine, self._state.order, arrived)}
 
     def take_up(self, log: LongBatch) -> LongBatch:
         return log if self._engine is None else self._engine.take_up(log)
@@ -174,13 +174,13 @@ class LiveKeywords(LiveOperator):
     def used(self, name: str | None) -> list[OperatorUse]:
         return [] if self._engine is None else self._engine.used(name)
 
-    def _begun(self) -> KeywordEngine:
+    def _engine_of_log(self) -> KeywordEngine:
         """A new engine that has processed the log."""
         state = self._state
         engine, order = self._new(), Order(state.stream)
         for accepted in state.logged(order, state.past()):
             in_order = order.in_order(accepted)
-            _exhaust(_taken(engine, order, in_order if self.in_order else order.at_once(accepted)))
+            _exhaust(_results_of(engine, order, in_order if self.in_order else order.at_once(accepted)))
         self._reach_present(engine)
         return engine
 
@@ -207,7 +207,7 @@ class LiveKeywords(LiveOperator):
         return engine
 
 
-def _taken(engine: KeywordEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
+def _results_of(engine: KeywordEngine, order: Order, arrived: OrderedBatch) -> Iterator[Result]:
     if order.final is not None:
         engine.await_late()
     return engine.take(arrived)

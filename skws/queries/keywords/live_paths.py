@@ -62,12 +62,12 @@ class Roles:
         slots, keywords = bitmaps.tuple, np.where(self._takes_part(bitmaps.tuple), bitmaps.bitmap, 0)
         self._keywords = np.zeros(len(live), dtype=np.int8)  # by slot, of the tuples that take part
         self._keywords[slots] = keywords
-        first, second, self.whole = (slots[keywords == label] for label in (_FIRST, _SECOND, _BOTH))
+        first, second, self.with_both = (slots[keywords == label] for label in (_FIRST, _SECOND, _BOTH))
         # Walks begin with the rarer keyword.
-        self.turned = len(first) > len(second)
-        self.begins, self.ends = (second, first) if self.turned else (first, second)
-        """The tuples with only one keyword, at either end of a path; ``whole`` are the tuples with both."""
-        self._end = _FIRST if self.turned else _SECOND
+        self.is_turned = len(first) > len(second)
+        self.begins, self.ends = (second, first) if self.is_turned else (first, second)
+        """The tuples with only one keyword, at either end of a path; ``with_both``: the tuples with both."""
+        self._end = _FIRST if self.is_turned else _SECOND
 
     def is_end(self, slots: Ints) -> Flags:
         flags: Flags = self._keywords.take(slots) == self._end
@@ -154,7 +154,7 @@ class JoinedTuples:
         self._leaving = LeavingEdges(leaving)
         edges = [edge for some in leaving for edge in some]
         self._loops = np.array([edge.id for edge in edges if edge.source == edge.target], dtype=np.int64)
-        self._alike = [
+        self._parallel_edges = [
             (one.id, other.id)
             for one, other in combinations(edges, 2)
             if (one.source, one.target) == (other.source, other.target)
@@ -197,11 +197,13 @@ class JoinedTuples:
         """For each of some chosen tuples, the number of walks to another chosen one and back."""
         walks = self.count(slots, is_chosen)
         walks -= self._loops_of(slots) ** 2  # to itself, by one edge or by two
-        for edge, other_edge in self._alike:  # there by one edge and back by another, either way
-            walks += 2 * self._by_both(edge, other_edge, slots, is_chosen)
+        for edge, other_edge in self._parallel_edges:  # there by one edge and back by another, either way
+            walks += 2 * self._joined_by_both(edge, other_edge, slots, is_chosen)
         return walks
 
-    def _by_both(self, edge: int, other_edge: int, slots: Ints, is_chosen: Callable[[Ints], Flags]) -> Floats:
+    def _joined_by_both(
+        self, edge: int, other_edge: int, slots: Ints, is_chosen: Callable[[Ints], Flags]
+    ) -> Floats:
         """For each of some tuples, the number of chosen ones to which two parallel edges both lead."""
         live, sets = self._live, self._live.key_sets
         keys = live.tuples.keys
@@ -248,12 +250,12 @@ class LinkNumbers(ABC):
     """A number for each link, computed once."""
 
     def __init__(self) -> None:
-        self._known: list[Numbered] = []  # each more than twice as large as the next
+        self._numbered: list[Numbered] = []  # each more than twice as large as the next
 
     def of(self, edge: Ints, value: Ints) -> Floats:
         keys = index_hashes(edge, value)
         numbers_of, unknown = np.full(len(keys), np.nan), np.arange(len(keys))
-        for numbered in self._known:
+        for numbered in self._numbered:
             numbers_of[unknown] = numbered.of(keys.take(unknown), np.nan)
             unknown = unknown.take(np.flatnonzero(np.isnan(numbers_of.take(unknown))))
         if len(unknown):
@@ -266,9 +268,9 @@ class LinkNumbers(ABC):
         return numbers_of
 
     def _remember(self, numbered: Numbered) -> None:
-        while self._known and len(self._known[-1]) <= 2 * len(numbered):
-            numbered = self._known.pop().merged(numbered)
-        self._known.append(numbered)
+        while self._numbered and len(self._numbered[-1]) <= 2 * len(numbered):
+            numbered = self._numbered.pop().merged(numbered)
+        self._numbered.append(numbered)
 
     @abstractmethod
     def _find(self, edge: Ints, value: Ints) -> Floats:
@@ -278,18 +280,18 @@ class LinkNumbers(ABC):
 class FanLogs(LinkNumbers):
     """The weight of a tuple that a link passes through, from the link's number of tuples (``log_of_fans``).
 
-    ``counted``: flags the tuples that count.
+    ``is_counted``: flags the tuples that count.
     """
 
     def __init__(self, live: LiveTuples, is_counted: Callable[[Ints], Flags]) -> None:
         super().__init__()
         self._live = live
-        self._counted = is_counted
+        self._is_counted = is_counted
 
     def _find(self, edge: Ints, value: Ints) -> Floats:
         counts = np.zeros(len(edge), dtype=np.int64)
         for position, slot in self._live.partners(edge, value):
-            counts += np.bincount(position[self._counted(slot)], minlength=len(edge))
+            counts += np.bincount(position[self._is_counted(slot)], minlength=len(edge))
         return log_of_fans(counts)
 
 
@@ -311,7 +313,7 @@ class NextToEnds(LinkNumbers):
 class MostAhead(LinkNumbers):
     """The greatest total weight of tuples that walks pass through after links, for a number of joins left.
 
-    ``before``: the same for one join less.
+    ``shorter``: the same for one join less.
     """
 
     def __init__(
@@ -319,14 +321,14 @@ class MostAhead(LinkNumbers):
         live: LiveTuples,
         joined: JoinedTuples,
         fans: FanLogs,
-        before: LinkNumbers,
+        shorter: LinkNumbers,
         roles: Roles,
     ) -> None:
         super().__init__()
         self._live = live
         self._joined = joined
         self._fans = fans
-        self._before = before
+        self._shorter = shorter
         self._roles = roles
 
     def _find(self, edge: Ints, value: Ints) -> Floats:
@@ -335,7 +337,7 @@ class MostAhead(LinkNumbers):
             is_free = self._roles.is_free(slot)
             slots, slot_numbers = np.unique(slot[is_free], return_inverse=True)
             links = self._joined.links(slots)
-            weights = self._before.of(links.edge, links.value)
+            weights = self._shorter.of(links.edge, links.value)
             leading = np.flatnonzero(weights > -inf)
             links, weights = links.take(leading), weights.take(leading)
             fans = self._fans.of(links.edge, links.value)
@@ -353,26 +355,28 @@ class MostAhead(LinkNumbers):
 class WeighedWalks(NamedTuple):
     """Walks from tuples with the first keyword, in rows: the slots of each, and the edges between them.
 
-    ``logs``: the total weight of the tuples that a walk passes through. ``arrived``: the weight of the last
-    join from its end. ``weights``: of the keyword.
+    ``logs``: the total weight of the tuples that a walk passes through. ``last_weights``: the weight of
+    the last join from its end. ``weights``: of the keyword.
     """
 
     members: Ints
     edges: Ints
     logs: Floats
-    arrived: Floats
+    last_weights: Floats
     weights: Floats
 
     def take(self, rows: Ints) -> WeighedWalks:
         members, edges = self.members.take(rows, axis=0), self.edges.take(rows, axis=0)
-        logs, arrived = self.logs.take(rows), self.arrived.take(rows)
-        return WeighedWalks(members, edges, logs, arrived, self.weights.take(rows))
+        logs, last_weights = self.logs.take(rows), self.last_weights.take(rows)
+        return WeighedWalks(members, edges, logs, last_weights, self.weights.take(rows))
 
     def further(self, edge: Ints, out: Floats, back: Floats, slots: Ints) -> WeighedWalks:
         """Each walk with one more join; ``out`` and ``back`` are the weights of this join from either end."""
         members, edges = np.column_stack([self.members, slots]), np.column_stack([self.edges, edge])
         # A tuple that is passed through counts by the join with the smaller fan.
-        return WeighedWalks(members, edges, self.logs + np.maximum(self.arrived, out), back, self.weights)
+        return WeighedWalks(
+            members, edges, self.logs + np.maximum(self.last_weights, out), back, self.weights
+        )
 
 
 class Steps(NamedTuple):
@@ -414,21 +418,21 @@ class LivePaths:
         self._ceilings = ceilings
         self._agreeing = agreeing
         self._roles = Roles(live, bitmaps, now, plan.query.without)
-        weights = ceilings.weighed[::-1] if self._roles.turned else ceilings.weighed
+        weights = ceilings.weights[::-1] if self._roles.is_turned else ceilings.weights
         self._weights, self._weights_at_end = weights
         self._joined = JoinedTuples(plan.generator().edges_from, live)
-        self._fans = FanLogs(live, ceilings.counted)
+        self._fans = FanLogs(live, ceilings.is_alive)
         self._heaviest = float(self._weights_at_end.take(self._roles.ends).max(initial=0))
         self._ahead: list[LinkNumbers] = [NextToEnds(live, self._roles)]
         self._most = most
         self._least = -inf
-        self._done = 0  # results of at most this many tuples have been found
-        self._found = [Partials.none(plan.max_size)]
+        self._found_size = 0  # results of at most this many tuples have been found
+        self._partials = [Partials.none(plan.max_size)]
         self._orders: list[Floats] = [np.zeros(0)]
 
     def count(self, size: int) -> int:
         """The number of results of at most ``size`` tuples, which are at most ``MOST_COUNTED``."""
-        total = len(self._roles.whole)
+        total = len(self._roles.with_both)
         if size == 1:
             return total
         begins, ends = self._roles.begins, self._roles.ends
@@ -466,21 +470,21 @@ class LivePaths:
     def found(self) -> tuple[Partials, Floats]:
         """The results that may be among the best, with their orders or slightly higher bounds."""
         self._choose()
-        return self._found[0], self._orders[0]
+        return self._partials[0], self._orders[0]
 
     def find(self, size: int) -> None:
         """Find the best results of at most ``size`` tuples, more than before. Raises TimeLimitError."""
-        found_size, self._done = self._done, size
+        found_size, self._found_size = self._found_size, size
         if not found_size:
-            self._take(self._begun(self._roles.whole))
-        stack = [self._steps(self._begun(self._roles.begins), size, found_size)]
+            self._take(self._first_walks(self._roles.with_both))
+        stack = [self._steps(self._first_walks(self._roles.begins), size, found_size)]
         while stack:
             check()
             steps = stack.pop()
             if not len(steps.ceilings) or steps.ceilings[0] < self._least:
                 continue
             stack.append(steps.take(slice(_TOGETHER, None)))
-            for walks in self._gone(steps.take(slice(_TOGETHER))):
+            for walks in self._extended(steps.take(slice(_TOGETHER))):
                 at_end = self._roles.is_end(walks.members[:, -1])
                 length = walks.members.shape[1]
                 if length > found_size:
@@ -492,26 +496,26 @@ class LivePaths:
         """Add results; those that can no longer be among the best are dropped."""
         weights = walks.weights + self._weights_at_end.take(walks.members[:, -1])
         specific = np.exp(walks.logs)
-        orders = self._ceilings.reached(walks.members, weights, specific) + _ROUNDED
+        orders = self._ceilings.orders_of(walks.members, weights, specific) + _ROUNDED
         rows = np.flatnonzero(orders >= self._least)
         partials, orders = self._formed(walks.take(rows)), orders.take(rows)
         is_joined = self._agreeing(partials, lambda _: self)
-        self._found.append(partials.take(is_joined))
+        self._partials.append(partials.take(is_joined))
         self._orders.append(orders[is_joined])
         if sum(map(len, self._orders[1:])) >= max(self._most, len(self._orders[0]) >> 2):
             self._choose()
 
     def _choose(self) -> None:
         """Keep only the results that may be among the best."""
-        partials, orders = Partials.concat(self._found), np.concatenate(self._orders)
+        partials, orders = Partials.concat(self._partials), np.concatenate(self._orders)
         if len(orders) > self._most:
             last = len(orders) - self._most
             self._least = float(np.partition(orders, last)[last]) - _ROUNDED
             rows = np.flatnonzero(orders >= self._least)
             partials, orders = partials.take(rows), orders.take(rows)
-        self._found, self._orders = [partials], [orders]
+        self._partials, self._orders = [partials], [orders]
 
-    def _begun(self, slots: Ints) -> WeighedWalks:
+    def _first_walks(self, slots: Ints) -> WeighedWalks:
         no_edges = np.empty((len(slots), 0), dtype=np.int64)
         zeros = np.zeros(len(slots))
         return WeighedWalks(slots[:, None], no_edges, zeros, zeros, self._weights.take(slots))
@@ -522,7 +526,7 @@ class LivePaths:
         links = self._joined.links(walks.members[:, -1])
         weights = walks.weights.take(links.position) + self._heaviest
         logs = walks.logs.take(links.position) + np.maximum(
-            walks.arrived.take(links.position), self._fans.of(links.edge, links.value)
+            walks.last_weights.take(links.position), self._fans.of(links.edge, links.value)
         )
         ceilings = np.full(len(links.edge), -inf)
         for joins in range(max(1, found_size + 1 - length), size - length + 1):
@@ -537,7 +541,7 @@ class LivePaths:
         links = links.take(rows)
         return Steps(walks.take(links.position), links, ceilings.take(rows))
 
-    def _gone(self, steps: Steps) -> Iterator[WeighedWalks]:
+    def _extended(self, steps: Steps) -> Iterator[WeighedWalks]:
         """The walks to tuples that are not on them, with no keyword or the second one, in parts."""
         edge, value = steps.links.edge, steps.links.value
         out, back = self._fans.of(edge, value), self._fans.of(edge ^ 1, value)
@@ -557,7 +561,7 @@ class LivePaths:
     def _formed(self, walks: WeighedWalks) -> Partials:
         tuples, length = self._live.tuples, walks.members.shape[1]
         members = np.full((len(walks.members), self.plan.max_size), NO_MEMBER, dtype=np.int64)
-        is_turned = self._roles.turned  # networks begin with the first keyword
+        is_turned = self._roles.is_turned  # networks begin with the first keyword
         members[:, :length] = walks.members[:, ::-1] if is_turned else walks.members
         edges = walks.edges[:, ::-1] ^ 1 if is_turned else walks.edges
         numbers = self.mesh.numbers(tuples.relation.take(members[:, 0]), edges.T)

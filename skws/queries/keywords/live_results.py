@@ -31,7 +31,7 @@ class LiveResults:
 
     def __init__(self) -> None:
         self._by_width: dict[int, PartialStore] = {}
-        self._removed: set[int] = set()
+        self._removed_queries: set[int] = set()
 
     def __len__(self) -> int:
         return sum(store.size for store in self._stores)
@@ -42,9 +42,9 @@ class LiveResults:
         return self._by_width.values()
 
     def _sweep(self) -> None:
-        if self._removed:
-            removed = np.array(sorted(self._removed), dtype=np.int64)
-            self._removed.clear()
+        if self._removed_queries:
+            removed = np.array(sorted(self._removed_queries), dtype=np.int64)
+            self._removed_queries.clear()
             for store in self._by_width.values():
                 store.keep(~np.isin(store.partials.query, removed))
 
@@ -75,7 +75,7 @@ class LiveResults:
                 yield store.take(rows)
                 store.drop(rows)
 
-    def released(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
+    def take_due(self, due: Callable[[Partials], Ints]) -> Iterator[tuple[Partials, Ints]]:
         """Remove and return the results that are due, with their ticks. ``due``: FOREVER for others."""
         for store in self._stores:
             ticks = due(store.take(slice(None)))
@@ -91,7 +91,7 @@ class LiveResults:
 
     def remove(self, *queries: int) -> None:
         """Forget the results of queries, whose numbers are not used again."""
-        self._removed.update(queries)
+        self._removed_queries.update(queries)
 
     def mark(self, horizon: int, flags: Flags) -> None:
         """Flag the tuples, by slot, of results that end after ``horizon``."""
@@ -110,7 +110,7 @@ class EmittedResults(LiveResults):
     def __init__(self, emitter: ResultEmitter, directory: TupleDirectory) -> None:
         super().__init__()
         self._emitter = emitter
-        self._known = directory
+        self._directory = directory
 
     def report(
         self,
@@ -139,21 +139,21 @@ class EmittedResults(LiveResults):
         partials = [results.take(results.query == query) for results in live_results]
         return sorted(self._emitter.events(partials, snapshot=True))
 
-    def retracted_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
+    def retractions_by(self, change: SchemaChange, now: int, time: int) -> list[Event]:
         """Retractions of live results over removed relations and joins."""
         events: list[Event] = []
         for results in self.alive(now):
             uses = [self._emitter.tree(row).uses_any(*change.removed) for row in results.rows()]
             retracted_results = results.take(np.array(uses, dtype=bool))
             times = np.full(len(retracted_results), time)
-            events += self._emitter.taken_back(retracted_results, times, times)
+            events += self._emitter.retractions_at(retracted_results, times, times)
         return events
 
-    def any_over(self, query: int, now: int) -> bool:
+    def has_ended_results(self, query: int, now: int) -> bool:
         """True if results of a query are remembered that have ended at ``now``: records may change them."""
         return any((each.end.take(np.flatnonzero(each.query == query)) <= now).any() for each in self.held())
 
-    def over(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
+    def ended_results(self, horizon: int, now: int, name: Callable[[int], str]) -> set[Lasting]:
         """The results that have ended at ``now``, and that records from ``horizon`` on may still change.
 
         ``name``: the name of a query, given its number.
@@ -164,26 +164,26 @@ class EmittedResults(LiveResults):
             ended_results.update(self._lasting(row, name) for row in store.take(is_over).rows())
         return ended_results
 
-    def new_by(
+    def report_added(
         self,
         change: SchemaChange,
         partials: list[Partials],
         now: int,
-        over: Collection[Lasting],
+        former_ended: Collection[Lasting],
         name: Callable[[int], str],
     ) -> Iterator[list[Output]]:
         """Remember the results over a changed schema; emits those that the change adds, in pieces.
 
-        ``over``: the results that had ended before the change; ``name``: see ``over``.
+        ``former_ended``: the results that had ended before the change; ``name``: see ``ended_results``.
         """
         added_results = []
         for results in partials:
             is_alive = results.end > now
             self.add(results.take(is_alive))
-            if over:
+            if former_ended:
                 ended_results = results.take(~is_alive)
                 is_reported = [
-                    self._lasting(row, name) in over and not self._adds(change, row)
+                    self._lasting(row, name) in former_ended and not self._adds(change, row)
                     for row in ended_results.rows()
                 ]
                 self.add(ended_results.take(np.array(is_reported, dtype=bool)))
@@ -196,10 +196,10 @@ class EmittedResults(LiveResults):
         return self._emitter.tree(row).uses_any(*change.added)
 
     def _lasting(self, row: tuple[int, int, list[int]], name: Callable[[int], str]) -> Lasting:
-        members = frozenset(self._known.lasting_name(slot) for slot in row[2] if slot != NO_MEMBER)
+        members = frozenset(self._directory.lasting_name(slot) for slot in row[2] if slot != NO_MEMBER)
         return name(row[0]), members
 
-    def moved(self, queries: Set[int], partials: list[Partials]) -> list[Partials]:
+    def take_moved(self, queries: Set[int], partials: list[Partials]) -> list[Partials]:
         """Remember results of queries that moved to another mesh, by its networks; returns all other results.
 
         ``partials``: at least all live results of these queries.
@@ -222,7 +222,7 @@ class EmittedResults(LiveResults):
             other_results.append(results.take(~is_moved))
         return other_results
 
-    def retracted(self, slots: Ints, ends: Ints) -> list[Event]:
+    def retractions(self, slots: Ints, ends: Ints) -> list[Event]:
         """The retractions of results that contain tuples which have ended. ``ends``: the ends of all tuples.
 
         Results that late records end before they began are forgotten: another version may begin at that time,
@@ -240,12 +240,12 @@ class EmittedResults(LiveResults):
                 store.drop(unlived_rows)
         return events
 
-    def rebuilt(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
+    def forget_prolonged(self, prolonged: list[tuple[StreamTuple, int]]) -> list[Emitted]:
         """Forget the results with tuples that live longer than assumed and will be inserted again.
 
         Returns the results that need not be emitted again.
         """
-        slots = self._known.slots
+        slots = self._directory.slots
         tuples_by_slot = {slots[t]: (t, former_end) for t, former_end in prolonged if t in slots}
         if not tuples_by_slot:
             return []
@@ -261,7 +261,7 @@ class EmittedResults(LiveResults):
 
     def by_slots(self, emitted: list[Emitted]) -> set[Found]:
         """Results by the present slots of their members."""
-        slots = self._known.slots
+        slots = self._directory.slots
         return {
             (query, operator, tuple(m if isinstance(m, int) else slots[m] for m in members))
             for query, operator, members in emitted

@@ -52,22 +52,22 @@ _ANEW: Final = 4
 """The index is rebuilt when the number of removed rows is this multiple of the number of rows."""
 
 
-class _Standing(NamedTuple):
+class _Postings(NamedTuple):
     """The tuples with a word in one column; the number of its occurrences, and the length of the text.
 
-    ``exact``: False if ``often`` are upper bounds.
+    ``exact``: False if ``frequencies`` are upper bounds.
     """
 
     slots: Ints
-    often: Ints
+    frequencies: Ints
     lengths: Ints
     exact: bool
 
-    def among(self, slots: Ints) -> _Standing:
+    def among(self, slots: Ints) -> _Postings:
         is_among = np.isin(self.slots, slots)
-        return _Standing(
+        return _Postings(
             self.slots.compress(is_among),
-            self.often.compress(is_among),
+            self.frequencies.compress(is_among),
             self.lengths.compress(is_among),
             exact=False,
         )
@@ -107,7 +107,7 @@ class LiveWords:
     def __init__(self, schema: Schema, live: LiveTuples, directory: TupleDirectory) -> None:
         self._schema = schema
         self._live = live
-        self._known = directory
+        self._directory = directory
         self._stored: StoredTuples | None = None
         self._begin()
 
@@ -133,7 +133,7 @@ class LiveWords:
         """The number of texts whose words are in memory."""
         return self._texts.size
 
-    def behind(self, size: int) -> bool:
+    def is_behind(self, size: int) -> bool:
         """True if rows of the first ``size`` live tuples are not indexed yet."""
         return self.covered < size
 
@@ -146,16 +146,16 @@ class LiveWords:
         while self.covered < end:
             check()
             until = min(end, self.covered + _PIECE)
-            self._learn(np.arange(self.covered, until))
+            self._index(np.arange(self.covered, until))
             self.covered = until
 
     @property
     def on_disk(self) -> bool:
         return self._stored is not None
 
-    def know(self, slots: Ints, size: int) -> None:
+    def index_only(self, slots: Ints, size: int) -> None:
         """Index only some of the first ``size`` rows: no other row contains a word of the search."""
-        self._learn_all(slots)
+        self._index_all(slots)
         self.covered = size
 
     def compact(self, slots: Ints) -> None:
@@ -195,7 +195,7 @@ class LiveWords:
             if len(numbers_by_word) == most:
                 break
             check()
-            if number := int(is_alive(self._found_by(word, analyzer)).sum()):
+            if number := int(is_alive(self._slots_with(word, analyzer)).sum()):
                 numbers_by_word[word] = numbers_by_word.get(word, 0) + number
         return sorted(numbers_by_word.items(), key=lambda pair: (-pair[1], pair[0]))
 
@@ -207,12 +207,14 @@ class LiveWords:
                 counts += lists.counts(numbers)
         return counts
 
-    def _found_by(self, word: str, analyzer: Analyzer) -> Ints:
+    def _slots_with(self, word: str, analyzer: Analyzer) -> Ints:
         """The tuples that contain a word in texts with an analyzer."""
         columns = frozenset(place for place in self._lists if self._analyzer(*place) is analyzer)
         meanings = alternatives_of(Word(word), word, (leaves.TermScope(None, analyzer, columns),))
         alternatives = (each for each in meanings if not isinstance(each, Phrase) or _has_indexed_words(each))
-        slot_lists = [standing.slots for each in alternatives for _, standing in self._containing(each)]
+        slot_lists = [
+            postings.slots for each in alternatives for _, postings in self._postings_by_place(each)
+        ]
         return distinct(np.concatenate([NOTHING, *slot_lists]))
 
     def _analyzer(self, relation: int, column: int) -> Analyzer:
@@ -221,7 +223,7 @@ class LiveWords:
     def label(self, query: int, matcher: Matcher) -> Labelled:
         """The tuples that have keywords of a query or that the query excludes."""
         condition_slots = [
-            (bit, self._passing(alternative))
+            (bit, self._slots_satisfying(alternative))
             for bit, alternative in matcher.alternatives()
             if isinstance(alternative, Condition)
         ]
@@ -231,110 +233,116 @@ class LiveWords:
             for bit, passing in condition_slots:
                 if bit == matcher.excluding:
                     is_needed &= ~np.isin(slots, passing)
-            self._learn_all(slots[is_needed])
-        by_place: dict[Place, list[tuple[int, _Standing]]] = {}
+            self._index_all(slots[is_needed])
+        by_place: dict[Place, list[tuple[int, _Postings]]] = {}
         for bit, alternative in matcher.alternatives():
             if not isinstance(alternative, Condition):
-                for place, standing in self._containing(alternative):
-                    by_place.setdefault(place, []).append((bit, standing))
+                for place, postings in self._postings_by_place(alternative):
+                    by_place.setdefault(place, []).append((bit, postings))
         for relation, bits in enumerate(matcher.names):
             if bits:
-                slots = self._every(relation)
+                slots = self._slots_of(relation)
                 zeros = np.zeros(len(slots), dtype=np.int64)
-                all_rows = _Standing(slots, zeros + 1, zeros, exact=True)
+                all_rows = _Postings(slots, zeros + 1, zeros, exact=True)
                 by_place[relation, NAME] = [
                     (1 << n, all_rows) for n in range(bits.bit_length()) if bits >> n & 1
                 ]
-        text_slots = [(bit, standing.slots) for standings in by_place.values() for bit, standing in standings]
+        text_slots = [
+            (bit, postings.slots)
+            for postings_of_place in by_place.values()
+            for bit, postings in postings_of_place
+        ]
         labels = _Labels.of([*text_slots, *condition_slots], matcher)
         bitmaps = KeywordBitmaps(
             labels.slots, np.full(len(labels.slots), query, dtype=np.int64), labels.bitmaps
         )
         return Labelled(bitmaps, _carriers(by_place, labels, len(matcher.query.slots)))
 
-    def _every(self, relation: int) -> Ints:
+    def _slots_of(self, relation: int) -> Ints:
         """The indexed tuples of a relation, in order of their slots."""
         return np.flatnonzero(self._live.tuples.relation[: self.covered] == relation)
 
-    def _passing(self, condition: Condition) -> Ints:
+    def _slots_satisfying(self, condition: Condition) -> Ints:
         """The tuples whose values satisfy a condition, in order of their slots."""
         if condition.relation is None:
             return NOTHING
-        slots = self._every(condition.relation)
+        slots = self._slots_of(condition.relation)
         passing = [NOTHING]
-        for block, positions, places in self._known.some_rows(slots).by_block():
+        for block, positions, places in self._directory.some_rows(slots).by_block():
             passing.append(slots[positions[satisfying(condition, block).take(places)]])
         return np.sort(np.concatenate(passing))
 
-    def _containing(self, alternative: Alternative) -> Iterator[tuple[Place, _Standing]]:
+    def _postings_by_place(self, alternative: Alternative) -> Iterator[tuple[Place, _Postings]]:
         """The tuples that satisfy an alternative, other than a condition, by column."""
         for place, lists in self._lists.items():
             if not alternative.applies(*place):
                 continue
             words = self._words[self._analyzer(*place)]
             if isinstance(alternative, Term):
-                texts = self._of(lists, words.number(alternative.stem))
+                texts = self._postings(lists, words.number(alternative.stem))
             elif not isinstance(alternative, Phrase):
                 stems = dict.fromkeys(words.satisfying(alternative))
-                with_stems = [self._of(lists, words.number(stem)).slots for stem in stems]
+                with_stems = [self._postings(lists, words.number(stem)).slots for stem in stems]
                 slots = distinct(np.concatenate([NOTHING, *with_stems]))
-                texts = self._counted(place, slots, alternative)
+                texts = self._counted_postings(place, slots, alternative)
             elif not _has_indexed_words(alternative):
-                slots = self._every(place[0])
+                slots = self._slots_of(place[0])
                 slots = slots[np.isin(slots, self._texts.columns()[0])]
-                texts = self._counted(place, slots, alternative)
+                texts = self._counted_postings(place, slots, alternative)
             else:
-                standings = [
-                    self._of(lists, words.number(each)) for each in alternative.stems if each not in _STOPPED
+                stem_postings = [
+                    self._postings(lists, words.number(each))
+                    for each in alternative.stems
+                    if each not in _STOPPED
                 ]
-                common = reduce(np.intersect1d, [each.slots for each in standings])
+                common = reduce(np.intersect1d, [each.slots for each in stem_postings])
                 slots = self._with_phrase(common, place[1], alternative)
-                texts = standings[0].among(slots)
+                texts = stem_postings[0].among(slots)
             if len(texts.slots):
                 yield place, texts
 
-    def _counted(self, place: Place, slots: Ints, alternative: Alternative) -> _Standing:
+    def _counted_postings(self, place: Place, slots: Ints, alternative: Alternative) -> _Postings:
         """The tuples in ``slots`` whose text satisfies an alternative that stems alone do not decide."""
         counts, slot_counts, lengths = OccurrenceCounts((Slot("", (alternative,)),)), [], []
         for slot in slots.tolist():
             check()
-            value = self._known.row(slot)[place[1]]
+            value = self._directory.row(slot)[place[1]]
             text = "" if value is None else str(value)
             slot_counts.append(counts.of(*place, text)[0])
             lengths.append(len(text))
         frequencies = np.array(slot_counts, dtype=np.int64)
         has_occurrence = frequencies > 0
-        return _Standing(
+        return _Postings(
             slots.compress(has_occurrence),
             frequencies.compress(has_occurrence),
             np.array(lengths, dtype=np.int64).compress(has_occurrence),
             True,
         )
 
-    def _of(self, lists: WordLists, word: int | None) -> _Standing:
+    def _postings(self, lists: WordLists, word: int | None) -> _Postings:
         texts, frequencies = (NOTHING, NOTHING) if word is None else lists.of(word)
         text_slots, lengths = self._texts.columns()
         slots, lengths = (column.take(texts).astype(np.int64) for column in (text_slots, lengths))
         is_live = slots >= 0
-        return _Standing(
+        return _Postings(
             slots.compress(is_live), frequencies.compress(is_live), lengths.compress(is_live), True
         )
 
     def _with_phrase(self, slots: Ints, column: int, phrase: Phrase) -> Ints:
         """The slots whose text contains the words of a phrase in order."""
-        texts = (str(self._known.row(slot)[column]) for slot in slots.tolist())
+        texts = (str(self._directory.row(slot)[column]) for slot in slots.tolist())
         has_phrase = np.array([contains(stems(text), phrase, text) for text in texts], dtype=bool)
         return slots.compress(has_phrase)
 
-    def _learn_all(self, slots: Ints) -> None:
+    def _index_all(self, slots: Ints) -> None:
         for first in range(0, len(slots), _PIECE):
             check()
-            self._learn(slots[first : first + _PIECE])
+            self._index(slots[first : first + _PIECE])
 
-    def _learn(self, row_slots: Ints) -> None:
+    def _index(self, row_slots: Ints) -> None:
         """Index the rows in some slots, in order."""
         texts: defaultdict[Place, list[tuple[Ints, Texts]]] = defaultdict(list)
-        for block, positions, places in self._known.some_rows(row_slots).by_block():
+        for block, positions, places in self._directory.some_rows(row_slots).by_block():
             for column in self._schema.relations[block.relation].search_columns:
                 texts[block.relation, column].append((row_slots[positions], block.texts_at(column, places)))
         for place, pieces in texts.items():
@@ -363,24 +371,26 @@ def _has_indexed_words(phrase: Phrase) -> bool:
 
 
 def _carriers(
-    standings_by_place: Mapping[Place, list[tuple[int, _Standing]]], labels: _Labels, keywords: int
+    postings_by_place: Mapping[Place, list[tuple[int, _Postings]]], labels: _Labels, keywords: int
 ) -> dict[Place, Carriers]:
     """The carriers without excluded tuples, and without the alternatives that exclude."""
     carriers = {}
-    for place, standings in standings_by_place.items():
-        parts = [(bit.bit_length() - 1, standing) for bit, standing in standings if bit < 1 << keywords]
-        slots = distinct(np.concatenate([standing.slots for _, standing in parts] or [NOTHING]))
+    for place, postings_of_place in postings_by_place.items():
+        parts = [
+            (bit.bit_length() - 1, postings) for bit, postings in postings_of_place if bit < 1 << keywords
+        ]
+        slots = distinct(np.concatenate([postings.slots for _, postings in parts] or [NOTHING]))
         slots = labels.carrying(slots)
         frequencies = np.zeros((len(slots), keywords), dtype=np.int64)
         lengths = np.zeros(len(slots), dtype=np.int64)
         # Alternatives of one keyword may be satisfied by the same word.
         exact = len({keyword for keyword, _ in parts}) == len(parts) and all(each.exact for _, each in parts)
-        for keyword, standing in parts:
-            indexes = np.searchsorted(slots, standing.slots)
+        for keyword, postings in parts:
+            indexes = np.searchsorted(slots, postings.slots)
             indexes, positions = indexes[indexes < len(slots)], np.flatnonzero(indexes < len(slots))
-            is_carrier = slots[indexes] == standing.slots[positions]
-            frequencies[indexes[is_carrier], keyword] += standing.often[positions[is_carrier]]
-            lengths[indexes[is_carrier]] = standing.lengths[positions[is_carrier]]
+            is_carrier = slots[indexes] == postings.slots[positions]
+            frequencies[indexes[is_carrier], keyword] += postings.frequencies[positions[is_carrier]]
+            lengths[indexes[is_carrier]] = postings.lengths[positions[is_carrier]]
         if len(slots):
             carriers[place] = Carriers(slots, frequencies, lengths, exact)
     return carriers

@@ -33,7 +33,7 @@ _SHAPES: Final = 16
 _MOST: Final = 100_000  # operators of a shape, times keyword bitmaps
 
 
-class Numbered(NamedTuple):
+class PlanNumber(NamedTuple):
     """The number of a query, and whether it is new.
 
     ``like``: the number of an earlier equal query whose results it does not share; None if there is none.
@@ -54,7 +54,9 @@ class SharedPlans:
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
         self._plans: dict[int, Plan] = {}  # with the first name of each
-        self._others: dict[int, list[str]] = {}  # the names of a number after the first, if there are any
+        self._other_names: dict[
+            int, list[str]
+        ] = {}  # the names of a number after the first, if there are any
         self._numbers: dict[Plan, int] = {}  # the latest number of each plan
         self._next = 0
 
@@ -62,7 +64,7 @@ class SharedPlans:
         """The numbers and plans of different queries."""
         return iter(self._plans.items())
 
-    def add(self, plan: Plan, shares: Callable[[int], bool] = lambda _: True) -> Numbered:
+    def add(self, plan: Plan, shares: Callable[[int], bool] = lambda _: True) -> PlanNumber:
         """Add a query. Raises UsageError for a name in use.
 
         ``shares``: True if another query may share the results of a number.
@@ -78,9 +80,9 @@ class SharedPlans:
         if is_new:
             self._plans[self.number()] = plan
         else:
-            self._others.setdefault(number, []).append(name)
+            self._other_names.setdefault(number, []).append(name)
         self._names[name] = number
-        return Numbered(number, is_new, equal)
+        return PlanNumber(number, is_new, equal)
 
     def remove(self, name: str) -> tuple[int, Plan | None]:
         """Remove a name; returns the query's number, and its plan under its first remaining name.
@@ -89,7 +91,7 @@ class SharedPlans:
         """
         number = self.of(name)
         del self._names[name]
-        other_names = self._others.get(number)
+        other_names = self._other_names.get(number)
         if other_names is None:
             plan = self._plans.pop(number)
             if self._numbers.get(plan) == number:
@@ -100,19 +102,22 @@ class SharedPlans:
         else:
             other_names.remove(name)
         if not other_names:
-            del self._others[number]
+            del self._other_names[number]
         return number, self._plans[number]
 
-    def told(self, results: list[Result]) -> list[Result]:
+    def under_all_names(self, results: list[Result]) -> list[Result]:
         """Results, which have the first name of their query, under all of its names."""
-        if not self._others:  # the usual case
+        if not self._other_names:  # the usual case
             return results
         return [
             named
             for result in results
             for named in (
                 result,
-                *(struct_replace(result, name=name) for name in self._others.get(self.of(result.name), ())),
+                *(
+                    struct_replace(result, name=name)
+                    for name in self._other_names.get(self.of(result.name), ())
+                ),
             )
         ]
 
@@ -155,7 +160,7 @@ class SharedPlans:
         shared._names = {name: numbers[number] for name, number in self._names.items()}
         for name, query in shared._names.items():
             if shared.first(query) != name:
-                shared._others.setdefault(query, []).append(name)
+                shared._other_names.setdefault(query, []).append(name)
         shared._next = number
         return shared
 
@@ -196,7 +201,7 @@ class Meshes:
         self._accepts_root = accepts_root
         self._columnar: dict[object, ColumnarMesh] = {}  # by shape
         self._paper: dict[int, SlotMesh] = {}  # by query
-        self._passing: dict[object, OperatorTable] = {}  # by shape, the latest last
+        self._search_operators: dict[object, OperatorTable] = {}  # by shape, the latest last
 
     def __iter__(self) -> Iterator[Mesh]:
         return chain(self._columnar.values(), self._paper.values())
@@ -225,19 +230,19 @@ class Meshes:
         tenant = self.queries[query] = MeshTenant(mesh, plan)
         return tenant
 
-    def passing(self, plan: Plan) -> MeshTenant:
+    def search_tenant(self, plan: Plan) -> MeshTenant:
         """A query with its own mesh, which is not one of the shared meshes."""
-        return MeshTenant(ColumnarMesh(self._live, self._passing_operators(plan), self._accepts_root), plan)
+        return MeshTenant(ColumnarMesh(self._live, self._operators_of_search(plan), self._accepts_root), plan)
 
-    def _passing_operators(self, plan: Plan) -> OperatorTable:
+    def _operators_of_search(self, plan: Plan) -> OperatorTable:
         """The operators of a query that does not stay; a search of the same shape may have made them."""
         generator = plan.generator()
-        operators = self._passing.pop(generator.shape, None)
+        operators = self._search_operators.pop(generator.shape, None)
         if operators is None or len(operators) << generator.slots > _MOST:
             operators = OperatorTable(generator)
-        self._passing[generator.shape] = operators
-        if len(self._passing) > _SHAPES:
-            del self._passing[next(iter(self._passing))]
+        self._search_operators[generator.shape] = operators
+        if len(self._search_operators) > _SHAPES:
+            del self._search_operators[next(iter(self._search_operators))]
         return operators
 
     def remove(self, query: int) -> None:

@@ -48,7 +48,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
         hidden
         for edge in present_edges(plan.schema)
         if edge.at_most_one and edge.join not in plan.query.without_joins
-        for hidden in _behind(
+        for hidden in _hidden_rows(
             plan, edge, results_by_relation[plan.schema.relations[edge.source].name], carriers
         )
     ]
@@ -63,7 +63,7 @@ def referred_notes(plan: Plan, results: Sequence[Result], carriers: Carriers) ->
     )
 
 
-def _behind(plan: Plan, edge: Edge, results: Sequence[Result], carriers: Carriers) -> Iterator[_Hidden]:
+def _hidden_rows(plan: Plan, edge: Edge, results: Sequence[Result], carriers: Carriers) -> Iterator[_Hidden]:
     """The rows that results hide and to which they refer by a join."""
     rows_by_key: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for result in results:

@@ -118,29 +118,29 @@ class ResultEmitter:
     ) -> None:
         self._joins = lanes(digest_of_join(join.name) for join in schema.joins)
         self._queries = queries
-        self._outlines = NetworkTemplates(schema)
+        self._templates = NetworkTemplates(schema)
         self._forget_queries()
         self._live = live
-        self._known = directory
+        self._directory = directory
         self._scoring = scoring
         self._window = window
 
-    def removed(self, query: int) -> None:
+    def forget_query(self, query: int) -> None:
         """Forget a removed query.
 
         When half of the queries are removed, all are forgotten, and read again if needed.
         """
-        self._shown.forget(query)
-        self._removed += 1
-        if 2 * self._removed >= len(self._shown):
+        self._labels.forget(query)
+        self._removed_count += 1
+        if 2 * self._removed_count >= len(self._labels):
             self._forget_queries()
 
     def _forget_queries(self) -> None:
-        self._removed = 0
+        self._removed_count = 0
         self._meshes: list[Networks] = []
         self._numbers: dict[int, int] = {}  # of meshes, by identity
-        self._shown = ResultLabels()
-        self._readings = Interpretations()  # of networks: a mesh's number and operator in one
+        self._labels = ResultLabels()
+        self._interpretations = Interpretations()  # of networks: a mesh's number and operator in one
 
     def events(self, partials: list[Partials], snapshot: bool = False) -> Iterator[Event]:
         """Results as they are completed, and retractions of those whose early end is known."""
@@ -190,14 +190,14 @@ class ResultEmitter:
 
     def _completed(self, partials: list[Partials], snapshot: bool) -> Iterator[Output]:
         for part in partials:
-            builder = self._forming(part)
+            builder = self._builder(part)
             order = by_tick_and_id(part.start, builder.ids)
             rows = np.arange(len(part)) if order is None else order
-            window_ends, times = (each.take(rows) for each in self._natural(part.members))
+            window_ends, times = (each.take(rows) for each in self._window_ends(part.members))
             ends = np.full(len(part), FOREVER) if by_position(self._window) else window_ends
             results = builder.results("+", rows, *_lifespans(times, ends), snapshot=snapshot)
             if len(self._scoring):
-                results = self._judged(part.take(rows), window_ends, results, snapshot=snapshot)
+                results = self._scored(part.take(rows), window_ends, results, snapshot=snapshot)
             ticks = part.start.take(rows).tolist()
             if order is None:
                 yield from map(completed, ticks, results)
@@ -211,28 +211,28 @@ class ResultEmitter:
             natural = natural_ends(self._window, tuples.start)
             if (tuples.end >= np.where(tuples.start == ALWAYS, FOREVER, natural)).all():  # the usual case
                 return np.zeros(len(results), dtype=bool)
-        parts = [part.end < self._natural(part.members)[0] for part in results.parts(MOST)]
+        parts = [part.end < self._window_ends(part.members)[0] for part in results.parts(MOST)]
         return np.concatenate([np.empty(0, dtype=bool), *parts])
 
     def results(self, rows: Partials, starts: Ints, ends: Ints) -> list[Result]:
         """Rows as results with given lifespans; ALWAYS, FOREVER if unknown."""
-        return self._forming(rows).results("+", np.arange(len(rows)), *_lifespans(starts, ends))
+        return self._builder(rows).results("+", np.arange(len(rows)), *_lifespans(starts, ends))
 
     def _leading_lanes(self, rows: Partials) -> Lanes:
         """Numbers in the order of the ids that results will have."""
-        parts = (self._forming(part).ids[0] for part in rows.parts(MOST))
+        parts = (self._builder(part).ids[0] for part in rows.parts(MOST))
         return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
 
-    def _forming(self, rows: Partials) -> ResultBuilder:
-        return ResultBuilder(self._rows(rows), self._readings, self._shown, self._joins)
+    def _builder(self, rows: Partials) -> ResultBuilder:
+        return ResultBuilder(self._rows(rows), self._interpretations, self._labels, self._joins)
 
     def _rows(self, partials: Partials) -> ResultColumns:
         slots, members = self._members(partials.members)
-        queries = self._shown.places(partials.query, self._described)
-        networks = self._shown.meshes(queries) << 32 | partials.operator
+        queries = self._labels.places(partials.query, self._look_up_queries)
+        networks = self._labels.meshes(queries) << 32 | partials.operator
         first_rows, kinds = kinds_of(networks)
-        numbers = self._readings.numbers(networks[first_rows].tolist(), self._outline).take(kinds)
-        return ResultColumns(numbers, queries, members, self._known.names(slots))
+        numbers = self._interpretations.numbers(networks[first_rows].tolist(), self._template).take(kinds)
+        return ResultColumns(numbers, queries, members, self._directory.names(slots))
 
     def _members(self, members: Ints) -> tuple[Ints, Ints]:
         """The slots of members, each once, and the members as numbers of these; 0 for NO_MEMBER."""
@@ -246,7 +246,7 @@ class ResultEmitter:
         numbered[-1] = 0
         return slots, numbered.take(members)
 
-    def _described(self, queries: list[int]) -> tuple[list[Plan], list[int]]:
+    def _look_up_queries(self, queries: list[int]) -> tuple[list[Plan], list[int]]:
         # By map, since a Python loop takes several times as long, and there may be very many queries.
         sources = list(map(self._queries, queries))
         meshes = list(map(_MESH, sources))
@@ -255,10 +255,10 @@ class ResultEmitter:
                 self._meshes.append(mesh)
         return list(map(_PLAN, sources)), list(map(self._numbers.__getitem__, map(id, meshes)))
 
-    def _outline(self, network: int) -> NetworkTemplate:
-        return self._outlines.of(self._meshes[network >> 32].network(network & _OPERATOR))
+    def _template(self, network: int) -> NetworkTemplate:
+        return self._templates.of(self._meshes[network >> 32].network(network & _OPERATOR))
 
-    def _judged(
+    def _scored(
         self, rows: Partials, window_ends: Ints, results: list[Result], *, snapshot: bool
     ) -> list[Result]:
         """Results with the scores that their queries require."""
@@ -271,19 +271,19 @@ class ResultEmitter:
 
     def natural_end(self, members: Ints) -> Ints:
         """Ends that results would have without deletions."""
-        return self._natural(members)[0]
+        return self._window_ends(members)[0]
 
     def tree(self, row: tuple[int, int, list[int]]) -> Tree:
         return self._queries(row[0]).mesh.network(row[1])
 
-    def _natural(self, members: Ints) -> tuple[Ints, Ints]:
+    def _window_ends(self, members: Ints) -> tuple[Ints, Ints]:
         """Ends that results would have without deletions, and the times at which they began."""
         columns = np.ascontiguousarray(members.T)  # NumPy reduces long rows many times as fast as short ones
         starts = self._live.tuples.start.take(columns)
         streaming = (columns != NO_MEMBER) & (starts != ALWAYS)
         first_starts = np.where(streaming, starts, FOREVER).min(axis=0)
         ends = np.where(first_starts == FOREVER, FOREVER, natural_ends(self._window, first_starts))
-        return ends, np.where(streaming, self._known.times.take(columns), ALWAYS).max(axis=0)
+        return ends, np.where(streaming, self._directory.times.take(columns), ALWAYS).max(axis=0)
 
     def starts(self, members: Ints) -> Ints:
         """The ticks at which results began."""
@@ -296,23 +296,23 @@ class ResultEmitter:
         if not len(rows):
             return []
         times = self._times_of_ends(rows) if by_position(self._window) else rows.end
-        return self.taken_back(rows, times, rows.end)
+        return self.retractions_at(rows, times, rows.end)
 
     def _times_of_ends(self, rows: Partials) -> Ints:
         """The times of the records that ended results, if ticks are not times."""
         slots, members = self._members(rows.members)
-        end_times = self._known.ended_at(slots)
+        end_times = self._directory.ended_at(slots)
         times = np.array([FOREVER if time is None else time for time in end_times], dtype=np.int64)
         ends = self._live.tuples.end.take(slots)
         is_first = (ends.take(members) == rows.end[:, None]) & (rows.members != NO_MEMBER)
         earliest: Ints = np.where(is_first, times.take(members), FOREVER).min(axis=1)
         return earliest
 
-    def taken_back(self, rows: Partials, times: Ints, ticks: Ints) -> list[Event]:
+    def retractions_at(self, rows: Partials, times: Ints, ticks: Ints) -> list[Event]:
         """The retractions of results at event times; ``ticks`` are their positions in the output."""
-        window_ends, starts = self._natural(rows.members)
+        window_ends, starts = self._window_ends(rows.members)
         until = np.full(len(rows), FOREVER) if by_position(self._window) else window_ends
-        retractions = self._forming(rows).results(
+        retractions = self._builder(rows).results(
             "-",
             np.arange(len(rows)),
             *_lifespans(starts, times),

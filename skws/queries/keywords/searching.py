@@ -89,7 +89,7 @@ class LiveSearch:
         self._schema = schema
         self._window = window
         self._live = live
-        self._known = directory
+        self._directory = directory
         self._meshes = meshes
         self._scoring = scoring
         self._agreeing = agreeing
@@ -98,14 +98,14 @@ class LiveSearch:
         """Index the words of at most ``most`` live tuples; True if there are more."""
         size = len(self._live)
         self.words.catch_up(size, most)
-        return self.words.behind(size)
+        return self.words.is_behind(size)
 
-    def know(self, plan: Plan) -> None:
+    def index_only(self, plan: Plan) -> None:
         """Index only the tuples that a query needs, as no other search follows."""
         if self.words.on_disk:
             return
-        slots = KeywordMatching.only(0, plan.matcher).of(self._known.rows).tuple
-        self.words.know(slots, len(self._live))
+        slots = KeywordMatching.only(0, plan.matcher).of(self._directory.rows).tuple
+        self.words.index_only(slots, len(self._live))
 
     def compact(self, slots: Ints) -> None:
         """Live tuples have new slots, in the same order; removed ones have negative slots."""
@@ -119,7 +119,7 @@ class LiveSearch:
         try:
             bitmaps = self._labels(query, plan)
             self._scoring.advance_to(now)
-            searched = self._searched(query, plan, bitmaps, now, most)
+            searched = self._best_results(query, plan, bitmaps, now, most)
             if not searched.found:
                 return searched._replace(why_nothing=self._why_nothing(plan, bitmaps))
             return searched._replace(notes=self._notes(plan, bitmaps, now, searched.results))
@@ -141,7 +141,7 @@ class LiveSearch:
             is_carrier &= tuples.end.take(bitmaps.tuple) > now
             carrier_bitmaps = bitmaps.take(is_carrier)
             pairs = zip(carrier_bitmaps.tuple.tolist(), carrier_bitmaps.bitmap.tolist(), strict=True)
-            return ((self._known.row(slot), bitmap) for slot, bitmap in pairs)
+            return ((self._directory.row(slot), bitmap) for slot, bitmap in pairs)
 
         return referred_notes(plan, results, carriers)
 
@@ -149,30 +149,30 @@ class LiveSearch:
         counts = KeywordCounts(plan, tuples=len(self._live))
         relation = self._live.tuples.relation.take(bitmaps.tuple)
         for number in np.unique(relation).tolist():
-            for slot, tuples in enumerate(_carrying(plan, bitmaps.take(relation == number))):
+            for slot, tuples in enumerate(_tuple_counts(plan, bitmaps.take(relation == number))):
                 counts.count(slot, number, tuples)
         return counts.why_nothing(self.words.vocabulary)
 
     def _labels(self, query: int, plan: Plan) -> KeywordBitmaps:
         """The labels of the tuples with keywords; prepares the scoring of the query's results."""
         self.words.catch_up(len(self._live))
-        self._scoring.stay()
+        self._scoring.keep_statistics()
         labels = self.words.label(query, plan.matcher)
         self._scoring.add_carriers(query, plan, labels.carriers)
         return labels.bitmaps
 
-    def _searched(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
+    def _best_results(self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int) -> Searched:
         best = Best(most, self._scoring.ceilings(query))
         plan = replace(plan, frequencies=_frequencies(plan, bitmaps))
-        if best.ceilings is not None and self._are_paths(plan) and min(_carrying(plan, bitmaps)) > _FEW:
-            return self._searched_paths(query, plan, bitmaps, now, most, best.ceilings)
+        if best.ceilings is not None and self._are_paths(plan) and min(_tuple_counts(plan, bitmaps)) > _FEW:
+            return self._best_paths(query, plan, bitmaps, now, most, best.ceilings)
         count = searched_size = 0
         for size in _sizes(plan, bitmaps):
             if searched_size and best.none_better(searched_size + 1):
                 break
             results_before = best.results
             try:
-                partials, emitter = self._found(
+                partials, emitter = self._results_of_size(
                     query, replace(plan, max_size=size), bitmaps, now, searched_size
                 )
                 best.take(emitter, partials)
@@ -187,10 +187,10 @@ class LiveSearch:
         """True if all results, whatever their roots, are paths of tuples in any order."""
         return len(plan.query.slots) == 2 and not plan.query.sequence and not self._meshes.by_root
 
-    def _searched_paths(
+    def _best_paths(
         self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, most: int, ceilings: UpperBounds
     ) -> Searched:
-        """As ``_searched``; only the best results are formed."""
+        """As ``_best_results``; only the best results are formed."""
         paths = LivePaths(
             query, plan, bitmaps, now, self._live, self._networks, ceilings, most, self._agreeing
         )
@@ -209,7 +209,7 @@ class LiveSearch:
             count = paths.count(min(largest_size, MOST_COUNTED))
             if largest_size > MOST_COUNTED:
                 counting_plan = replace(plan, max_size=largest_size)
-                count += len(self._found(query, counting_plan, bitmaps, now, MOST_COUNTED)[0])
+                count += len(self._results_of_size(query, counting_plan, bitmaps, now, MOST_COUNTED)[0])
             return Searched(ranked(best.results), count, largest_size, complete=True)
         except TimeLimitError:
             partials, orders = small_results
@@ -217,11 +217,11 @@ class LiveSearch:
             best.form(emitter, partials.take(np.argsort(-orders, kind="stable")[:most]))
             return Searched(ranked(best.results), paths.count(small_size), small_size, complete=False)
 
-    def _found(
+    def _results_of_size(
         self, query: int, plan: Plan, bitmaps: KeywordBitmaps, now: int, searched_size: int
     ) -> tuple[Partials, ResultEmitter]:
         """The live results of a plan with more than ``searched_size`` tuples, and their emitter."""
-        tenants = {query: self._meshes.passing(plan)}
+        tenants = {query: self._meshes.search_tenant(plan)}
         emitter = self._emitter(tenants)
         mesh = tenants[query].mesh
         partials = mesh.add([query], coded_by(mesh, bitmaps))
@@ -230,7 +230,7 @@ class LiveSearch:
 
     def _emitter(self, sources: Mapping[int, ResultSource]) -> ResultEmitter:
         return ResultEmitter(
-            sources.__getitem__, self._live, self._known, self._scoring, self._window, self._schema
+            sources.__getitem__, self._live, self._directory, self._scoring, self._window, self._schema
         )
 
 
@@ -239,19 +239,19 @@ def _frequencies(plan: Plan, bitmaps: KeywordBitmaps) -> tuple[float, ...]:
 
     Ranks in place of numbers keep the number of shapes of searches small.
     """
-    tuple_counts = _carrying(plan, bitmaps)
+    tuple_counts = _tuple_counts(plan, bitmaps)
     order = sorted(range(len(tuple_counts)), key=tuple_counts.__getitem__)
     return tuple(2.0 ** (order.index(slot) - len(order)) for slot in range(len(order)))
 
 
 def _sizes(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
     """The limits on the size of results, to be searched one after the other."""
-    if min(_carrying(plan, bitmaps)) <= _RARE:
+    if min(_tuple_counts(plan, bitmaps)) <= _RARE:
         return [plan.max_size]
     return [*(size for size in SIZES if size < plan.max_size), plan.max_size]
 
 
-def _carrying(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
+def _tuple_counts(plan: Plan, bitmaps: KeywordBitmaps) -> list[int]:
     """The number of tuples with each keyword."""
     labels = bitmaps.bitmap[bitmaps.bitmap > 0]
     return [int((labels >> slot & 1).sum()) for slot in range(len(plan.query.slots))]
@@ -306,7 +306,7 @@ class Best:
     def _take(self, emitter: ResultEmitter, partials: Partials, bounds: Floats, *, counted: bool) -> None:
         """Add results in the order of their ceilings, so that the rest need not be scored."""
         rows = np.arange(len(partials))
-        while len(rows := _hopeful(bounds, rows, self.least)):
+        while len(rows := _promising_rows(bounds, rows, self.least)):
             check()
             if self.full and bounds.item(rows.item(0)) <= self.least + _EQUAL:
                 rows = rows[:_TIES]
@@ -319,15 +319,15 @@ class Best:
             self.form(emitter, partials.take(page_rows))
 
 
-def _hopeful(bounds: Floats, rows: Ints, least: float) -> Ints:
+def _promising_rows(bounds: Floats, rows: Ints, least: float) -> Ints:
     """The rows whose ceilings reach an order, the highest first."""
     rows = rows[bounds[rows] >= least]
     return rows[np.argsort(-bounds[rows], kind="stable")]
 
 
 def ranked(candidates: list[Candidate]) -> list[Result]:
-    return [_placed(each.result, rank) for rank, each in enumerate(candidates, 1)]
+    return [_with_rank(each.result, rank) for rank, each in enumerate(candidates, 1)]
 
 
-def _placed(result: Result, rank: int) -> Result:
+def _with_rank(result: Result, rank: int) -> Result:
     return struct_replace(result, place=TopChange("enter", rank, None))

@@ -90,14 +90,14 @@ class StreamEngine(KeywordEngine):
 
     def process_batches(self, batches: Iterable[RecordBatch]) -> Iterator[Result]:
         """As ``process``, for records in columns."""
-        return chain.from_iterable(self.take(self._ordered(batch)) for batch in align_to_timestamps(batches))
+        return chain.from_iterable(self.take(self._in_order(batch)) for batch in align_to_timestamps(batches))
 
     def expire(self, tick: int) -> None:
         """Advance time to ``tick`` without a record."""
         self._order.reach(tick)
         self.reach(tick, self._order.horizon)
 
-    def _ordered(self, batch: RecordBatch) -> OrderedBatch:
+    def _in_order(self, batch: RecordBatch) -> OrderedBatch:
         position = self._order.position
         batch, ticks = self._order.accepted(batch)
         if len(batch):

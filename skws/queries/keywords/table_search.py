@@ -32,23 +32,23 @@ class TableSearch:
     """The search. ``new``: makes an operator without queries that begins with the rows of ``tables``."""
 
     def __init__(self, new: Callable[[], KeywordOperator], tables: Collection[int]) -> None:
-        self._new = new
+        self._new_operator = new
         self._tables = list(tables)
         self._operator: KeywordOperator | None = None
         self._begin()
 
     def _begin(self) -> None:
-        self._stored = 0  # tuples that are rows of tables
+        self._stored_count = 0  # tuples that are rows of tables
         self._slots: Ints = NOTHING  # by copy: the slot of the original in the operator; _GONE if removed
-        self._covered = 0  # slots of the operator that were examined
+        self._examined = 0  # slots of the operator that were examined
 
     def over(self, store: LiveStore, now: int) -> LiveSearch:
         """The search over the tuples of ``store`` that are alive at ``now``, and all rows of tables."""
         operator, self._operator = self._operator, None  # made again if anything here fails
         if operator is None or self._is_worn(operator):
             self._begin()
-            operator = self._new()
-            self._stored = len(operator.store)
+            operator = self._new_operator()
+            self._stored_count = len(operator.store)
         self._end(operator, store)
         self._copy(operator, store, now)
         self._operator = operator
@@ -58,7 +58,7 @@ class TableSearch:
         """The operator's tuples have new slots, in the same order; removed ones have negative slots."""
         copies = np.flatnonzero(self._slots != _GONE)
         self._slots[copies] = slots.take(self._slots.take(copies))
-        self._covered = int(np.count_nonzero(slots[: self._covered] >= 0))
+        self._examined = int(np.count_nonzero(slots[: self._examined] >= 0))
 
     def _is_worn(self, operator: KeywordOperator) -> bool:
         """True if most copies are dead, or the words of very many table rows are in memory."""
@@ -68,22 +68,22 @@ class TableSearch:
 
     def _end(self, operator: KeywordOperator, store: LiveStore) -> None:
         """End the copies of tuples that have ended."""
-        own_ends = operator.store.live.tuples.end[self._stored :]
+        own_ends = operator.store.live.tuples.end[self._stored_count :]
         is_live = self._slots != _GONE
         ends = np.full(len(self._slots), ALWAYS)
         ends[is_live] = store.live.tuples.end.take(self._slots[is_live])
         changed_copies = np.flatnonzero(ends != own_ends)
         if len(changed_copies):
-            operator.end(changed_copies + self._stored, ends.take(changed_copies))
+            operator.end(changed_copies + self._stored_count, ends.take(changed_copies))
 
     def _copy(self, operator: KeywordOperator, store: LiveStore, now: int) -> None:
         """Copy the tuples of the stream that are new and alive."""
         tuples = store.live.tuples
-        new = slice(self._covered, None)
+        new = slice(self._examined, None)
         is_copied = (tuples.end[new] > now) & ~np.isin(tuples.relation[new], self._tables)
-        slots = np.flatnonzero(is_copied) + self._covered
+        slots = np.flatnonzero(is_copied) + self._examined
         slots = slots.take(np.argsort(tuples.start.take(slots), kind="stable"))
         if len(slots):
             operator.insert(store.batch_of(slots))
         self._slots = np.concatenate([self._slots, slots])
-        self._covered = len(store)
+        self._examined = len(store)

@@ -94,18 +94,18 @@ class TopOperator(Operator):
         return self._state.order.waits
 
     def load_tables(self, records: Sequence[Record]) -> list[Result]:
-        self._filtered(self._engine.load_tables(records))
-        return self._alive(self._tops)
+        self._best_changes(self._engine.load_tables(records))
+        return self._snapshot(self._tops)
 
     def add(self, plans: Sequence[QueryPlan]) -> list[Result]:
         top_plans = {plan.query.name: plan for plan in plans if isinstance(plan, TopPlan)}
         has_plans = bool(self._plans)
         self._plans |= top_plans
         if has_plans and self._engine.now <= ALWAYS:
-            self._filtered(self._answer(self._engine, top_plans))
-            return self._alive(top_plans)
+            self._best_changes(self._answer(self._engine, top_plans))
+            return self._snapshot(top_plans)
         self._begin(self._state.logged_in_order(self._window))
-        return self._alive(top_plans)
+        return self._snapshot(top_plans)
 
     def rebuild(self, past: Sequence[LoggedBatch]) -> None:
         self._begin(self._state.in_order(past))
@@ -120,8 +120,8 @@ class TopOperator(Operator):
     def process(self, arrived: OrderedBatch) -> dict[str, Iterable[Result]]:
         """Changes in order of time, up to the time that the batch reaches."""
         results_by_name: defaultdict[str, list[Result]] = defaultdict(list)
-        for part in self._apart(arrived):
-            for name, results in self._taken(part).items():
+        for part in self._split_deletions(arrived):
+            for name, results in self._changes_of(part).items():
                 results_by_name[name] += results
         return dict(results_by_name)
 
@@ -193,8 +193,8 @@ class TopOperator(Operator):
         state = next((expected[name] for name in self._plans if name in expected), self._engine.snapshot())
         begins, self._engine = self.all_begins(), self._new()
         self._tops.clear()
-        self._filtered(self._answer(self._engine, self._plans))
-        self._filtered(self._engine.load_tables(self._state.tables))
+        self._best_changes(self._answer(self._engine, self._plans))
+        self._best_changes(self._engine.load_tables(self._state.tables))
         self._engine.expect(state)
         for arrived in past:
             self.process(arrived)
@@ -206,7 +206,7 @@ class TopOperator(Operator):
         self._tops |= {name: Top(plan.choice, schema, when=self._when) for name, plan in plans.items()}
         return engine.add_all([ordered_by_sample(plan.search, sample) for plan in plans.values()])
 
-    def _apart(self, arrived: OrderedBatch) -> Iterator[OrderedBatch]:
+    def _split_deletions(self, arrived: OrderedBatch) -> Iterator[OrderedBatch]:
         """The batch in parts: deletions between two arrivals share a tick, so each time gets its own part."""
         batch = arrived.batch
         if not by_position(self._window) or batch.delete is None:
@@ -216,17 +216,17 @@ class TopOperator(Operator):
         is_later = deletes[1:] & deletes[:-1] & (batch.time[1:] != batch.time[:-1])
         yield from arrived.cut((np.flatnonzero(is_later) + 1).tolist())
 
-    def _taken(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
+    def _changes_of(self, arrived: OrderedBatch) -> dict[str, list[Result]]:
         """The changes that records cause."""
         if by_position(self._window):
             is_insertion = ~arrived.batch.deletes()
             ticks, times = arrived.ticks[is_insertion].tolist(), arrived.batch.time[is_insertion].tolist()
             self._times = dict(zip(ticks, times, strict=True))
-        results_by_name = self._filtered(self._engine.take(arrived))
+        results_by_name = self._best_changes(self._engine.take(arrived))
         now = self._engine.now
         return {name: [*results_by_name.get(name, ()), *top.advance(now)] for name, top in self._tops.items()}
 
-    def _filtered(self, results: Iterable[Result]) -> dict[str, list[Result]]:
+    def _best_changes(self, results: Iterable[Result]) -> dict[str, list[Result]]:
         """The changes of the best results, by query.
 
         Results are read in portions, as there may be very many.
@@ -240,7 +240,7 @@ class TopOperator(Operator):
                 results_by_name[name] += self._tops[name].take(query_results)
         return results_by_name
 
-    def _alive(self, names: Iterable[str]) -> list[Result]:
+    def _snapshot(self, names: Iterable[str]) -> list[Result]:
         """The best results of queries now, best first."""
         at = self._when(self._engine.now)
         return [

@@ -54,7 +54,7 @@ class Begin(NamedTuple):
     score: dict[str, Any] | None = None
 
 
-def updated(before: Result, after: Result, begin: float | None) -> Result | None:
+def update_of(before: Result, after: Result, begin: float | None) -> Result | None:
     """The update of a result from one version to the next; None if nothing visible changed."""
     changed = changes(before.tuples, after.tuples)
     is_same = before.network == after.network and before.until == after.end and not changed
@@ -98,10 +98,12 @@ class Updates:
         self.schema = schema
         self.replaces = replaces
         self._begins: dict[Id, Begin] = {}
-        self._expected: dict[Id, Begin] = {}
-        self._new: dict[Id, Begin] = {}  # only the last of each, as there may be no log that reads them
-        self._held: list[Result] = []  # of an instant that may continue
-        self._instant_held: Instant = None
+        self._expected_begins: dict[Id, Begin] = {}
+        self._unlogged_begins: dict[
+            Id, Begin
+        ] = {}  # only the last of each, as there may be no log that reads them
+        self._open_results: list[Result] = []  # of an instant that may continue
+        self._open_instant: Instant = None
         self._limit = _LEAST
 
     def __len__(self) -> int:
@@ -132,44 +134,44 @@ class Updates:
         return [
             report
             for instant_results in self._instants(results, result_instants)
-            for report in self._told(instant_results)
+            for report in self._reports(instant_results)
         ]
 
     def _compares(self, retractions: int) -> bool:
         """True if the next results have to be compared with others."""
-        return bool(retractions or self._held)
+        return bool(retractions or self._open_results)
 
     def _instant(self, result: Result, previous_time: float | None) -> float | None:
         del previous_time  # all are later
         return instant_of(result)
 
-    def rest(self) -> list[Result]:
+    def remaining_reports(self) -> list[Result]:
         """The remaining reports, at the end of a batch."""
-        results, self._held = self._held, []
-        return self._told(results)
+        results, self._open_results = self._open_results, []
+        return self._reports(results)
 
-    def as_told(self, result: Result) -> Result:
+    def with_reported_begin(self, result: Result) -> Result:
         """A live result, with the begin that was reported."""
-        begin = self._begin_of(self._begins.get(_name(result)), result)
+        begin = self._begin_of(self._begins.get(_key_of(result)), result)
         return replace(result, start=begin.begin) if begin else result
 
     def begins(self) -> list[Begin]:
         """The begins of results that were updated since the last call; a log keeps them with its records."""
-        begins, self._new = self._new, {}
+        begins, self._unlogged_begins = self._unlogged_begins, {}
         return list(begins.values())
 
     def all_begins(self) -> list[Begin]:
         """The begins of all live results that were updated."""
-        return [*self._expected.values(), *self._begins.values()]
+        return [*self._expected_begins.values(), *self._begins.values()]
 
     def expect(self, begins: Iterable[Begin]) -> None:
         """Accept the output of ``begins``, after the records that it was logged with were processed again.
 
         Begins that the replay itself found are discarded: present queries may be younger than the records.
         """
-        self._new.clear()
+        self._unlogged_begins.clear()
         self._begins.clear()
-        self._expected.update(((begin.name, begin.id), begin) for begin in begins)
+        self._expected_begins.update(((begin.name, begin.id), begin) for begin in begins)
 
     def forget(self, now: int, horizon: int) -> None:
         """Forget results that have expired at ``now``, once there are many.
@@ -179,13 +181,13 @@ class Updates:
         del horizon  # all records come later
         if len(self._begins) > self._limit:
             seconds = now / MICROSECOND
-            self._keep(lambda each: each.end is None or each.end > seconds)
+            self._keep_begins(lambda each: each.end is None or each.end > seconds)
             self._limit = 2 * len(self._begins) + _LEAST
 
-    def _keep(self, lives: Callable[[Begin], bool]) -> None:
+    def _keep_begins(self, lives: Callable[[Begin], bool]) -> None:
         self._begins = {name: begin for name, begin in self._begins.items() if lives(begin)}
-        self._expected = {name: begin for name, begin in self._expected.items() if lives(begin)}
-        self._new = {name: begin for name, begin in self._new.items() if lives(begin)}
+        self._expected_begins = {name: begin for name, begin in self._expected_begins.items() if lives(begin)}
+        self._unlogged_begins = {name: begin for name, begin in self._unlogged_begins.items() if lives(begin)}
 
     def begin_anew(self, results: Iterable[Result]) -> None:
         """Called after a change of the schema ended results: the same versions may begin again."""
@@ -197,30 +199,30 @@ class Updates:
         begins = [each for each in self.all_begins() if each.name == first]
         copies = {(name, each.id): each._replace(name=name) for each in begins}
         self._begins |= copies
-        self._new |= copies
+        self._unlogged_begins |= copies
 
     def remove(self, name: str) -> None:
         """Forget the results of a query; a later query of that name does not know their begins."""
         self._forget_begins([each for each in self.all_begins() if each.name == name])
         self._begins = {key: each for key, each in self._begins.items() if key[0] != name}
-        self._expected = {key: each for key, each in self._expected.items() if key[0] != name}
+        self._expected_begins = {key: each for key, each in self._expected_begins.items() if key[0] != name}
 
     def _begin_of(self, begin: Begin | None, result: Result) -> Begin | None:
         """The known begin of a version's result, if it is not the begin of the version."""
-        if begin is None and self._expected:
-            begin = self._expected.get(_name(result))
+        if begin is None and self._expected_begins:
+            begin = self._expected_begins.get(_key_of(result))
         return begin if begin is not None and begin.version == result.start else None
 
     def _instants(self, results: Iterable[Result], instants: Iterable[Instant]) -> Iterator[list[Result]]:
         """The results of each instant that is over; the last one may continue."""
         for instant, group in groupby(zip(instants, results, strict=True), key=itemgetter(0)):
-            if self._held and self._instant_held != instant:
-                yield self._held
-                self._held = []
-            self._instant_held = instant
-            self._held += [result for _, result in group]
+            if self._open_results and self._open_instant != instant:
+                yield self._open_results
+                self._open_results = []
+            self._open_instant = instant
+            self._open_results += [result for _, result in group]
 
-    def _told(self, results: list[Result]) -> list[Result]:
+    def _reports(self, results: list[Result]) -> list[Result]:
         """The reports on an instant."""
         reports: list[Result | None] = []
         retraction_indexes: dict[Id, int] = {}  # indexes of retractions
@@ -228,7 +230,7 @@ class Updates:
         # Indexes of the new versions, each with the retraction that it replaces, if any, and its index.
         additions: dict[Id, tuple[int, Result | None, int]] = {}
         for result in results:
-            key = _name(result)
+            key = _key_of(result)
             if result.op != "-":
                 retraction_index = retraction_indexes.pop(key, None)
                 if retraction_index is None:
@@ -241,7 +243,7 @@ class Updates:
                     if update is None or not self.replaces:
                         reports[retraction_index] = None
                     additions[key] = len(reports), former_result, retraction_index
-                    reports.append(_taking_over(update, self.replaces))
+                    reports.append(_report_on(update, self.replaces))
                 continue
             begin = self._begin_of(self._begins.pop(key, None), result)
             index, former_result, retraction_index = additions.pop(key, (None, None, 0))
@@ -264,24 +266,24 @@ class Updates:
         """Forget the begins of ended results: under another schema the same versions may begin again."""
         for begin in begins:
             key = begin.name, begin.id
-            noted = self._new.get(key)
+            noted = self._unlogged_begins.get(key)
             if noted is not None and noted.version == begin.version:
-                del self._new[key]  # no log has it
+                del self._unlogged_begins[key]  # no log has it
             else:
-                self._new[key] = begin._replace(begin=begin.version)
+                self._unlogged_begins[key] = begin._replace(begin=begin.version)
 
     def _update(self, before: Result, after: Result) -> Result | None:
         """The update from a retraction, which has the reported begin, to the next version."""
-        update = updated(before, after, before.start)
+        update = update_of(before, after, before.start)
         if update is None or not self.replaces:
             begin = Begin(after.name, after.id, after.start, before.start, after.end)
-            self._begins[_name(after)] = begin
+            self._begins[_key_of(after)] = begin
             self._note([begin])
         return update
 
     def _note(self, begins: Iterable[Begin]) -> None:
         """Note begins for the log."""
-        self._new.update(((begin.name, begin.id), begin) for begin in begins)
+        self._unlogged_begins.update(((begin.name, begin.id), begin) for begin in begins)
 
 
 class CountedUpdates(Updates):
@@ -293,20 +295,20 @@ class CountedUpdates(Updates):
     def __init__(self, schema: Schema, window: ArrivalWindow, *, replaces: bool = False) -> None:
         super().__init__(schema, replaces=replaces)
         self._window = window
-        self._turned: int | None = None  # the tick of the last turn
-        self._at_turn: frozenset[Begin] = frozenset()
+        self._turn: int | None = None  # the tick of the last turn
+        self._begins_at_turn: frozenset[Begin] = frozenset()
 
     def forget(self, now: int, horizon: int) -> None:
         """Once a window has passed since the last turn, forget begins that have not changed since."""
         del horizon  # no record is late
-        if self._turned is not None and now <= self._window.end(self._turned):
+        if self._turn is not None and now <= self._window.end(self._turn):
             return
-        self._keep(lambda each: each not in self._at_turn)
-        self._at_turn = frozenset(chain(self.all_begins(), self._new.values()))
-        self._turned = now
+        self._keep_begins(lambda each: each not in self._begins_at_turn)
+        self._begins_at_turn = frozenset(chain(self.all_begins(), self._unlogged_begins.values()))
+        self._turn = now
 
 
-def _name(result: Result) -> Id:
+def _key_of(result: Result) -> Id:
     return result.name, result.id
 
 
@@ -323,22 +325,23 @@ class _Version:
 class _History:
     """The versions of one id that records may still correct, by their begin.
 
-    ``begin``: the begin of the result during the first version, if earlier ones were forgotten. ``known``:
-    the begin of the first version that the query knows, if there are others. ``told``: the last report.
+    ``begin``: the begin of the result during the first version, if earlier ones were forgotten.
+    ``first_known``: the begin of the first version that the query knows, if there are others.
+    ``last_report``: the last report on the id.
     """
 
     versions: list[_Version] = field(default_factory=list)
     begin: float | None = None
-    known: float | None = None
-    told: Result | None = None
+    first_known: float | None = None
+    last_report: Result | None = None
 
-    def called(self, name: str) -> _History:
+    def for_query(self, name: str) -> _History:
         """A history for another query: the present version, no earlier one, and the begin of the result."""
         last = self.versions[-1]
         version = _Version(last.start, last.end, replace(last.result, name=name))
         copy = _History([version])
         copy.begin_at_last(self.begin_at(len(self.versions) - 1))
-        copy.told = self.told and replace(self.told, name=name)
+        copy.last_report = self.last_report and replace(self.last_report, name=name)
         return copy
 
     def apply(self, result: Result) -> None:
@@ -369,7 +372,7 @@ class _History:
         return self.begin if not (index or is_first or self.begin is None) else self.versions[index].start
 
     def _is_first_known(self, index: int) -> bool:
-        return self.known is not None and _at(self.versions[index].start) <= self.known
+        return self.first_known is not None and _at(self.versions[index].start) <= self.first_known
 
     def begin_at_last(self, begin: float | None) -> None:
         """Set the begin of the result during the last version, whatever versions are known."""
@@ -378,10 +381,10 @@ class _History:
         elif _at(begin) < _at(self.versions[0].start):
             self.begin = begin
         else:
-            self.known = _at(begin)
+            self.first_known = _at(begin)
             self.begin = None if len(self.versions) == 1 else self.begin
-        if self.told is not None:
-            self.told = replace(self.told, start=begin)
+        if self.last_report is not None:
+            self.last_report = replace(self.last_report, start=begin)
 
     def trim(self, horizon: float) -> None:
         """Forget versions that ended at or before a horizon, except the last one."""
@@ -390,7 +393,7 @@ class _History:
             self.begin = self.begin_at(0) if first.end == second.start else None
             del self.versions[0]
 
-    def over(self, horizon: float) -> bool:
+    def is_over(self, horizon: float) -> bool:
         """True if it ended at or before a horizon, so that no record can change it any more."""
         last = self.versions[-1]
         end = last.result.end if last.end is None else last.end
@@ -401,13 +404,13 @@ def _at(seconds: float | None, default: float = float("-inf")) -> float:
     return default if seconds is None else seconds
 
 
-def found_again(update: Result) -> Result:
+def as_new_result(update: Result) -> Result:
     """An update as a separate result, which follows the retraction of the former version."""
     return replace(update, op="+", start=update.at, at=None, changed=())
 
 
 @lru_cache(maxsize=8)
-def _keyed(schema: Schema) -> set[str]:
+def _keyed_relations(schema: Schema) -> set[str]:
     """The relations whose rows may be updated."""
     removed_relations = schema.evolution.removed_relations
     present = (
@@ -416,12 +419,12 @@ def _keyed(schema: Schema) -> set[str]:
     return {relation.name for relation in present if relation.key and not relation.table}
 
 
-def _lived(reports: Iterable[Result]) -> list[Result]:
+def _without_unlived(reports: Iterable[Result]) -> list[Result]:
     """The reports without results that come with their retraction and ended before they began."""
     insertions: dict[Id, int] = {}
     kept_reports: list[Result | None] = []
     for result in reports:
-        key = _name(result)
+        key = _key_of(result)
         if result.op == "+":
             insertions[key] = len(kept_reports)
         elif result.op == "-" and key in insertions and _at(result.end) <= _at(result.start):
@@ -431,9 +434,9 @@ def _lived(reports: Iterable[Result]) -> list[Result]:
     return [each for each in kept_reports if each is not None]
 
 
-def _taking_over(update: Result | None, replaces: bool) -> Result | None:
+def _report_on(update: Result | None, replaces: bool) -> Result | None:
     """The report on a version that replaces another; None if nothing visible changed."""
-    return found_again(update) if update is not None and replaces else update
+    return as_new_result(update) if update is not None and replaces else update
 
 
 class CorrectedUpdates(Updates):
@@ -445,29 +448,29 @@ class CorrectedUpdates(Updates):
     def __init__(self, schema: Schema, *, replaces: bool = False) -> None:
         super().__init__(schema, replaces=replaces)
         self._horizon = float("-inf")
-        self._known: dict[Id, _History] = {}
+        self._histories: dict[Id, _History] = {}
 
     def go_on(self, before: Updates, results: Iterable[Result]) -> None:
         """Replace another ``Updates``, given its live ``results``, each as its present version."""
-        self._new = {(begin.name, begin.id): begin for begin in before.begins()}
-        for result in self._corrected(results):
-            history = self._known.setdefault(_name(result), _History())
+        self._unlogged_begins = {(begin.name, begin.id): begin for begin in before.begins()}
+        for result in self._updatable(results):
+            history = self._histories.setdefault(_key_of(result), _History())
             insertion = replace(result, op="+", snapshot=False)
             history.apply(insertion)
-            history.told = insertion
-            history.begin_at_last(before.as_told(insertion).start)
+            history.last_report = insertion
+            history.begin_at_last(before.with_reported_begin(insertion).start)
 
-    def _corrected(self, results: Iterable[Result]) -> Iterator[Result]:
+    def _updatable(self, results: Iterable[Result]) -> Iterator[Result]:
         """The results with rows that may be updated."""
-        keyed = _keyed(self.schema)
+        keyed = _keyed_relations(self.schema)
         return (result for result in results if any(member.relation in keyed for member in result.tuples))
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._histories)
 
     @property
     def learns(self) -> bool:
-        return bool(_keyed(self.schema))  # the earlier versions, which late records may change
+        return bool(_keyed_relations(self.schema))  # the earlier versions, which late records may change
 
     def _compares(self, retractions: int) -> bool:
         del retractions
@@ -476,8 +479,8 @@ class CorrectedUpdates(Updates):
     def _instant(self, result: Result, previous_time: float | None) -> float | None:
         return max(_at(instant_of(result)), _at(previous_time))
 
-    def as_told(self, result: Result) -> Result:
-        history = self._known.get(_name(result))
+    def with_reported_begin(self, result: Result) -> Result:
+        history = self._histories.get(_key_of(result))
         for index, version in enumerate(history.versions if history else ()):
             if history is not None and version.start == result.start:
                 return replace(result, start=history.begin_at(index))
@@ -486,21 +489,21 @@ class CorrectedUpdates(Updates):
     def all_begins(self) -> list[Begin]:
         """The begins of all versions: a late record may make an earlier one the last again."""
         begins = []
-        for (name, result_id), history in self._known.items():
+        for (name, result_id), history in self._histories.items():
             for index, version in enumerate(history.versions):
                 begin, end = history.begin_at(index), version.end
-                if begin != version.start or history.known == begin:
+                if begin != version.start or history.first_known == begin:
                     end = version.result.end if end is None else end
                     begins.append(Begin(name, result_id, version.start, begin, end))
         return begins
 
     def expect(self, begins: Iterable[Begin]) -> None:
-        computed, self._new = self._new, {}
+        computed, self._unlogged_begins = self._unlogged_begins, {}
         expected: dict[Id, dict[float | None, Begin]] = {}
         for begin in begins:
             expected.setdefault((begin.name, begin.id), {})[begin.version] = begin
         for key in computed.keys() | expected.keys():
-            if (history := self._known.get(key)) is not None:
+            if (history := self._histories.get(key)) is not None:
                 begins_by_version = expected.get(key, {})
                 first, version = history.versions[0].start, history.versions[-1].start
                 if first != version and first in begins_by_version:
@@ -516,49 +519,53 @@ class CorrectedUpdates(Updates):
     def forget(self, now: int, horizon: int) -> None:
         del now
         self._horizon = horizon / MICROSECOND
-        if len(self._known) > self._limit:
-            self._known = {name: each for name, each in self._known.items() if not each.over(self._horizon)}
-            self._new = {name: each for name, each in self._new.items() if name in self._known}
-            self._limit = 2 * len(self._known) + _LEAST
+        if len(self._histories) > self._limit:
+            self._histories = {
+                name: each for name, each in self._histories.items() if not each.is_over(self._horizon)
+            }
+            self._unlogged_begins = {
+                name: each for name, each in self._unlogged_begins.items() if name in self._histories
+            }
+            self._limit = 2 * len(self._histories) + _LEAST
 
     def begin_anew(self, results: Iterable[Result]) -> None:
         for result in results:
-            history = self._known.get(_name(result))
+            history = self._histories.get(_key_of(result))
             if history is not None:
-                history.known = _at(result.start)
+                history.first_known = _at(result.start)
                 self._note([Begin(result.name, result.id, result.start, result.start, result.end)])
 
     def follow(self, first: str, name: str, now: int) -> None:
         histories = {
-            (name, result_id): each.called(name)
-            for (query, result_id), each in self._known.items()
-            if query == first and not each.over(now / MICROSECOND)
+            (name, result_id): each.for_query(name)
+            for (query, result_id), each in self._histories.items()
+            if query == first and not each.is_over(now / MICROSECOND)
         }
-        self._known |= histories
+        self._histories |= histories
         self._note(begin for each in histories.values() if (begin := self._begin(each)))
 
     def remove(self, name: str) -> None:
-        histories = [history for key, history in self._known.items() if key[0] == name]
+        histories = [history for key, history in self._histories.items() if key[0] == name]
         self._note(
             begin._replace(begin=begin.version) for history in histories if (begin := self._begin(history))
         )
-        self._known = {key: history for key, history in self._known.items() if key[0] != name}
+        self._histories = {key: history for key, history in self._histories.items() if key[0] != name}
 
-    def _told(self, results: list[Result]) -> list[Result]:
+    def _reports(self, results: list[Result]) -> list[Result]:
         reports: list[Result] = []
         changed_keys: dict[Id, None] = {}
-        keyed = _keyed(self.schema)
+        keyed = _keyed_relations(self.schema)
         for result in results:
-            key = _name(result)
+            key = _key_of(result)
             # A change of the schema may have removed a relation with a key, and retracts its results.
-            if key not in self._known and not any(each.relation in keyed for each in result.tuples):
+            if key not in self._histories and not any(each.relation in keyed for each in result.tuples):
                 reports.append(result)
                 continue
-            self._known.setdefault(key, _History()).apply(result)
+            self._histories.setdefault(key, _History()).apply(result)
             changed_keys[key] = None
         for key in changed_keys:
-            reports += self._difference(self._known[key])
-        lived_reports = _lived(reports)
+            reports += self._difference(self._histories[key])
+        lived_reports = _without_unlived(reports)
         return sorted(lived_reports, key=lambda each: (_at(instant_of(each)), each.op != "-", each.id))
 
     def _difference(self, history: _History) -> Iterator[Result]:
@@ -566,7 +573,7 @@ class CorrectedUpdates(Updates):
         history.trim(self._horizon)
         if not self.replaces:  # else each version was reported separately
             history.drop_unlived()
-        before, last = history.told, history.versions[-1]
+        before, last = history.last_report, history.versions[-1]
         begin = last.start if self.replaces else history.begin_at(len(history.versions) - 1)
         insertion = replace(last.result, op="+", start=begin)
         if (
@@ -578,14 +585,14 @@ class CorrectedUpdates(Updates):
             before = None  # it had expired
         if last.end is None:
             if before is None or before.op == "-":
-                history.told = insertion
+                history.last_report = insertion
                 yield insertion
             elif self.replaces:
-                history.told, reports = self._replaced(before, last)
+                history.last_report, reports = self._replacement(before, last)
                 yield from reports
             else:
-                history.told = insertion
-                yield from self._updated(before, last, begin)
+                history.last_report = insertion
+                yield from self._update_reports(before, last, begin)
             if (moved_begin := self._begin(history)) is not None:
                 self._note([moved_begin])
             elif before is not None and before.op != "-" and before.start != begin:
@@ -605,22 +612,22 @@ class CorrectedUpdates(Updates):
             if _at(retraction.end) <= _at(insertion.start):
                 return  # a late record has ended it before it began
             yield insertion
-        history.told = retraction
+        history.last_report = retraction
         yield retraction
 
-    def _updated(self, before: Result, last: _Version, begin: float | None) -> Iterator[Result]:
-        update = updated(replace(before, until=before.end), last.result, begin)
+    def _update_reports(self, before: Result, last: _Version, begin: float | None) -> Iterator[Result]:
+        update = update_of(replace(before, until=before.end), last.result, begin)
         if update is None and before.start != begin:
             update = replace(last.result, op="~", start=begin, at=last.start, snapshot=False)
         if update is not None:
             yield update
 
-    def _replaced(self, before: Result, last: _Version) -> tuple[Result, list[Result]]:
+    def _replacement(self, before: Result, last: _Version) -> tuple[Result, list[Result]]:
         """The result that is reported last from now on, and the reports of the change."""
-        update = updated(replace(before, until=before.end), last.result, before.start)
+        update = update_of(replace(before, until=before.end), last.result, before.start)
         if update is None:
             return replace(last.result, op="+", start=before.start), []
-        insertion = found_again(update)
+        insertion = as_new_result(update)
         return insertion, [replace(before, op="-", end=last.start, score=None, snapshot=False), insertion]
 
     def _begin(self, history: _History) -> Begin | None:
@@ -685,31 +692,31 @@ class ShardUpdates:
             result = encoded.parsed
             if not result.network or result.place is not None or result.snapshot:
                 if result.snapshot:  # a query that begins only knows present versions
-                    self._begins.pop((*_name(result), result.start), None)
+                    self._begins.pop((*_key_of(result), result.start), None)
                 reports.append(result)
                 continue
-            key = _name(result)
-            result = self._as_told(result)
+            key = _key_of(result)
+            result = self._with_known_begin(result)
             if result.op == "-":
                 retractions[key] = len(reports), shard
             elif result.op == "+" and key in retractions:
                 index, other_shard = retractions.pop(key)
                 former = reports[index]
                 if other_shard != shard and former is not None and former.start != former.end == result.start:
-                    update = updated(former, result, former.start)
+                    update = update_of(former, result, former.start)
                     if update is None or not self._replaces:
                         self._note(Begin(*key, result.start, former.start, result.end))
                         reports[index] = None
-                    reports.append(_taking_over(update, self._replaces))
+                    reports.append(_report_on(update, self._replaces))
                     continue
             reports.append(result)
         return [each for each in reports if each is not None]
 
-    def _as_told(self, result: Result) -> Result:
+    def _with_known_begin(self, result: Result) -> Result:
         """A retraction or update of a result, with the begin that is known here."""
         if result.op == "+":
             return result
-        key = *_name(result), result.start
+        key = *_key_of(result), result.start
         if key not in self._begins:
             return result
         begin = self._begins.pop(key)

@@ -33,7 +33,7 @@ class _Run(NamedTuple):
     words: Ints
     first: Ints
     texts: Ints
-    often: Ints
+    frequencies: Ints
 
     @property
     def size(self) -> int:
@@ -86,7 +86,7 @@ class WordLists:
         for run in self.runs:
             (begin,), (end,) = run.places(one_word)
             texts.append(run.texts[begin:end])
-            frequencies.append(run.often[begin:end])
+            frequencies.append(run.frequencies[begin:end])
         return np.concatenate(texts), np.concatenate(frequencies)
 
     def counts(self, words: Ints) -> Ints:
@@ -105,7 +105,7 @@ class WordLists:
             words = np.concatenate([np.repeat(run.words, np.diff(run.first)) for run in runs])
             texts = np.concatenate([run.texts for run in runs])
             order = np.argsort(words, kind="stable")  # texts of a word stay in order
-            frequencies = np.concatenate([run.often for run in runs]).take(order)
+            frequencies = np.concatenate([run.frequencies for run in runs]).take(order)
             self.runs[-_TOGETHER:] = [_Run.of(words.take(order), texts.take(order), frequencies)]
 
 

@@ -55,7 +55,7 @@ _SLOTS: Final = 4
 
 
 @dataclass(slots=True)
-class AskedWord:
+class QueryWord:
     """A word of queries, and the number of queries that use it.
 
     ``slots``: some of the slots that use it, for a fast look-up: queries share most of their slots.
@@ -82,8 +82,8 @@ class WordSearches:
         self._schema = schema
         self._row = row
         self._matching = WordMatching(schema)
-        self._words: dict[Word, AskedWord] = {}
-        self._by_slot: dict[int, AskedWord] = {}  # by the identity of slots: words are long to hash
+        self._words: dict[Word, QueryWord] = {}
+        self._by_slot: dict[int, QueryWord] = {}  # by the identity of slots: words are long to hash
         self._next = 0
 
     def __len__(self) -> int:
@@ -95,16 +95,16 @@ class WordSearches:
         ``index``: the words of the first live rows.
         """
         new_words: dict[int, Slot] = {}
-        self.joins.ask({number: self._asked(plan, new_words) for number, plan in plans.items()})
+        self.joins.ask({number: self._word_search(plan, new_words) for number, plan in plans.items()})
         self._matching.add(new_words)
         for number, plan in plans.items():
             self.queries[number] = MeshTenant(self.joins, plan)
             exclusions = (each for slot in plan.query.exclusions for each in slot.alternatives)
             if conditions := [each for each in exclusions if isinstance(each, Condition)]:
                 self._conditions[number] = conditions
-        return self._satisfying(self.joins.add(plans, _labels(*self._carrying(new_words, rows, index))))
+        return self._satisfying(self.joins.add(plans, _labels(*self._tuples_with(new_words, rows, index))))
 
-    def _carrying(self, new_words: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
+    def _tuples_with(self, new_words: Mapping[int, Slot], rows: Rows, index: LiveWords) -> tuple[Ints, Ints]:
         """The live tuples with new words: by the index, and by the texts that it does not cover."""
         if not 0 < len(new_words) <= FEW_WORDS:
             return words_of(self._schema, new_words, rows)
@@ -164,22 +164,22 @@ class WordSearches:
                 flags[position] &= not any(satisfied(each, rows[slot]) for each in tuple_conditions)
         return partials if flags.all() else partials.take(flags)
 
-    def _asked(self, plan: Plan, new_words: dict[int, Slot]) -> WordSearch:
+    def _word_search(self, plan: Plan, new_words: dict[int, Slot]) -> WordSearch:
         query = plan.query
         words = tuple(self._word(slot, new_words) for slot in query.slots)
         exclusions = tuple(self._word(slot, new_words) for slot in _of_words(query.exclusions))
         return WordSearch(words, plan.max_size, exclusions, query.without, query.without_joins)
 
     def _word(self, slot: Slot, new_words: dict[int, Slot]) -> int:
-        word = self._by_slot.get(id(slot)) or self._asked_by(slot, new_words)
+        word = self._by_slot.get(id(slot)) or self._query_word(slot, new_words)
         word.users += 1
         return word.number
 
-    def _asked_by(self, slot: Slot, new_words: dict[int, Slot]) -> AskedWord:
+    def _query_word(self, slot: Slot, new_words: dict[int, Slot]) -> QueryWord:
         word = frozenset(slot.alternatives)
         entry = self._words.get(word)
         if entry is None:
-            entry = self._words[word] = AskedWord(word, self._next)
+            entry = self._words[word] = QueryWord(word, self._next)
             self._next += 1
             new_words[entry.number] = slot
         if len(entry.slots) < _SLOTS:

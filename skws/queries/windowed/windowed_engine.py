@@ -62,7 +62,7 @@ class WaitingResults(LiveResults):
 
     def _held(self, closed: ClosedSpans) -> Iterator[tuple[Partials, Ints]]:
         holding = Holding(closed)
-        return self.released(lambda results: self._first_ends(holding, results))
+        return self.take_due(lambda results: self._first_ends(holding, results))
 
     def _streaming(self, results: Partials) -> Flags:
         """Flags the members that are tuples of streams."""
@@ -225,6 +225,6 @@ class WindowedEngine(MeshEngine):
         self._waiting.compact(horizon, slots)
 
     def _counted(self, events: list[Event]) -> Iterator[Result]:
-        for result in self._queries.told(in_order(events)):
+        for result in self._queries.under_all_names(in_order(events)):
             self.counts.results += 1
             yield result
